@@ -1,0 +1,60 @@
+# Everything runs in .venv, which each target makes by itself on a fresh machine.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CONSTRAINTS := constraints.txt
+
+# `make search SEARCH="--dataset beer --aspect palate --data-dir DIR"` runs another search.
+SEARCH ?= --dataset beer --aspect palate --sample --trials 4
+# Test processes, one thread each: more threads than cores slow each other down.
+JOBS ?= 2
+PYTEST ?= -n $(JOBS) --dist loadfile
+
+# No program started from here calls home.
+export MLFLOW_DISABLE_TELEMETRY := true
+export DO_NOT_TRACK := true
+export RAY_USAGE_STATS_ENABLED := 0
+
+.PHONY: help setup search test lint clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## make .venv with the pinned packages
+
+# torch first and alone: a failing or wrong build of the largest package shows at once.
+$(STAMP): pyproject.toml $(CONSTRAINTS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "error: $(PYTHON) is $$($(PYTHON) --version 2>&1), but Python 3.11 or newer is needed" >&2; \
+	    echo "hint: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 2; }
+	@test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
+	    echo "error: $(PYTHON) cannot make virtual environments, because its module ensurepip is missing" >&2; \
+	    echo "hint: on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }
+	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install "$$(grep '^torch==' $(CONSTRAINTS))" -c $(CONSTRAINTS)
+	$(BIN)/pip install -e '.[dev]' -c $(CONSTRAINTS)
+	touch $@
+
+search: $(STAMP)  ## run a small search on the sample corpus: prepare, search, train, register
+	$(BIN)/python -m pipeline.search $(SEARCH)
+
+test: export OMP_NUM_THREADS := 1
+test: export MKL_NUM_THREADS := 1
+test: $(STAMP)  ## run the whole suite
+	$(BIN)/python -m pytest $(PYTEST)
+
+lint: $(STAMP)  ## style, types and import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+clean:  ## remove caches and build files; .venv and runs/ stay
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
