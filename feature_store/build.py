@@ -1,0 +1,200 @@
+"""Builds a folder of features from raw files, one chunk of rows in memory at a time."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from feature_store import embeddings
+from feature_store.cache import MANIFEST, Manifest, describe_files, write_manifest, write_table
+from feature_store.errors import BadInputError
+from feature_store.recipe import Recipe
+from feature_store.schema import staged_schema, table_schema, validate
+from feature_store.sources.base import SPLITS, TRAINING_SPLITS, Example, Report, Source, TaskKind
+from feature_store.vocabulary import Vocabulary, build_vocabulary, encode_column
+
+logger = logging.getLogger("feature_store")
+
+CHUNK_ROWS = 2048
+
+VOCABULARY_FILE = "vocabulary.arrow"
+EMBEDDINGS_FILE = "embeddings.npy"
+FILES = [*(f"{split}.arrow" for split in SPLITS), VOCABULARY_FILE, EMBEDDINGS_FILE]
+
+
+def build(stage: Path, recipe: Recipe) -> None:
+    """Fill an empty folder with the files of `FILES` and a manifest.
+
+    Raises:
+        BadInputError: if a raw file breaks its format, a split stays empty or all training targets are equal.
+    """
+    kind = recipe.source.kind
+    report = Report(notes=list(recipe.notes))
+    word_counts = _stage_rows(stage, recipe, report)
+    vocabulary, counts = build_vocabulary(word_counts, int(recipe.parameters["min_count"]))
+    write_table(stage / VOCABULARY_FILE, pa.table({"token": vocabulary.tokens, "count": counts}))
+    for split in SPLITS:
+        _number_tokens(stage, split, vocabulary, kind)
+    np.save(stage / EMBEDDINGS_FILE, _embed(stage, recipe, vocabulary, counts, report), allow_pickle=False)
+    task = _task(stage, recipe.source)
+    files = describe_files(stage, FILES)
+    meta = {
+        "dataset": recipe.source.name,
+        "aspect": recipe.aspect,
+        "task": task,
+        "provenance": {
+            "inputs": {role: recipe.inputs[role].name for role in sorted(recipe.inputs)},
+            "digests": recipe.digests,
+            "parameters": recipe.parameters,
+            "counts": dict(sorted(report.counts.items())),
+            "notes": report.notes,
+        },
+    }
+    write_manifest(stage / MANIFEST, Manifest(fingerprint=recipe.fingerprint, files=files, meta=meta))
+
+
+class _SplitWriter:
+    """Collects the rows of one split and writes them in chunks."""
+
+    def __init__(self, path: Path, split: str, kind: TaskKind, max_length: int | None) -> None:
+        self._sink = pa.OSFile(str(path), "wb")
+        self._schema = staged_schema(kind)
+        self._writer = pa.ipc.new_file(self._sink, self._schema)
+        self._split, self._kind, self._max_length = split, kind, max_length
+        self._rows: list[dict[str, Any]] = []
+        self.words: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+
+    def add(self, example: Example) -> None:
+        tokens, rationale = example.tokens, example.rationale
+        if self._max_length is not None and len(tokens) > self._max_length:
+            tokens = tokens[: self._max_length]
+            rationale = None if rationale is None else [i for i in rationale if i < self._max_length]
+            self.counts["cut"] += 1
+        if self._split == "train":
+            self.words.update(tokens)
+        self.counts["rows"] += 1
+        self.counts["tokens"] += len(tokens)
+        self.counts["rationale_tokens"] += len(rationale or ())
+        row = {
+            "example_id": example.example_id,
+            "tokens": tokens,
+            "target": example.target,
+            "rationale": rationale,
+        }
+        self._rows.append(row)
+        if len(self._rows) == CHUNK_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._rows:
+            batch = pa.RecordBatch.from_pylist(self._rows, schema=self._schema)
+            validate(batch, self._split, self._kind)
+            self._writer.write_batch(batch)
+            self._rows.clear()
+
+    def close(self) -> None:
+        self._writer.close()
+        self._sink.close()
+
+
+def _stage_rows(stage: Path, recipe: Recipe, report: Report) -> Counter[str]:
+    """Parse the raw files into one file of rows per split; returns the training words' counts."""
+    cut = int(recipe.parameters["max_length"])
+    kind = recipe.source.kind
+    writers = {
+        split: _SplitWriter(_staged(stage, split), split, kind, cut if split in TRAINING_SPLITS else None)
+        for split in SPLITS
+    }
+    try:
+        for example in recipe.source.examples(
+            recipe.inputs, recipe.aspect, max_bytes=recipe.max_bytes, report=report
+        ):
+            writers[example.split].add(example)
+        for writer in writers.values():
+            writer.flush()
+    finally:
+        for writer in writers.values():
+            writer.close()
+    for split, writer in writers.items():
+        if not writer.counts["rows"]:
+            names = ", ".join(str(path) for path in recipe.inputs.values())
+            raise BadInputError(f"too few examples: nothing is left for the split `{split}`", where=names)
+        report.counts.update({f"{split}_{name}": count for name, count in writer.counts.items()})
+    return writers["train"].words
+
+
+def _staged(stage: Path, split: str) -> Path:
+    return stage / f"staged-{split}.arrow"
+
+
+def _number_tokens(stage: Path, split: str, vocabulary: Vocabulary, kind: TaskKind) -> None:
+    """Add the column `token_ids` and write the split's final file."""
+    words = pa.array(vocabulary.tokens, pa.string())
+    schema = table_schema(kind)
+    staged = _staged(stage, split)
+    with (
+        pa.memory_map(str(staged)) as source,
+        pa.OSFile(str(stage / f"{split}.arrow"), "wb") as sink,
+        pa.ipc.new_file(sink, schema) as writer,
+    ):
+        for batch in _batches(source):
+            columns = {name: batch.column(name) for name in batch.schema.names}
+            columns["token_ids"] = encode_column(columns["tokens"], words)
+            writer.write_batch(
+                pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+            )
+    staged.unlink()
+
+
+def _batches(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+    reader = pa.ipc.open_file(source)
+    for number in range(reader.num_record_batches):
+        yield reader.get_batch(number)
+
+
+def _embed(
+    stage: Path, recipe: Recipe, vocabulary: Vocabulary, counts: np.ndarray, report: Report
+) -> embeddings.Matrix:
+    size, seed = int(recipe.parameters["embedding_size"]), int(recipe.parameters["seed"])
+    if recipe.embedding_file is not None:
+        matrix, found = embeddings.from_file(
+            recipe.embedding_file, vocabulary, size=size, max_bytes=recipe.max_bytes
+        )
+        report.counts["words_with_vector"] = found
+        report.notes.append(
+            f"{recipe.embedding_file.name} has {found} of the {len(vocabulary) - 2} words; the rest get the mean vector"
+        )
+        return matrix
+    if recipe.parameters["embedding"] == "random":
+        return embeddings.random(vocabulary, size=size, seed=seed)
+
+    def sentences() -> Iterator[list[str]]:
+        with pa.memory_map(str(stage / "train.arrow")) as source:
+            for batch in _batches(source):
+                yield from batch.column("tokens").to_pylist()
+
+    return embeddings.word2vec(vocabulary, counts, embeddings.Sentences(sentences), size=size, seed=seed)
+
+
+def _task(stage: Path, source: Source) -> dict[str, Any]:
+    """Kind of the task, and mean and variance of the training targets."""
+    with pa.memory_map(str(stage / "train.arrow")) as file:
+        targets = np.concatenate([batch.column("target").to_numpy() for batch in _batches(file)]).astype(
+            np.float64
+        )
+    if targets.var() == 0:
+        raise BadInputError(
+            f"all {len(targets)} training targets are {targets[0]:g}: nothing to learn",
+            where=f"dataset `{source.name}`",
+        )
+    return {
+        "kind": source.kind,
+        "class_names": list(source.class_names) if source.class_names else None,
+        "target_mean": float(targets.mean()),
+        "target_variance": float(targets.var()),
+    }

@@ -1,0 +1,236 @@
+"""Files that are either whole or not there: atomic writes, locks, manifests, memory maps.
+ Everything a build makes is written to a staging folder beside its goal, flushed to the disk and renamed, so
+that a killed process leaves no half-written file under a name that anyone reads.
+ What opening checks: the manifest parses, every file it lists is there with its size, and every Arrow file's
+footer and record batch headers can be read. That takes milliseconds and finds a file that is cut short,
+missing or overwritten. It does not read the data, so a flipped bit inside a column is found by `verify_files`
+only (`python -m feature_store verify`, or `open_features(..., verify=True)`), which computes every digest.
+"""
+
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import filelock
+import pyarrow as pa
+
+from feature_store.errors import CacheError, DamagedCacheError
+from feature_store.fingerprint import FORMAT, file_digest
+
+logger = logging.getLogger("feature_store")
+
+MANIFEST = "manifest.json"
+_RACY_NS = 2_000_000_000
+"""A file changed this recently may change again without its time stamp showing it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a built folder holds; written last, so that a folder without one is not finished."""
+
+    fingerprint: str
+    files: dict[str, dict[str, Any]]
+    """File name -> `size` in bytes and `sha256`."""
+
+    meta: dict[str, Any] = field(default_factory=dict)
+    format: int = FORMAT
+
+
+def describe_files(folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
+    """Size and digest of each file, for a manifest."""
+    return {n: {"size": (folder / n).stat().st_size, "sha256": file_digest(folder / n)} for n in names}
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Write a manifest atomically."""
+    write_text(path, json.dumps(asdict(manifest), indent=1, sort_keys=True, allow_nan=False))
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read a manifest and check that the files it lists are there with their sizes.
+
+    Raises:
+        DamagedCacheError: if the manifest or a file is missing, cut short or not as written.
+    """
+    try:
+        manifest = Manifest(**json.loads(path.read_text(encoding="utf-8")))
+        listed = {name: int(entry["size"]) for name, entry in manifest.files.items()}
+    except FileNotFoundError as error:
+        raise DamagedCacheError("no manifest", where=str(path)) from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DamagedCacheError(f"the manifest cannot be read ({error})", where=str(path)) from error
+    if manifest.format != FORMAT:
+        raise DamagedCacheError(f"written in format {manifest.format}, but this is {FORMAT}", where=str(path))
+    for name, size in listed.items():
+        file = path.parent / name
+        if not file.is_file():
+            raise DamagedCacheError("the file is missing", where=str(file))
+        if file.stat().st_size != size:
+            raise DamagedCacheError(
+                f"expected {size} bytes, but there are {file.stat().st_size}", where=str(file)
+            )
+    return manifest
+
+
+def verify_files(folder: Path, manifest: Manifest) -> None:
+    """Compare the digest of every file with the manifest; reads everything.
+
+    Raises:
+        DamagedCacheError: at the first file that differs.
+    """
+    for name, entry in manifest.files.items():
+        if file_digest(folder / name) != entry["sha256"]:
+            raise DamagedCacheError(
+                "the content differs from its sha256 in the manifest", where=str(folder / name)
+            )
+
+
+def open_table(path: Path) -> pa.Table:
+    """Memory-map an Arrow IPC file; no column is read or copied.
+
+    Raises:
+        DamagedCacheError: if the footer or a record batch's header cannot be read.
+    """
+    try:
+        with pa.memory_map(str(path)) as source:
+            return pa.ipc.open_file(source).read_all()
+    except (pa.ArrowException, OSError) as error:
+        raise DamagedCacheError(f"not a readable Arrow file ({error})", where=str(path)) from error
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write an Arrow IPC file, not atomically: for use inside a staging folder."""
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small text file atomically."""
+    partial = path.with_name(f".{path.name}.staging-{os.getpid()}")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        publish(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def publish(staged: Path, goal: Path) -> None:
+    """Flush a staged file or folder to the disk and rename it to its goal; what stood there is removed."""
+    if staged.is_dir():
+        for file in sorted(staged.rglob("*")):
+            _fsync(file)
+    _fsync(staged)
+    if goal.is_dir():
+        _discard(goal)
+    os.replace(staged, goal)
+    _fsync(goal.parent)
+
+
+def _discard(folder: Path) -> None:
+    """Remove a folder that no name points to any more; readers that have mapped its files keep them."""
+    aside = folder.with_name(f".{folder.name}.staging-{os.getpid()}-old")
+    os.replace(folder, aside)
+    shutil.rmtree(aside)
+
+
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def staging(goal: Path) -> Iterator[Path]:
+    """A new folder to fill; renamed to the goal at the end, removed on an error.
+
+    The caller holds the goal's lock, so staging folders that are still there belong to processes that died.
+
+    Raises:
+        CacheError: if the folder cannot be written to (no permission, disk full).
+    """
+    folder = goal.with_name(f".{goal.name}.staging-{os.getpid()}")
+    try:
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        for left in goal.parent.glob(f".{goal.name}.staging-*"):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        folder.mkdir()
+        yield folder
+        publish(folder, goal)
+    except OSError as error:
+        raise CacheError(
+            f"cannot write to the cache: {error.strerror or error}",
+            where=str(error.filename or goal.parent),
+            hint="name another folder with `--cache-dir`",
+        ) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def locked(cache_dir: Path, name: str) -> Iterator[None]:
+    """Hold the lock of one cache entry; says so when it has to wait for another process.
+
+    Raises:
+        CacheError: if the lock file cannot be made.
+    """
+    path = cache_dir / "locks" / f"{name}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(path)
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            logger.info("another process is building %s: waiting for it", name)
+            lock.acquire()
+    except OSError as error:
+        raise CacheError(
+            f"cannot make a lock file: {error.strerror or error}",
+            where=str(path),
+            hint="name another folder with `--cache-dir`",
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class DigestBook:
+    """Digests of raw files, remembered by path, size and time of change, so that gigabytes are hashed
+    once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._known: dict[str, Any] = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            self._known = {}  # only a shortcut: what is missing is computed again
+
+    def digest(self, file: Path) -> str:
+        """SHA-256 of the file's content."""
+        stat = file.stat()
+        stamp = [stat.st_size, stat.st_mtime_ns]
+        name = str(file.resolve())
+        known = self._known.get(name)
+        if isinstance(known, dict) and known.get("stamp") == stamp and isinstance(known.get("sha256"), str):
+            return str(known["sha256"])
+        digest = file_digest(file)
+        if time.time_ns() - stat.st_mtime_ns > _RACY_NS:
+            self._known[name] = {"stamp": stamp, "sha256": digest}
+            self._save()
+        return digest
+
+    def _save(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(self._path, json.dumps(self._known, indent=1, sort_keys=True))
+        except OSError as error:
+            logger.warning("%s: digests cannot be remembered: %s", self._path, error)

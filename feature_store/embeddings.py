@@ -1,0 +1,160 @@
+"""Word vectors: trained on the training tokens, read from a text file, or drawn at random.
+ All return float32 (V, E) for a vocabulary of V words: row 0 (`<pad>`) is zero, row 1 (`<unk>`) the mean of
+the words'.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from feature_store.errors import BadInputError, RequestError
+from feature_store.sources.lines import read_lines
+from feature_store.vocabulary import PAD_ID, UNK_ID, Vocabulary
+
+logger = logging.getLogger("feature_store")
+
+Matrix = npt.NDArray[np.float32]
+
+STANDARD_DEVIATION = 0.5
+"""Standard deviation of all entries of the words' vectors, for `word2vec` and `random`; vectors of a file
+stay as they are. Within the range of published vectors (GloVe about 0.4 to 0.6), so that one learning rate
+fits all three."""
+
+WINDOW = 5
+_MAX_EPOCHS = 10
+_MIN_EPOCHS = 3
+_EPOCH_TOKENS = 20_000_000
+"""Epochs are so many that about this number of tokens is seen, within the two bounds above."""
+
+
+class Sentences:
+    """Texts that can be gone through several times, as gensim asks."""
+
+    def __init__(self, read: Callable[[], Iterator[list[str]]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[list[str]]:
+        return self._read()
+
+
+def word2vec(
+    vocabulary: Vocabulary,
+    counts: npt.NDArray[np.int64],
+    sentences: Iterable[list[str]],
+    *,
+    size: int,
+    seed: int,
+) -> Matrix:
+    """Continuous bag of words with negative sampling (gensim) on the training tokens.
+
+    Every word of the vocabulary gets a vector. The same tokens, size and seed give the same vectors: one
+    thread, and no dependence on PYTHONHASHSEED.
+
+    Args:
+        counts: training counts of the words, int64 (V,).
+        sentences: the training texts, gone through once per epoch.
+    """
+    from gensim.models import Word2Vec
+
+    logging.getLogger("gensim").setLevel(logging.WARNING)  # it reports every second of training as INFO
+    frequencies = {word: int(n) for word, n in zip(vocabulary.tokens[2:], counts[2:], strict=True) if n}
+    num_tokens = sum(frequencies.values())
+    epochs = min(_MAX_EPOCHS, max(_MIN_EPOCHS, _EPOCH_TOKENS // max(1, num_tokens)))
+    logger.info("word2vec: %d words, %d tokens, %d epochs", len(frequencies), num_tokens, epochs)
+    model = Word2Vec(
+        vector_size=size,
+        window=WINDOW,
+        min_count=1,
+        workers=1,
+        seed=seed,
+        epochs=epochs,
+        hashfxn=_stable_hash,
+    )
+    model.build_vocab_from_freq(frequencies)
+    model.train(sentences, total_words=num_tokens, epochs=epochs)
+    matrix = np.zeros((len(vocabulary), size), dtype=np.float32)
+    matrix[2:] = [model.wv[word] for word in vocabulary.tokens[2:]]
+    matrix[2:] *= STANDARD_DEVIATION / matrix[2:].std()
+    return _with_special_rows(matrix)
+
+
+def random(vocabulary: Vocabulary, *, size: int, seed: int) -> Matrix:
+    """Normal vectors of mean 0 and standard deviation `STANDARD_DEVIATION`."""
+    matrix = np.random.default_rng(seed).standard_normal((len(vocabulary), size), dtype=np.float32)
+    return _with_special_rows(matrix * np.float32(STANDARD_DEVIATION))
+
+
+def from_file(path: Path, vocabulary: Vocabulary, *, size: int, max_bytes: int) -> tuple[Matrix, int]:
+    """Vectors from a text file, plain or .gz: a word and `size` numbers a line, with or without a line `N
+    size` on top.
+
+    Words that the file lacks get the mean of those found.
+
+    Returns:
+        The matrix, and how many of the vocabulary's words were found.
+
+    Raises:
+        BadInputError: at a line with another number of values, a value that is no finite number; or if no
+        word is found.
+        RequestError: if the file's vectors have another size.
+    """
+    ids = {word: number for number, word in enumerate(vocabulary.tokens) if number > UNK_ID}
+    matrix = np.zeros((len(vocabulary), size), dtype=np.float32)
+    found = np.zeros(len(vocabulary), dtype=bool)
+    for number, line in read_lines(path, max_bytes=max_bytes):
+        word, _, rest = line.rstrip(" ").partition(" ")
+        values = rest.split(" ")
+        if number == 1 and len(values) == 1 and word.isdigit():
+            continue  # the header of the word2vec text format
+        _check_size(len(values), size, f"{path}:{number}", first=number <= 2 and not found.any())
+        if word in ids:
+            matrix[ids[word]] = _numbers(values, f"{path}:{number}")
+            found[ids[word]] = True
+    if not found.any():
+        raise BadInputError(
+            f"none of the {len(ids)} words of the vocabulary is in this file", where=str(path)
+        )
+    mean = matrix[found].mean(axis=0)
+    found[PAD_ID] = True
+    matrix[~found] = mean
+    return matrix, int(found.sum()) - 1
+
+
+def _check_size(given: int, size: int, where: str, *, first: bool) -> None:
+    if given == size:
+        return
+    if first:
+        raise RequestError(
+            f"the file's vectors have {given} values, but {size} were asked for",
+            where=where,
+            hint=f"add `--embedding-size {given}`",
+        )
+    raise BadInputError(f"expected a word and {size} values, but got {given} values", where=where)
+
+
+def _numbers(values: list[str], where: str) -> Matrix:
+    try:
+        vector = np.array(values, dtype=np.float32)
+    except ValueError as error:
+        raise BadInputError(
+            f"expected numbers, but got {str(error).rsplit(':', 1)[-1].strip()}", where=where
+        ) from error
+    if not np.isfinite(vector).all():
+        raise BadInputError(
+            f"expected finite numbers, but got {values[int(np.argmin(np.isfinite(vector)))]}", where=where
+        )
+    return vector
+
+
+def _with_special_rows(matrix: Matrix) -> Matrix:
+    matrix[PAD_ID] = 0
+    matrix[UNK_ID] = matrix[UNK_ID + 1 :].mean(axis=0) if len(matrix) > UNK_ID + 1 else 0
+    return matrix
+
+
+def _stable_hash(text: str) -> int:
+    """A hash that is the same in every process, unlike `hash`."""
+    return int.from_bytes(text.encode()[:8].ljust(8, b"\0"), "big")

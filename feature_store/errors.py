@@ -1,0 +1,69 @@
+"""Errors a user can mend: what is wrong, where it is, and what to do about it."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """An error that a user can mend; `str()` gives `WHERE: message`.
+
+    Args:
+        message: what was expected and what was given.
+        where: file (with line, as `FILE:LINE`) or flag that the message is about.
+        hint: what to do next.
+    """
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" if self.where else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.where, self.hint)
+
+
+def _rebuild(kind: type[UserError], message: str, where: str | None, hint: str | None) -> UserError:
+    return kind(message, where=where, hint=hint)
+
+
+class FeatureStoreError(UserError):
+    """Any error of the feature store."""
+
+
+class RequestError(FeatureStoreError):
+    """A request that cannot be met: an unknown name or a value out of range."""
+
+
+class MissingDataError(FeatureStoreError):
+    """A raw file that has to be there is not."""
+
+
+class BadInputError(FeatureStoreError):
+    """A raw file breaks its format; `where` holds file and line."""
+
+
+class CacheError(FeatureStoreError):
+    """The cache folder cannot be used."""
+
+
+class DamagedCacheError(CacheError):
+    """A cached file is missing, cut short or altered; building it again mends it."""
+
+
+class FetchError(FeatureStoreError):
+    """A raw file could not be downloaded."""
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Names in backticks, separated by commas."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def did_you_mean(given: str, known: Iterable[str], prefix: str = "") -> str | None:
+    """A hint naming the known name nearest to the given one, or None when none is near."""
+    near = difflib.get_close_matches(given.lower(), list(known), n=1, cutoff=0.5)
+    return f"did you mean `{prefix}{near[0]}`" if near else None

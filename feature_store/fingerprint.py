@@ -1,0 +1,65 @@
+"""Content keys of cached steps."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+FORMAT = 1
+"""Layout of the cache; raise it when files written by older code can no longer be read."""
+
+_BLOCK_BYTES = 1 << 20
+
+
+def fingerprint(step: str, version: int, parameters: Mapping[str, object], inputs: Sequence[str]) -> str:
+    """Key of one cached step: 64 hexadecimal digits.
+
+    Args:
+        step: name of the transform.
+        version: raise it when the transform's output changes for equal parameters.
+        parameters: everything else that the output depends on, as JSON values.
+        inputs: fingerprints or file digests that this step reads, in order.
+
+    Raises:
+        TypeError: if a parameter is not JSON; a silent random key would hide a cache miss.
+        ValueError: if a parameter is NaN or infinite.
+    """
+    _refuse_other_keys(parameters)
+    key = {
+        "format": FORMAT,
+        "step": step,
+        "version": version,
+        "parameters": parameters,
+        "inputs": list(inputs),
+    }
+    text = json.dumps(key, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _refuse_other_keys(value: object) -> None:
+    """JSON would write the keys 1 and "1" alike, so only text is a key."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"a parameter's name must be text, but got {key!r}")
+            _refuse_other_keys(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _refuse_other_keys(inner)
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, read in blocks."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def unit_interval(text: str) -> float:
+    """A number in [0, 1) that depends on the text alone: the first 8 bytes of its SHA-256.
+
+    Splits are cut by it, so that an example stays where it is when others come or go.
+    """
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64

@@ -1,0 +1,34 @@
+"""What one build is made of."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feature_store.sources.base import Source
+
+VERSION = 1
+"""Version of the build; raise it when equal files and parameters give other features."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """Everything a build needs to know, and the key that it is kept under."""
+
+    source: Source
+    aspect: str | None
+    inputs: dict[str, Path]
+    """Role -> raw file."""
+
+    digests: dict[str, str]
+    """Role -> SHA-256 of the raw file's content; also that of a file of word vectors, as `embedding`."""
+
+    parameters: dict[str, Any]
+    """What the fingerprint is made of besides the digests."""
+
+    embedding_file: Path | None
+    max_bytes: int
+    """Most bytes to accept from one raw file after decompression."""
+
+    fingerprint: str
+    notes: tuple[str, ...] = ()
+    """Said aloud on each run, before the source's own notes."""

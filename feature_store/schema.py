@@ -1,0 +1,90 @@
+"""Shape of the tables: what a source must deliver and what the store gives out."""
+
+import dataframely as dy
+import polars as pl
+import pyarrow as pa
+
+from feature_store.errors import BadInputError
+from feature_store.sources.base import SPLITS, TaskKind
+
+MAX_TOKENS = 2**16
+"""Rationale positions are stored in 16 bits."""
+
+
+class RationaleExample(dy.Schema):
+    """One text of any source."""
+
+    example_id = dy.String(primary_key=True, min_length=1)
+    split = dy.Enum(list(SPLITS), nullable=False)
+    tokens = dy.List(
+        dy.String(nullable=False, min_length=1), nullable=False, min_length=1, max_length=MAX_TOKENS
+    )
+    rationale = dy.List(dy.UInt16(nullable=False), nullable=True)  # null where nobody annotated
+
+    @dy.rule()
+    def rationale_points_into_tokens(cls) -> pl.Expr:  # noqa: N805
+        return pl.col("rationale").is_null() | (
+            pl.col("rationale").list.max().fill_null(0) < pl.col("tokens").list.len()
+        )
+
+    @dy.rule()
+    def rationale_ascends(cls) -> pl.Expr:  # noqa: N805
+        return pl.col("rationale").is_null() | (
+            pl.col("rationale")
+            .list.eval(pl.element().cast(pl.Int32).diff(null_behavior="drop") > 0)
+            .list.all()
+        )
+
+
+class RegressionExample(RationaleExample):
+    """A text with a score."""
+
+    target = dy.Float32(nullable=False, min=0.0, max=1.0)
+
+
+class ClassificationExample(RationaleExample):
+    """A text with a class number."""
+
+    target = dy.Int32(nullable=False, min=0)
+
+
+_SCHEMAS: dict[TaskKind, type[RationaleExample]] = {
+    "regression": RegressionExample,
+    "classification": ClassificationExample,
+}
+
+
+def staged_schema(kind: TaskKind) -> pa.Schema:
+    """Arrow schema of the rows before their tokens have numbers."""
+    return pa.schema(
+        [
+            pa.field("example_id", pa.string(), nullable=False),
+            pa.field("tokens", pa.list_(pa.string()), nullable=False),
+            pa.field("target", pa.float32() if kind == "regression" else pa.int32(), nullable=False),
+            pa.field("rationale", pa.list_(pa.uint16())),
+        ]
+    )
+
+
+def table_schema(kind: TaskKind) -> pa.Schema:
+    """Arrow schema of `Features.table`: the staged columns and `token_ids` (int32, one per token)."""
+    return staged_schema(kind).insert(2, pa.field("token_ids", pa.list_(pa.int32()), nullable=False))
+
+
+def validate(batch: pa.RecordBatch, split: str, kind: TaskKind) -> None:
+    """Check rows of one split against the schema.
+
+    Raises:
+        BadInputError: naming the broken rule and the first example that breaks it.
+    """
+    frame = pl.DataFrame(pl.from_arrow(batch)).with_columns(
+        pl.lit(split, dtype=pl.Enum(list(SPLITS))).alias("split")
+    )
+    valid, failures = _SCHEMAS[kind].filter(frame)
+    if len(valid) == len(frame):
+        return
+    rules = ", ".join(f"`{rule}`" for rule in sorted(failures.counts()))
+    first = failures.invalid()["example_id"][0]
+    raise BadInputError(
+        f"{len(frame) - len(valid)} rows break {rules}; the first is `{first}`", where=f"split `{split}`"
+    )

@@ -1,0 +1,20 @@
+"""The registry of data sources: one file and one line here for each."""
+
+from feature_store.errors import RequestError, did_you_mean, quoted
+from feature_store.sources.base import Source
+from feature_store.sources.beer import Beer
+
+REGISTRY: dict[str, Source] = {source.name: source for source in (Beer(),)}
+"""Every source by its data set's name."""
+
+
+def get_source(dataset: str) -> Source:
+    """The source of a data set.
+
+    Raises:
+        RequestError: if there is none of that name.
+    """
+    if dataset not in REGISTRY:
+        near = did_you_mean(dataset, REGISTRY, "--dataset ")
+        raise RequestError(f"no dataset `{dataset}`; there is {quoted(REGISTRY)}", hint=near)
+    return REGISTRY[dataset]

@@ -1,0 +1,84 @@
+"""Reading text files line by line, plain or gzip, with errors that name file and line."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from feature_store.errors import BadInputError, MissingDataError
+
+MAX_LINE_BYTES = 64 * 2**20
+"""No line of a text corpus is this long; a file without line ends is not one."""
+
+
+def read_lines(path: Path, *, max_bytes: int) -> Iterator[tuple[int, str]]:
+    """Lines of a UTF-8 file with their numbers from 1, without line ends.
+
+    A name that ends in .gz is decompressed on the fly; only one line is held in memory.
+
+    Args:
+        max_bytes: most bytes to accept after decompression.
+
+    Raises:
+        MissingDataError: if there is no such file.
+        BadInputError: if the file is a folder, cannot be read, is empty, is cut short, is not UTF-8 or is too
+        large.
+    """
+    if path.is_dir():
+        raise BadInputError("expected a file, but this is a folder", where=str(path))
+    number = 0
+    try:
+        with _open(path) as stream:
+            for number, line in enumerate(_raw_lines(stream, path, max_bytes), start=1):
+                yield number, _decode(line, f"{path}:{number}")
+    except (EOFError, zlib.error) as error:
+        raise BadInputError(
+            f"the compressed file is cut short or damaged after line {number} ({error})",
+            where=f"{path}:{number + 1}",
+            hint=f"remove `{path.name}` and download it again",
+        ) from error
+    except gzip.BadGzipFile as error:
+        raise BadInputError(
+            f"the name ends in .gz but the content is not gzip ({error})",
+            where=f"{path}:{number + 1}",
+            hint="rename it without .gz if it is plain text",
+        ) from error
+    except FileNotFoundError as error:
+        raise MissingDataError("no such file", where=str(path)) from error
+    except OSError as error:
+        raise BadInputError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+    if number == 0:
+        raise BadInputError("the file is empty", where=str(path))
+
+
+def _open(path: Path) -> io.BufferedIOBase:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def _raw_lines(stream: io.BufferedIOBase, path: Path, max_bytes: int) -> Iterator[bytes]:
+    total = 0
+    limit = min(MAX_LINE_BYTES, max_bytes)
+    while line := stream.readline(limit + 1):
+        total += len(line)
+        if total > max_bytes:
+            raise BadInputError(
+                f"more than {max_bytes} bytes of text, the most that is accepted",
+                where=str(path),
+                hint="is it the right file? if so, raise `max_input_bytes`",
+            )
+        if len(line) > limit:
+            raise BadInputError(
+                f"a line of more than {limit} bytes", where=str(path), hint="is it a text file?"
+            )
+        yield line
+
+
+def _decode(line: bytes, where: str) -> str:
+    try:
+        return line.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        bad = line[error.start : error.start + 1].hex()
+        raise BadInputError(
+            f"not UTF-8: byte 0x{bad} at position {error.start} of the line", where=where
+        ) from error

@@ -1,0 +1,335 @@
+"""The way in: ask for features, get memory-mapped tables; what is missing is built first.
+
+    request = FeatureRequest(dataset="beer", aspect="palate", data_dir=Path("data"), cache_dir=Path("cache"))
+    features = open_features(request)
+    features.table("train")            # pyarrow.Table, zero copy
+ The cache holds `features/DATASET-ASPECT-FINGERPRINT/`, one folder for each content of the raw files and each
+choice of parameters. A raw file's digest is computed once and then remembered by path, size and time of
+change, so a second open neither parses nor hashes; `feature_store.cache` says what opening checks and what
+only `verify=True` finds.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from feature_store import cache
+from feature_store.errors import DamagedCacheError, MissingDataError, RequestError, did_you_mean
+from feature_store.fingerprint import fingerprint
+from feature_store.recipe import VERSION, Recipe
+from feature_store.sources import get_source
+from feature_store.sources.base import SPLITS, Source, TaskKind, resolve_aspect
+from feature_store.vocabulary import Vocabulary
+
+logger = logging.getLogger("feature_store")
+
+MAX_INPUT_BYTES = 16 * 2**30
+"""Most bytes accepted from one raw file after decompression; the largest official file has about 0.1 GiB."""
+
+
+DERIVED_FILE = "table.arrow"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureRequest:
+    """Which features are wanted.
+
+    Raises:
+        RequestError: for an unknown data set or aspect, or a value out of range.
+    """
+
+    dataset: str = "beer"
+    aspect: str | None = None
+    data_dir: Path | None = None
+    """Folder that holds `DATASET/`; None stands for INFOCAL_DATA."""
+
+    cache_dir: Path
+    sample: bool = False
+    """Take the made-up corpus; never chosen unasked."""
+
+    sample_seed: int = 0
+    max_length: int = 256
+    """Most tokens of a text in train and val; annotated splits stay whole."""
+
+    min_count: int = 1
+    """Training words seen less often become `<unk>`."""
+
+    embedding: str = "word2vec"
+    """`word2vec` (trained on the training tokens), `random`, or the path of a text file, plain or .gz."""
+
+    embedding_size: int = 200
+    seed: int = 0
+    max_input_bytes: int = MAX_INPUT_BYTES
+
+    def __post_init__(self) -> None:
+        resolve_aspect(get_source(self.dataset), self.aspect)
+        for name in ("max_length", "min_count", "embedding_size", "max_input_bytes"):
+            if getattr(self, name) < 1:
+                raise RequestError(f"`{name}` must be at least 1, but got {getattr(self, name)}")
+        for name in ("seed", "sample_seed"):
+            if not 0 <= getattr(self, name) < 2**32:
+                raise RequestError(f"`{name}` must lie in [0, 2**32), but got {getattr(self, name)}")
+        if self.sample and self.data_dir is not None:
+            raise RequestError(f"`sample` was asked for together with `data_dir` {self.data_dir}: choose one")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskInfo:
+    """What is predicted; mean and variance are those of the training targets."""
+
+    kind: TaskKind
+    class_names: tuple[str, ...] | None
+    target_mean: float
+    target_variance: float
+
+
+class Features:
+    """A built folder, memory-mapped.
+
+    Attributes:
+        fingerprint: content key, 64 hexadecimal digits.
+        directory: the folder; hand its path to workers, which open it with `load_features`.
+        vocabulary: words of the training split.
+        embeddings: float32 (V, E), read-only, memory-mapped; row 0 is zero.
+        token_counts: int64 (V,), how often each word stands in train.
+        notes: what has to be said aloud on each run.
+        provenance: digests of the raw files, parameters, counts, notes; JSON.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Open a built folder; see `load_features`."""
+        self.directory = directory
+        self.manifest = cache.read_manifest(directory / cache.MANIFEST)
+        self.fingerprint = self.manifest.fingerprint
+        self.splits: tuple[str, ...] = SPLITS
+        try:
+            meta = self.manifest.meta
+            self.dataset: str = meta["dataset"]
+            self.aspect: str | None = meta["aspect"]
+            self.provenance: dict[str, Any] = meta["provenance"]
+            self.notes: list[str] = list(self.provenance["notes"])
+            names = meta["task"]["class_names"]
+            self.task = TaskInfo(**{**meta["task"], "class_names": None if names is None else tuple(names)})
+            self._tables = {split: cache.open_table(directory / f"{split}.arrow") for split in SPLITS}
+            words = cache.open_table(directory / "vocabulary.arrow")
+            self.embeddings: npt.NDArray[np.float32] = np.load(directory / "embeddings.npy", mmap_mode="r")
+            self.vocabulary = Vocabulary(words["token"].to_pylist())
+            self.token_counts: npt.NDArray[np.int64] = words["count"].to_numpy()
+        except (KeyError, TypeError, ValueError, OSError) as error:
+            raise DamagedCacheError(f"the folder cannot be read ({error})", where=str(directory)) from error
+
+    def table(self, split: str) -> pa.Table:
+        """Rows of one split, in the order of the files, memory-mapped.
+
+        Columns: `example_id` string | `tokens` list<string> | `token_ids` list<int32> | `target` float32
+        (regression) or int32 (class) | `rationale` list<uint16>, positions of the human rationale's tokens,
+        null where nobody annotated.
+
+        Raises:
+            RequestError: if there is no such split.
+        """
+        if split not in self._tables:
+            raise RequestError(f"no split `{split}`; there is {', '.join(self._tables)}")
+        return self._tables[split]
+
+    def __repr__(self) -> str:
+        return f"Features({self.dataset}/{self.aspect}, {self.fingerprint[:12]}, {self.directory})"
+
+
+def load_features(directory: Path, *, verify: bool = False) -> Features:
+    """Open a built folder; needs no raw data, builds nothing.
+
+    Args:
+        verify: compare every file with its digest, which reads everything.
+
+    Raises:
+        DamagedCacheError: if a file is missing, cut short or unreadable (or, with `verify`, altered).
+    """
+    features = Features(Path(directory))
+    if verify:
+        cache.verify_files(features.directory, features.manifest)
+    return features
+
+
+def open_features(request: FeatureRequest, *, verify: bool = False) -> Features:
+    """Open the features asked for; build them first where they are missing or damaged.
+
+    Args:
+        verify: compare every file with its digest, which reads everything.
+
+    Raises:
+        MissingDataError: if raw files are missing; names them and what to do.
+        BadInputError: if a raw file breaks its format; names file and line. The cache is left as it was.
+        CacheError: if the cache folder cannot be written to.
+    """
+    source = get_source(request.dataset)
+    aspect = resolve_aspect(source, request.aspect)
+    data_dir = _data_dir(request, source)
+    recipe = _recipe(request, source, aspect, data_dir)
+    name = "-".join(part for part in (source.name, aspect, recipe.fingerprint[:16]) if part)
+    directory = request.cache_dir / "features" / name
+    found = _load_if_whole(directory, verify)
+    if found is not None:
+        return found
+    with cache.locked(request.cache_dir, name):
+        found = _load_if_whole(directory, verify)  # another process may have built it while we waited
+        if found is None:
+            _build(directory, recipe)
+            found = load_features(directory)
+    return found
+
+
+def _load_if_whole(directory: Path, verify: bool) -> Features | None:
+    if not directory.exists():
+        return None
+    try:
+        return load_features(directory, verify=verify)
+    except DamagedCacheError as error:
+        logger.warning("%s: building it again", error)
+        return None
+
+
+def _build(directory: Path, recipe: Recipe) -> None:
+    from feature_store import build  # imports polars and gensim: only where something is built
+
+    label = "/".join(part for part in (recipe.source.name, recipe.aspect) if part)
+    logger.info("building features of %s in %s", label, directory)
+    start = time.monotonic()
+    with cache.staging(directory) as stage:
+        build.build(stage, recipe)
+    logger.info("built features of %s in %.1f s", label, time.monotonic() - start)
+
+
+def _data_dir(request: FeatureRequest, source: Source) -> Path:
+    """The folder with the raw files; the sample corpus is written where it is asked for and missing."""
+    if request.sample:
+        return _sample_dir(request, source)
+    if request.data_dir is not None:
+        return Path(request.data_dir)
+    if from_environment := os.environ.get("INFOCAL_DATA"):
+        return Path(from_environment)
+    raise MissingDataError(
+        f"no data folder was named for dataset `{source.name}`",
+        hint="name it with `--data-dir` or INFOCAL_DATA, "
+        f"download it with `python -m feature_store fetch --dataset {source.name} --data-dir DIR`, "
+        "or try the made-up corpus with `--sample`",
+    )
+
+
+def _sample_dir(request: FeatureRequest, source: Source) -> Path:
+    name = f"{source.name}-{source.sample_version}-{request.sample_seed}"
+    directory = request.cache_dir / "sample" / name
+    if not directory.exists():
+        with cache.locked(request.cache_dir, f"sample-{name}"):
+            if not directory.exists():
+                logger.info("writing the made-up sample corpus to %s", directory)
+                with cache.staging(directory) as stage:
+                    source.write_sample(stage, request.sample_seed)
+    return directory
+
+
+def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_dir: Path) -> Recipe:
+    inputs = source.inputs(data_dir, aspect)
+    files = dict(inputs)
+    embedding_file = None
+    if request.embedding not in ("word2vec", "random"):
+        embedding_file = files["embedding"] = _embedding_file(request.embedding)
+    parameters = {
+        "dataset": source.name,
+        "aspect": aspect,
+        "sample": request.sample,
+        "sample_seed": request.sample_seed if request.sample else None,
+        "max_length": request.max_length,
+        "min_count": request.min_count,
+        "embedding": "file" if embedding_file else request.embedding,
+        "embedding_size": request.embedding_size,
+        "seed": request.seed,
+        "source_version": source.version,
+    }
+    book = cache.DigestBook(request.cache_dir / "digests.json")
+    digests = {role: book.digest(file) for role, file in sorted(files.items())}
+    key = [f"{role}:{digest}" for role, digest in digests.items()]
+    note = f"made-up sample corpus (seed {request.sample_seed}): its numbers say nothing about real data"
+    return Recipe(
+        source=source,
+        aspect=aspect,
+        inputs=inputs,
+        digests=digests,
+        parameters=parameters,
+        embedding_file=embedding_file,
+        max_bytes=request.max_input_bytes,
+        fingerprint=fingerprint("features", VERSION, parameters, key),
+        notes=(note,) if request.sample else (),
+    )
+
+
+def _embedding_file(name: str) -> Path:
+    path = Path(name)
+    if not path.is_file():
+        near = did_you_mean(name, ("word2vec", "random"), "--embedding ")
+        raise RequestError(
+            f"expected `word2vec`, `random` or the path of a text file as embedding, but there is no file `{name}`",
+            hint=near or "check the path of the file",
+        )
+    return path
+
+
+def derived(
+    features: Features,
+    step: str,
+    version: int,
+    parameters: Mapping[str, Any],
+    build: Callable[[], pa.Table],
+) -> pa.Table:
+    """A further table computed from features, cached beside them; memory-mapped.
+
+    Args:
+        step: name of the computation; letters, digits, `_` and `-`.
+        version: raise it when `build` gives another table for equal parameters.
+        parameters: everything besides the features that the table depends on, as JSON values.
+        build: computes the table; called under a lock, so that one process computes and the others wait.
+
+    Raises:
+        RequestError: if the step's name is not fit for a file name.
+        TypeError: if a parameter is not JSON.
+    """
+    if not step or not step.replace("_", "").replace("-", "").isalnum():
+        raise RequestError(f"a step's name is made of letters, digits, `_` and `-`, but got `{step}`")
+    key = fingerprint(step, version, parameters, [features.fingerprint])
+    name = f"{step}-{key[:16]}"
+    directory = features.directory / "derived" / name
+    found = _derived_if_whole(directory)
+    if found is not None:
+        return found
+    with cache.locked(features.directory.parent.parent, f"{features.directory.name}-{name}"):
+        found = _derived_if_whole(directory)
+        if found is None:
+            table = build()
+            with cache.staging(directory) as stage:
+                cache.write_table(stage / DERIVED_FILE, table)
+                files = cache.describe_files(stage, [DERIVED_FILE])
+                meta = {"step": step, "version": version, "parameters": dict(parameters)}
+                cache.write_manifest(
+                    stage / cache.MANIFEST, cache.Manifest(fingerprint=key, files=files, meta=meta)
+                )
+            found = cache.open_table(directory / DERIVED_FILE)
+    return found
+
+
+def _derived_if_whole(directory: Path) -> pa.Table | None:
+    if not directory.exists():
+        return None
+    try:
+        cache.read_manifest(directory / cache.MANIFEST)
+        return cache.open_table(directory / DERIVED_FILE)
+    except DamagedCacheError as error:
+        logger.warning("%s: computing it again", error)
+        return None
