@@ -1,0 +1,167 @@
+"""What a fresh clone holds: nothing of one machine, working targets, and commands that answer."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+README = ROOT / "README.md"
+
+# Built from pieces, so that this file does not match itself.
+MACHINE_PATHS = [
+    rf"(?<![\w.])/{name}/" for name in ("work", "farm", "root", "Users", r"home/\w+", "opt/(?:pypi|wheels)")
+]
+REGISTRY_HOSTS = [
+    rf"{name}\.{end}" for name, end in (("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "(?:org|com)"))
+] + [r"deb\.debian\.org"]
+FOREIGN = re.compile("|".join(MACHINE_PATHS + REGISTRY_HOSTS))
+
+
+def tracked_files() -> list[Path]:
+    if not (ROOT / ".git").exists():
+        pytest.skip(f"{ROOT} is not a git checkout, so nothing says which files belong to it")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_nothing_of_one_machine_is_tracked():
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
+        for path in tracked_files()
+        for number, line in enumerate(
+            path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1
+        )
+        if FOREIGN.search(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/" + "work/main/x", True),
+        ("at /" + "home/ann/data", True),
+        ("https://" + "pypi" + ".org/simple", True),
+        ("feature_store/work/x", False),
+        ("runs/root/a", False),
+        ("models:/infocal-beer-palate@champion", False),
+    ],
+)
+def test_foreign_text_is_recognised(text: str, expected: bool):
+    assert bool(FOREIGN.search(text)) is expected
+
+
+def test_results_and_environments_are_not_tracked():
+    kinds = {".db", ".arrow", ".safetensors", ".pt", ".pkl", ".pyc"}
+    folders = {".venv", "runs", "mlruns", "__pycache__"}
+    names = [path.relative_to(ROOT) for path in tracked_files()]
+    assert [str(name) for name in names if name.suffix in kinds or folders & set(name.parts)] == []
+
+
+# ---------------------------------------------------------------------------------------- requirements
+
+
+def requirements() -> list[Requirement]:
+    extras = PROJECT["optional-dependencies"]
+    lines = PROJECT["dependencies"] + [line for extra in extras.values() for line in extra]
+    parsed = [Requirement(line) for line in lines]
+    return [one for one in parsed if one.name != PROJECT["name"]]
+
+
+def constraint_lines() -> list[str]:
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def test_constraints_are_plain_pins():
+    odd = [
+        line for line in constraint_lines() if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line)
+    ]
+    assert odd == []
+
+
+@pytest.mark.parametrize("requirement", requirements(), ids=lambda one: one.name)
+def test_pin_lies_within_the_bounds(requirement: Requirement):
+    pins = {
+        canonicalize_name(name): version
+        for name, version in (line.split("==") for line in constraint_lines())
+    }
+    assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)])
+    assert "<" in str(requirement.specifier) or "==" in str(requirement.specifier), "no upper bound"
+
+
+# --------------------------------------------------------------------------------------------- make, CI
+
+
+def dry_run(*arguments: str) -> str:
+    make = shutil.which("make")
+    assert make, "make is not installed"
+    done = subprocess.run([make, "-n", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "command"),
+    [
+        ("search", "python -m pipeline.search --dataset beer --aspect palate --sample"),
+        ("test", "python -m pytest"),
+        ("lint", "ruff check"),
+        ("lint", "ruff format --check"),
+        ("lint", "mypy"),
+        ("lint", "lint-imports"),
+        ("clean", "rm -rf"),
+        ("help", "awk"),
+    ],
+)
+def test_make_target_runs(target: str, command: str):
+    assert command in dry_run(target)
+
+
+@pytest.mark.parametrize("target", ["setup", "search", "test", "lint"])
+def test_make_target_sets_itself_up(target: str):
+    """As on a fresh machine (-W: as if pyproject.toml had changed): torch by its pin, then the project."""
+    commands = dry_run("-W", "pyproject.toml", target)
+    torch, project = commands.find("^torch=="), commands.find("install -e '.[dev]'")
+    assert 0 <= torch < project
+
+
+def test_ci_runs_lint_and_test():
+    script = ROOT / ".ci" / "run"
+    text = script.read_text(encoding="utf-8")
+    assert script.stat().st_mode & 0o111, ".ci/run is not executable"
+    assert text.startswith("#!/usr/bin/env bash\n") and "set -euo pipefail" in text
+    assert re.search(r"^make lint$", text, re.M) and re.search(r"^make test$", text, re.M)
+
+
+# ---------------------------------------------------------------------------------------------- README
+
+
+def readme_commands() -> list[str]:
+    if not README.exists():
+        return []
+    text = README.read_text(encoding="utf-8")
+    return sorted(set(re.findall(r"python3? -m ((?:pipeline|feature_store)(?:\.\w+)*)", text)))
+
+
+def test_readme_shows_commands():
+    if not README.exists():
+        pytest.skip("README.md is not written yet")
+    assert "pipeline.search" in readme_commands()
+
+
+@pytest.mark.parametrize("module", readme_commands())
+def test_readme_command_answers_help(module: str):
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--help"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "usage:" in done.stdout

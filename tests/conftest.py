@@ -1,0 +1,46 @@
+"""One environment for every test: one thread, no telemetry, no foreign cluster; where real data lies."""
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+# Read when torch, numpy, ray and mlflow are first imported, hence before any test module.
+# One thread per process: the suite runs in as many processes as there are cores (Makefile, JOBS).
+os.environ.update(
+    OMP_NUM_THREADS="1",
+    MKL_NUM_THREADS="1",
+    OPENBLAS_NUM_THREADS="1",
+    POLARS_MAX_THREADS="1",
+    MPLBACKEND="agg",
+    DO_NOT_TRACK="true",
+    MLFLOW_DISABLE_TELEMETRY="true",
+    MLFLOW_HTTP_REQUEST_MAX_RETRIES="2",  # a client whose server is down retries for minutes otherwise
+    RAY_USAGE_STATS_ENABLED="0",
+    RAY_AUTH_MODE="disabled",  # unset, ray writes a token into the home folder and warns
+    TUNE_GLOBAL_CHECKPOINT_S="1",  # tests kill and resume studies that last seconds
+    TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S="0",
+)
+for name in (
+    "MLFLOW_TRACKING_URI",
+    "MLFLOW_REGISTRY_URI",
+    "RAY_ADDRESS",
+):  # nobody's server, nobody's cluster
+    os.environ.pop(name, None)
+
+# The machine is shared, so time says nothing; and what is red for one must be red for all.
+hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("house")
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """Folder of the official corpora: INFOCAL_DATA, else ../shared/data beside the checkout."""
+    stated = os.environ.get("INFOCAL_DATA")
+    folder = Path(stated) if stated else ROOT.parent / "shared" / "data"
+    if not (folder / "beer").is_dir():
+        pytest.skip(f"no real data: {folder} has no folder `beer`; set INFOCAL_DATA to run this test")
+    return folder
