@@ -10,6 +10,7 @@ only (`python -m feature_store verify`, or `open_features(..., verify=True)`), w
 import json
 import logging
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Iterator
@@ -113,7 +114,7 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small text file atomically."""
-    partial = path.with_name(f".{path.name}.staging-{os.getpid()}")
+    partial = _staging_name(path)
     try:
         partial.write_text(text, encoding="utf-8")
         publish(partial, path)
@@ -135,9 +136,13 @@ def publish(staged: Path, goal: Path) -> None:
 
 def _discard(folder: Path) -> None:
     """Remove a folder that no name points to any more; readers that have mapped its files keep them."""
-    aside = folder.with_name(f".{folder.name}.staging-{os.getpid()}-old")
+    aside = _staging_name(folder)
     os.replace(folder, aside)
     shutil.rmtree(aside)
+
+
+def _staging_name(goal: Path) -> Path:
+    return goal.with_name(f".{goal.name}.staging-{secrets.token_hex(4)}")
 
 
 def _fsync(path: Path) -> None:
@@ -157,7 +162,7 @@ def staging(goal: Path) -> Iterator[Path]:
     Raises:
         CacheError: if the folder cannot be written to (no permission, disk full).
     """
-    folder = goal.with_name(f".{goal.name}.staging-{os.getpid()}")
+    folder = _staging_name(goal)
     try:
         goal.parent.mkdir(parents=True, exist_ok=True)
         for left in goal.parent.glob(f".{goal.name}.staging-*"):
