@@ -165,9 +165,14 @@ def sum_by_document(flat: NDArray[Any], lengths: Counts) -> Counts:
 
 
 def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Values:
-    """Quotient, and 0 where whole is 0."""
+    """(D,), (D,) -> (D,): quotients, and 0 where whole is 0."""
     result: Values = np.divide(part, whole, out=np.zeros(np.shape(whole)), where=whole > 0)
     return result
+
+
+def _ratio_of_sums(part: NDArray[Any], whole: NDArray[Any]) -> float:
+    total = float(whole.sum())
+    return float(part.sum()) / total if total else 0.0
 
 
 def _mean(values: NDArray[Any]) -> float:
@@ -180,8 +185,8 @@ def _harmonic_mean(precision: float, recall: float) -> float:
 
 def _micro(hits: NDArray[Any], predicted: Counts, marked: Counts) -> PrecisionRecallF1:
     """Of the sums over texts; a ratio with nothing below the line is 0."""
-    precision, recall = (float(_ratio(hits.sum(), n.sum())) for n in (predicted, marked))
-    return PrecisionRecallF1(precision, recall, _harmonic_mean(precision, recall))
+    wholes = predicted, marked, (predicted + marked) / 2
+    return PrecisionRecallF1(*(_ratio_of_sums(hits, whole) for whole in wholes))
 
 
 def mean_of_documents(hits: NDArray[Any], predicted: Counts, marked: Counts) -> PrecisionRecallF1:
@@ -217,13 +222,13 @@ def scores_of_counts(
         micro, macro = (f(hits[a], selected[a], marked[a]) for f in (_micro, mean_of_documents))
         chosen = a & (selected > 0)
         precision_macro_selected = _mean(_ratio(hits[chosen], selected[chosen]))
-        density, rate_annotated = (float(_ratio(n[a].sum(), lengths[a].sum())) for n in (marked, selected))
+        density, rate_annotated = (_ratio_of_sums(n[a], lengths[a]) for n in (marked, selected))
     filled = lengths > 0
     return TokenScores(
         micro=micro,
         macro=macro,
         precision_macro_selected=precision_macro_selected,
-        selection_rate=float(selected.sum() / lengths.sum()),
+        selection_rate=_ratio_of_sums(selected, lengths),
         selection_rate_per_document=_mean(_ratio(selected[filled], lengths[filled])),
         selection_rate_annotated=rate_annotated,
         gold_density=density,

@@ -367,7 +367,7 @@ def _check_predictions(p_full: NDArray[Any], others: dict[str, NDArray[Any]]) ->
         if not (np.all(p >= 0) and np.allclose(sums, 1, atol=1e-3)):
             raise ValueError(
                 f"each row of `{name}` must be probabilities that sum to 1, "
-                f"but the least is {p.min()} and the sums reach from {sums.min()} to {sums.max()}"
+                f"but the least is {p.min():.4g} and the sums reach from {sums.min():.4g} to {sums.max():.4g}"
             )
 
 
