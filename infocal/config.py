@@ -1,0 +1,213 @@
+"""The hyper-parameters of InfoCal, each declared once with its meaning, range and source."""
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+from infocal.errors import ConfigError
+
+Encoder = Literal["rcnn", "lstm"]
+Sampling = Literal["straight_through", "relaxed"]
+DiscriminatorLoss = Literal["standard", "printed"]
+Pooling = Literal["max", "last"]
+TaskKind = Literal["regression", "classification"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """What is predicted.
+
+    Raises:
+        ConfigError: if the variance is not positive or a classification has fewer than two classes.
+    """
+
+    kind: TaskKind
+    num_classes: int = 1
+    """Number of classes; 1 for regression."""
+
+    target_mean: float = 0.5
+    """Mean of the training targets (regression only)."""
+
+    target_variance: float = 1.0
+    """Variance of the training targets (regression only), > 0."""
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        if self.kind == "regression" and not (self.target_variance > 0 and math.isfinite(self.target_variance)):
+            raise ConfigError(
+                f"`target_variance` must be a positive number, but got {self.target_variance}",
+                hint="all training scores are equal: there is nothing to learn from them",
+            )
+        if self.kind == "classification" and self.num_classes < 2:
+            raise ConfigError(f"a classification needs at least 2 classes, but got {self.num_classes}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InfoCalConfig:
+    """Hyper-parameters of the model and of its training.
+
+    The defaults are the paper's best values for beer where the paper states them, the published
+    HardKuma and InfoCal recipes where it is silent, and our own experiments (docs/experiments.md)
+    where the published recipe collapses.
+
+    Raises:
+        ConfigError: if a value is of the wrong type or out of its range.
+    """
+
+    lambda_ib: float = 0.0003
+    """Weight of the selector's information bottleneck, >= 0; 0 turns it off. Eq. (21) of [Sha2023]."""
+
+    lambda_g: float = 1.0
+    """Weight of the adversarial generator loss, >= 0; 0 turns it off. Eq. (20) of [Sha2023]."""
+
+    lambda_mi: float = 0.1
+    """Weight of the guider's information bottleneck, >= 0; 0 turns it off. Eq. (20) of [Sha2023]."""
+
+    lambda_lm: float = 0.005
+    """Weight of the language-model regularizer, >= 0; 0 turns it off. Eq. (21) of [Sha2023]."""
+
+    lambda_coherence: float = 0.0
+    """Weight of the fused lasso on the mask, >= 0; not in the paper's objective, see docs/fidelity.md."""
+
+    prior_selection_rate: float = 0.001
+    """Prior probability that a token is selected, r(z=1) of Eq. (11), in (0, 1); the paper's for beer."""
+
+    target_selection_rate: float = 0.0
+    """Share of tokens that the two-sided rate control aims at, in [0, 1); 0 turns the control off."""
+
+    rate_penalty: float = 5.0
+    """Weight of the quadratic part of the rate control, >= 0."""
+
+    rate_step_size: float = 0.5
+    """Step of the rate control's Lagrange multiplier per update, >= 0."""
+
+    start_selection_rate: float = 0.9
+    """Selection probability of every token before training (the selector's bias), in (0, 1)."""
+
+    dense_epochs: float = 1.0
+    """Epochs trained dense, before any sparsity term acts, >= 0."""
+
+    ramp_epochs: float = 1.5
+    """Epochs over which the sparsity terms then rise linearly to their full weight, >= 0."""
+
+    temperature: float = 1.0
+    """Temperature tau of the Gumbel-softmax, Eq. (2) of [Sha2023], > 0."""
+
+    sampling: Sampling = "straight_through"
+    """`straight_through`: hard masks with the relaxed gradient; `relaxed`: masks in (0, 1)."""
+
+    discriminator_loss: DiscriminatorLoss = "standard"
+    """`standard` cross-entropy, or Eq. (13) as `printed`, which is unbounded below."""
+
+    encoder: Encoder = "rcnn"
+    """Recurrent encoder of selector, predictor and guider: `rcnn` (beer, HateXplain) or `lstm` (CAIL)."""
+
+    pooling: Pooling = "max"
+    """How predictor and guider reduce the encoder's states to one vector: `max` over tokens or `last` states."""
+
+    hidden_size: int = 200
+    """Hidden units of each direction of an encoder, >= 1."""
+
+    train_embeddings: bool = False
+    """Whether the word vectors are trained with the model (the paper: frozen for beer, trained for CAIL)."""
+
+    embedding_dropout: float = 0.2
+    """Share of each word's embedding dimensions set to zero in training, in [0, 1); per word type of a batch."""
+
+    learning_rate: float = 0.0004
+    """Adam's step size, > 0."""
+
+    weight_decay: float = 2e-6
+    """Adam's L2 penalty, >= 0."""
+
+    clip_norm: float = 5.0
+    """Largest norm of the generator's gradient, > 0."""
+
+    learning_rate_decay: float = 0.97
+    """Factor on the learning rate at each milestone (epochs 25, 50, 75), in (0, 1]."""
+
+    min_learning_rate: float = 5e-5
+    """Floor of the learning rate, >= 0; never above `learning_rate`."""
+
+    average_decay: float = 0.0
+    """Decay of the moving average of the weights that is evaluated and saved, in [0, 1); 0: the weights themselves."""
+
+    batch_size: int = 256
+    """Texts per update, >= 1."""
+
+    max_length: int = 256
+    """Tokens a training text is cut at, >= 1."""
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        for name in _NON_NEGATIVE:
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"`{name}` must be >= 0, but got {getattr(self, name)}")
+        for name in _POSITIVE:
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"`{name}` must be > 0, but got {getattr(self, name)}")
+        for name in _OPEN_UNIT:
+            if not 0 < getattr(self, name) < 1:
+                raise ConfigError(f"`{name}` must lie strictly between 0 and 1, but got {getattr(self, name)}")
+        for name in _HALF_OPEN_UNIT:
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"`{name}` must be >= 0 and < 1, but got {getattr(self, name)}")
+        if not 0 < self.learning_rate_decay <= 1:
+            raise ConfigError(f"`learning_rate_decay` must be > 0 and <= 1, but got {self.learning_rate_decay}")
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> "InfoCalConfig":
+        """Build a config from names and values; what is not named keeps its default.
+
+        Raises:
+            ConfigError: on an unknown name (with the nearest known one) or a bad value.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        for name in values:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1)
+                guess = f"; did you mean `{near[0]}`?" if near else f"; known are {', '.join(names)}"
+                raise ConfigError(f"unknown hyper-parameter `{name}`{guess}")
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every hyper-parameter by name; `from_mapping` is the inverse."""
+        return dataclasses.asdict(self)
+
+
+_NON_NEGATIVE = (
+    "lambda_ib",
+    "lambda_g",
+    "lambda_mi",
+    "lambda_lm",
+    "lambda_coherence",
+    "rate_penalty",
+    "rate_step_size",
+    "dense_epochs",
+    "ramp_epochs",
+    "weight_decay",
+    "min_learning_rate",
+)
+_POSITIVE = ("temperature", "learning_rate", "clip_norm", "hidden_size", "batch_size", "max_length")
+_OPEN_UNIT = ("prior_selection_rate", "start_selection_rate")
+_HALF_OPEN_UNIT = ("target_selection_rate", "embedding_dropout", "average_decay")
+
+
+def _check_types(config: Task | InfoCalConfig) -> None:
+    """Accept only the declared type of each field; an int where a float is declared is made one."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if get_origin(field.type) is Literal:
+            choices = get_args(field.type)
+            if value not in choices:
+                raise ConfigError(f"`{field.name}` must be one of {', '.join(choices)}, but got {value!r}")
+        elif field.type is float and isinstance(value, int) and not isinstance(value, bool):
+            object.__setattr__(config, field.name, float(value))
+        elif type(value) is not field.type:
+            wanted = field.type.__name__ if isinstance(field.type, type) else str(field.type)
+            raise ConfigError(f"`{field.name}` must be of type {wanted}, but got {value!r}")
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"`{field.name}` must be finite, but got {value}")

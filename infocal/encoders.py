@@ -1,0 +1,209 @@
+"""Bidirectional recurrent encoders whose state is carried through positions that are gated off.
+
+The input projection has no bias, so it is done once per distinct word of the batch and gathered.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from infocal import kernels
+from infocal.kernels import rcnn_cpp, rcnn_torch
+
+
+class Embedded(NamedTuple):
+    """The words of a batch: the vectors of its distinct words, and which word stands where."""
+
+    words: Float[Tensor, "U E"]
+    """Vectors of the U distinct words."""
+    index: Int[Tensor, "B T"]
+    """Row of `words` at each position."""
+
+
+class Encoder(nn.Module):
+    """A bidirectional recurrent layer; `cell_sizes` says how many projections of the input a cell needs.
+
+    Args:
+        embedding_size: E, dimensions of a word vector.
+        hidden_size: H, units of each direction.
+    """
+
+    num_projections: int
+    """Projections of the input (each H wide) that a step of the cell takes."""
+
+    def __init__(self, embedding_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.input_weight = nn.Parameter(torch.empty(embedding_size, 2 * self.num_projections * hidden_size))
+        columns = self.input_weight.data.split(hidden_size, dim=1)
+        for column in columns:
+            nn.init.xavier_uniform_(column)
+
+    def forward(
+        self, embedded: Embedded, gate: Float[Tensor, "B T"], scale_input: bool
+    ) -> Float[Tensor, "B T 2*H"]:
+        """States of both directions, zero where `gate` is zero.
+
+            c_t = gate_t c_new + (1 - gate_t) c_{t-1}  (every state),   output_t = gate_t h_t
+
+        so a token that is gated off neither shows nor advances the state, and the gradient by its
+        gate still says what it would have changed.
+
+        Args:
+            embedded: the words of the batch.
+            gate: 1 where a token is seen, 0 at padding and at unselected tokens; may lie between.
+            scale_input: whether the input is multiplied by the gate as well (m_i x_i of
+                [Sha2023]); without effect on the value where gates are 0 or 1.
+        """
+        return self.layer(embedded.words @ self.input_weight, embedded.index, gate, scale_input)
+
+    def layer(
+        self,
+        projected: Float[Tensor, "U 2*P*H"],
+        index: Int[Tensor, "B T"],
+        gate: Float[Tensor, "B T"],
+        scale_input: bool,
+    ) -> Float[Tensor, "B T 2*H"]:
+        """`forward` from the projections of the distinct words on."""
+        return self.run(projected, index, gate, scale_input, self.recurrence)
+
+    def run(
+        self,
+        projected: Float[Tensor, "U 2*P*H"],
+        index: Int[Tensor, "B T"],
+        gate: Float[Tensor, "B T"],
+        scale_input: bool,
+        recurrence: Callable[[Tensor, Tensor], Tensor],
+    ) -> Float[Tensor, "B T 2*H"]:
+        """`layer` by a form of `recurrence`: spread the words over their positions and run it."""
+        width = self.num_projections * self.hidden_size
+        projected = functional.embedding(index.T, projected)  # T B 2PH
+        gates = gate.T.unsqueeze(-1)  # T B 1
+        if scale_input:
+            projected = projected * gates
+        # D = 2 directions side by side; the second one reads the text from its end
+        inputs = torch.stack([projected[..., :width], projected[..., width:].flip(0)], dim=1)  # T D B PH
+        both_gates = torch.stack([gates, gates.flip(0)], dim=1)  # T D B 1
+        states = recurrence(inputs, both_gates)
+        return torch.cat([states[:, 0], states[:, 1].flip(0)], dim=-1).transpose(0, 1)
+
+    def recurrence(
+        self, inputs: Float[Tensor, "T 2 B P*H"], gates: Float[Tensor, "T 2 B 1"]
+    ) -> Float[Tensor, "T 2 B H"]:
+        """Run the cell over time; the plain form, one step after the other."""
+        raise NotImplementedError(f"{type(self).__name__} has no recurrence")
+
+
+class RCNN(Encoder):
+    """Recurrent convolution of bigrams [Lei2016], the encoder of [Sha2023] for beer.
+
+        lambda_t = sigmoid(W_l x_t + U_l h_{t-1} + b_l)
+        c1_t = lambda_t c1_{t-1} + (1 - lambda_t) W_1 x_t
+        c2_t = lambda_t c2_{t-1} + (1 - lambda_t) (c1_{t-1} + W_2 x_t)
+        h_t = tanh(c2_t + b)
+    """
+
+    num_projections = 3
+
+    def __init__(self, embedding_size: int, hidden_size: int) -> None:
+        super().__init__(embedding_size, hidden_size)
+        self.recurrent_weight = nn.Parameter(torch.empty(2, hidden_size, hidden_size))  # U_l transposed
+        for weight in self.recurrent_weight.data:
+            nn.init.xavier_uniform_(weight)
+        self.gate_bias = nn.Parameter(torch.zeros(2, 1, hidden_size))
+        self.output_bias = nn.Parameter(torch.zeros(2, 1, hidden_size))
+
+    def layer(
+        self,
+        projected: Float[Tensor, "U 2*P*H"],
+        index: Int[Tensor, "B T"],
+        gate: Float[Tensor, "B T"],
+        scale_input: bool,
+    ) -> Float[Tensor, "B T 2*H"]:
+        """`forward` from the projections of the distinct words on, by the fastest form that can run here."""
+        form = kernels.choose(projected, self.recurrent_weight)
+        if form == "plain":
+            return super().layer(projected, index, gate, scale_input)
+        weights = (self.recurrent_weight, self.gate_bias, self.output_bias)
+        if form == "cpp":
+            return rcnn_cpp.layer(projected, index, gate, scale_input, *weights)
+        run_torch = functools.partial(rcnn_torch.recurrence, weights=weights)
+        return self.run(projected, index, gate, scale_input, run_torch)
+
+    def recurrence(
+        self, inputs: Float[Tensor, "T 2 B P*H"], gates: Float[Tensor, "T 2 B 1"]
+    ) -> Float[Tensor, "T 2 B H"]:
+        """Run the cell over time; the plain form, one step after the other."""
+        # one unbind per projection: a slice per step would cost the backward pass a full-size zero tensor
+        gate_in, first_in, second_in = (part.unbind(0) for part in inputs.split(self.hidden_size, dim=-1))
+        first = second = hidden = torch.zeros_like(first_in[0])
+        outputs = []
+        for t, keep in enumerate(gates.unbind(0)):
+            forget = torch.sigmoid(torch.baddbmm(gate_in[t] + self.gate_bias, hidden, self.recurrent_weight))
+            new_second = torch.lerp(first + second_in[t], second, forget)
+            new_first = torch.lerp(first_in[t], first, forget)
+            new_hidden = torch.tanh(new_second + self.output_bias)
+            outputs.append(new_hidden * keep)
+            first, second = torch.lerp(first, new_first, keep), torch.lerp(second, new_second, keep)
+            hidden = torch.lerp(hidden, new_hidden, keep)
+        return torch.stack(outputs)
+
+
+class LSTM(Encoder):
+    """Long short-term memory, the encoder of [Sha2023] for CAIL; gates in the order i, f, g, o."""
+
+    num_projections = 4
+
+    def __init__(self, embedding_size: int, hidden_size: int) -> None:
+        super().__init__(embedding_size, hidden_size)
+        self.recurrent_weight = nn.Parameter(torch.empty(2, hidden_size, 4 * hidden_size))
+        bound = 1 / math.sqrt(hidden_size)
+        nn.init.uniform_(self.recurrent_weight, -bound, bound)
+        self.bias = nn.Parameter(torch.zeros(2, 1, 4 * hidden_size))
+
+    def recurrence(
+        self, inputs: Float[Tensor, "T 2 B P*H"], gates: Float[Tensor, "T 2 B 1"]
+    ) -> Float[Tensor, "T 2 B H"]:
+        """Run the cell over time; the plain form, one step after the other."""
+        hidden = cell = inputs.new_zeros(2, inputs.shape[2], self.hidden_size)
+        outputs = []
+        for step_input, keep in zip(inputs.unbind(0), gates.unbind(0), strict=True):
+            parts = torch.baddbmm(step_input + self.bias, hidden, self.recurrent_weight)
+            enter, forget, candidate, leave = parts.chunk(4, dim=-1)
+            new_cell = torch.sigmoid(forget) * cell + torch.sigmoid(enter) * torch.tanh(candidate)
+            new_hidden = torch.sigmoid(leave) * torch.tanh(new_cell)
+            outputs.append(new_hidden * keep)
+            cell, hidden = torch.lerp(cell, new_cell, keep), torch.lerp(hidden, new_hidden, keep)
+        return torch.stack(outputs)
+
+
+def build_encoder(kind: str, embedding_size: int, hidden_size: int) -> Encoder:
+    """The encoder that the config names."""
+    return {"rcnn": RCNN, "lstm": LSTM}[kind](embedding_size, hidden_size)
+
+
+def pool(
+    states: Float[Tensor, "B T 2*H"], gate: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"], how: str
+) -> Float[Tensor, "B 2*H"]:
+    """One vector a text: the `max` of each unit over its tokens, or the `last` state of each direction.
+
+    Unselected tokens are zeros in `states` and take part in the maximum: an empty selection gives
+    the zero vector, and the gradient by the mask of an unselected token is not lost. Padding does not.
+    """
+    if how == "max":
+        # not amax: it would share a gradient among all zeros of the row
+        return states.masked_fill(~is_token.unsqueeze(-1), -torch.inf).max(dim=1).values
+    batch, length, width = states.shape
+    position = torch.arange(length, device=states.device)
+    seen = gate > 0
+    last = torch.where(seen, position, 0).amax(dim=1)
+    first = torch.where(seen, position, length - 1).amin(dim=1)
+    row = torch.arange(batch, device=states.device)
+    half = width // 2
+    return torch.cat([states[row, last, :half], states[row, first, half:]], dim=-1)

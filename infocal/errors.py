@@ -1,0 +1,46 @@
+"""Errors that a user of the model can cause or has to know about."""
+
+
+class UserError(Exception):
+    """A mistake the user can mend; shown as one line, without a traceback.
+
+    Args:
+        message: what was expected and what was given.
+        where: file, line or flag the mistake stands in.
+        hint: what to do about it.
+    """
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" if self.where else self.message
+
+
+class ConfigError(UserError):
+    """A hyper-parameter is unknown, of the wrong type or out of its range."""
+
+
+class StateError(UserError):
+    """A checkpoint or a saved model does not belong to what it is loaded into, or is damaged."""
+
+
+TRAINING_FAILURES = ("non_finite", "degenerate_all", "degenerate_none", "discriminator_stuck")
+
+
+class TrainingFailure(Exception):
+    """Training ran into a state it cannot leave by itself; the trial ends as failed.
+
+    Args:
+        reason: one of `TRAINING_FAILURES`; becomes a tag of the run.
+        message: the figures that show it.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        if reason not in TRAINING_FAILURES:
+            raise ValueError(f"unknown reason `{reason}`; known are {', '.join(TRAINING_FAILURES)}")
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason

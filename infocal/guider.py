@@ -1,0 +1,51 @@
+"""Pred_G(x): the dense model that sees the whole text and shows the selector what it misses."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from infocal.config import InfoCalConfig
+from infocal.encoders import Embedded, build_encoder, pool
+
+# keeps log sigma of Eq. (12) finite
+_MIN_SIGMA = 1e-4
+
+
+class Gaussian(NamedTuple):
+    """q(z_nero | x), one independent Gaussian a dimension."""
+
+    mu: Float[Tensor, "B Z"]
+    sigma: Float[Tensor, "B Z"]
+    """Standard deviation, > 0."""
+
+    def sample(self) -> Float[Tensor, "B Z"]:
+        """z_nero = u sigma + mu with u ~ N(0, 1), Eq. (7) of [Sha2023]; differentiable in mu and sigma."""
+        return self.mu + self.sigma * torch.randn_like(self.sigma)
+
+
+class Guider(nn.Module):
+    """h = Pred_G(x), mu = W_m h + b_m, sigma of Eq. (6) of [Sha2023].
+
+    Differs: sigma = softplus(W_s h + b_s); the printed one may be negative, and Eq. (12) takes its logarithm.
+    """
+
+    def __init__(self, config: InfoCalConfig, embedding_size: int) -> None:
+        super().__init__()
+        self.pooling = config.pooling
+        width = 2 * config.hidden_size
+        self.encoder = build_encoder(config.encoder, embedding_size, config.hidden_size)
+        self.mu = nn.Linear(width, width)
+        self.sigma = nn.Linear(width, width)
+        for layer in (self.mu, self.sigma):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Gaussian:
+        """The distribution of z_nero given the whole text."""
+        gate = is_token.to(embedded.words.dtype)
+        states = self.encoder(embedded, gate, scale_input=False)
+        hidden = pool(states, gate, is_token, self.pooling)
+        return Gaussian(self.mu(hidden), functional.softplus(self.sigma(hidden)) + _MIN_SIGMA)

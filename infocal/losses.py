@@ -1,0 +1,120 @@
+"""One pure function for each equation of [Sha2023]; weights are applied in `objective.py` alone.
+
+Shapes: B texts, T positions, Z dimensions of a feature, C classes. Padding never contributes.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Num
+from torch import Tensor
+from torch.nn import functional
+
+from infocal.config import Task
+
+
+def prediction_loss(output: Float[Tensor, "B C"], target: Num[Tensor, " B"], task: Task) -> Float[Tensor, ""]:
+    """L_sp and L_guide, Eq. (5) and (9) of [Sha2023]: negative log-likelihood of the target, in nats.
+
+    Cross-entropy for a classification. For a regression the output is the logit of the predicted
+    score and the loss is MSE / (2 Var_train(y)).
+
+    Differs: the paper takes the MSE itself for beer. Scores in [0, 1] make it about 0.03, far below
+    terms measured in nats, so the lambdas would not mean what they mean beside a cross-entropy; a
+    Gaussian likelihood with the training variance puts both on one scale.
+    """
+    if task.kind == "classification":
+        return functional.cross_entropy(output, target)
+    return functional.mse_loss(torch.sigmoid(output.squeeze(-1)), target) / (2 * task.target_variance)
+
+
+def information_bottleneck(
+    select_logit: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"], prior_selection_rate: float
+) -> Float[Tensor, ""]:
+    """L_ib, KL from the selector's Bernoulli to the prior, Eq. (11) of [Sha2023].
+
+        sum_t KL( Bern(sigmoid(select_logit_t)) || Bern(prior_selection_rate) )
+
+    summed over real tokens, averaged over texts; in nats, >= 0.
+    """
+    prior = torch.as_tensor(prior_selection_rate, dtype=select_logit.dtype, device=select_logit.device)
+    log_p1 = functional.logsigmoid(select_logit)
+    log_p0 = functional.logsigmoid(-select_logit)
+    kl = log_p1.exp() * (log_p1 - prior.log()) + log_p0.exp() * (log_p0 - torch.log1p(-prior))
+    return (kl * is_token).sum(dim=1).mean()
+
+
+def mutual_information(mu: Float[Tensor, "B Z"], sigma: Float[Tensor, "B Z"]) -> Float[Tensor, ""]:
+    """L_mi, KL from N(mu, sigma^2) to N(0, 1), Eq. (12) of [Sha2023].
+
+        0.5 (mu^2 + sigma^2 - 1 - 2 log sigma)
+
+    summed over dimensions, averaged over texts; in nats, >= 0.
+    """
+    return 0.5 * (mu.square() + sigma.square() - 1 - 2 * sigma.log()).sum(dim=1).mean()
+
+
+def discriminator_loss(
+    guider_logit: Float[Tensor, " B"], predictor_logit: Float[Tensor, " B"], form: str
+) -> Float[Tensor, ""]:
+    """L_d, Eq. (13) of [Sha2023], averaged over texts; in nats.
+
+        standard:  -log D(z) - log(1 - D(z~))
+        printed:   -log D(z) + log D(z~)
+
+    Differs: `standard` is the default, because the printed form is unbounded below: D(z~) -> 0 alone
+    sends it to minus infinity.
+    """
+    real = -functional.logsigmoid(guider_logit)
+    if form == "printed":
+        return (real + functional.logsigmoid(predictor_logit)).mean()
+    return (real - functional.logsigmoid(-predictor_logit)).mean()
+
+
+def generator_loss(predictor_logit: Float[Tensor, " B"]) -> Float[Tensor, ""]:
+    """L_g = -log D(z~), Eq. (14) of [Sha2023], averaged over texts; in nats, >= 0."""
+    return -functional.logsigmoid(predictor_logit).mean()
+
+
+def language_model_regularizer(
+    mask: Float[Tensor, "B T"], lm_logit: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+) -> Float[Tensor, ""]:
+    """L_lm, Eq. (15) and (18) of [Sha2023].
+
+        -sum_{i>=2} m_{i-1} log sigmoid(m_i s_i),   s_i = h_i' M e_i
+
+    summed over real tokens, averaged over texts; in nats, >= 0. The model is frozen and reads the
+    unmasked context, so s_i is a constant of the corpus, `lm_logit`; m_i(h' M e_i) = h' M (m_i e_i).
+
+    Differs: the printed sum starts at i = 1 with an m_0 that does not exist; it starts at 2 here.
+    """
+    log_p = functional.logsigmoid(mask[:, 1:] * lm_logit[:, 1:])
+    return -(mask[:, :-1] * log_p * is_token[:, 1:]).sum(dim=1).mean()
+
+
+def coherence(mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
+    """Fused lasso sum_t |m_t - m_{t-1}| of [Lei2016] over real tokens, averaged over texts; >= 0.
+
+    Not part of [Sha2023]'s objective: the "HardKuma reg" row of its ablation.
+    """
+    return ((mask[:, 1:] - mask[:, :-1]).abs() * is_token[:, 1:]).sum(dim=1).mean()
+
+
+def mean_selection_rate(
+    select_logit: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+) -> Float[Tensor, ""]:
+    """Expected share of the batch's real tokens that is selected, in (0, 1)."""
+    return (torch.sigmoid(select_logit) * is_token).sum() / is_token.sum()
+
+
+def negative_sampling(
+    positive_logit: Float[Tensor, "B T"], negative_logit: Float[Tensor, "B T K"], is_token: Bool[Tensor, "B T"]
+) -> Float[Tensor, ""]:
+    """L_pre of the continuous language model, Eq. (19) of [Sha2023]; in nats a token, >= 0.
+
+        -log sigmoid(s_i) - (1/K) sum_k log sigmoid(-s_{j_k}),   j_k ~ training unigram frequencies
+
+    Differs: the printed loss has + E log sigmoid(s_j), unbounded below; this is the negative sampling
+    it cites. A mean over K and not a sum: a sum shifts every s by -log K, and L_lm would then punish
+    adjacent tokens. The mean is over real tokens of the batch, so that K, B and T do not scale it.
+    """
+    loss = -functional.logsigmoid(positive_logit) - functional.logsigmoid(-negative_logit).mean(dim=-1)
+    return (loss * is_token).sum() / is_token.sum()

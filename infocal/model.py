@@ -1,0 +1,134 @@
+"""InfoCal: selector, predictor and guider over one embedding table and one shared output layer."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from infocal.config import InfoCalConfig, Task
+from infocal.encoders import Embedded
+from infocal.guider import Gaussian, Guider
+from infocal.predictor import Predictor
+from infocal.sampling import sample_mask
+from infocal.selector import Selector, select
+
+
+class Forward(NamedTuple):
+    """Everything one training pass over a batch produces."""
+
+    select_logit: Float[Tensor, "B T"]
+    mask: Float[Tensor, "B T"]
+    """Sampled selection, zero at padding."""
+    predictor_feature: Float[Tensor, "B Z"]
+    """z~_nero of Eq. (3)."""
+    guider_feature: Float[Tensor, "B Z"]
+    """z_nero of Eq. (7)."""
+    gaussian: Gaussian
+    predictor_output: Float[Tensor, "B C"]
+    guider_output: Float[Tensor, "B C"]
+
+
+class Inference(NamedTuple):
+    """What the model says about a batch without sampling."""
+
+    select_probability: Float[Tensor, "B T"]
+    """p_i, zero at padding."""
+    mask: Float[Tensor, "B T"]
+    output: Float[Tensor, "B C"]
+    """Prediction from the rationale: the score in (0, 1), or the class probabilities."""
+
+
+class InfoCal(nn.Module):
+    """The generator's side of [Sha2023]; the discriminator stands apart, for it has its own optimiser.
+
+    Args:
+        config: the hyper-parameters.
+        task: regression or classification.
+        embeddings: word vectors, row 0 the padding's.
+    """
+
+    embeddings: Tensor
+
+    def __init__(self, config: InfoCalConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+        super().__init__()
+        self.config = config
+        self.task = task
+        if config.train_embeddings:
+            self.embeddings = nn.Parameter(embeddings.clone())
+        else:
+            # not persistent: a checkpoint does not repeat a table that the features hold already
+            self.register_buffer("embeddings", embeddings, persistent=False)
+        size = embeddings.shape[1]
+        self.selector = Selector(config, size)
+        self.predictor = Predictor(config, size)
+        self.guider = Guider(config, size)
+        self.output = nn.Linear(self.feature_size, task.num_classes)
+        """W_p and b_p, shared by Eq. (4) and Eq. (8)."""
+        nn.init.xavier_uniform_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    @property
+    def feature_size(self) -> int:
+        """Z, dimensions of z_nero and z~_nero."""
+        return 2 * self.config.hidden_size
+
+    def embed(self, token_ids: Int[Tensor, "B T"]) -> Embedded:
+        """Look the batch's distinct words up once for all three encoders.
+
+        Dropout falls on the vector of a word type, so a word looks the same wherever it stands in a batch.
+        """
+        distinct, index = torch.unique(token_ids, return_inverse=True)
+        words = functional.embedding(distinct, self.embeddings)
+        return Embedded(functional.dropout(words, self.config.embedding_dropout, self.training), index)
+
+    def forward(self, token_ids: Int[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Forward:
+        """One training pass: sample a mask, predict from it, and guide from the whole text."""
+        embedded = self.embed(token_ids)
+        select_logit = self.selector(embedded, is_token)
+        straight_through = self.config.sampling == "straight_through"
+        mask = sample_mask(select_logit, self.config.temperature, straight_through) * is_token
+        predictor_feature = self.predictor(embedded, mask=mask, is_token=is_token)
+        gaussian = self.guider(embedded, is_token)
+        guider_feature = gaussian.sample()
+        return Forward(
+            select_logit,
+            mask,
+            predictor_feature,
+            guider_feature,
+            gaussian,
+            self.output(predictor_feature),
+            self.output(guider_feature),
+        )
+
+    def infer(
+        self,
+        token_ids: Int[Tensor, "B T"],
+        is_token: Bool[Tensor, "B T"],
+        mask: Float[Tensor, "B T"] | None = None,
+    ) -> Inference:
+        """Rationale and prediction, by selector and predictor alone.
+
+        Args:
+            token_ids: the texts.
+            is_token: where they have tokens.
+            mask: predict from these tokens instead of the selected ones (zero at padding).
+        """
+        embedded = self.embed(token_ids)
+        select_logit = self.selector(embedded, is_token)
+        chosen = select(select_logit, is_token) if mask is None else mask
+        feature = self.predictor(embedded, mask=chosen, is_token=is_token)
+        return Inference(torch.sigmoid(select_logit) * is_token, chosen, self.activate(self.output(feature)))
+
+    def guide(self, token_ids: Int[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B C"]:
+        """The guider's prediction from the whole text, at the mean of z_nero."""
+        gaussian = self.guider(self.embed(token_ids), is_token)
+        return self.activate(self.output(gaussian.mu))
+
+    def activate(self, output: Float[Tensor, "B C"]) -> Float[Tensor, "B C"]:
+        """Scores in (0, 1) or class probabilities from the output layer's logits, Eq. (4) of [Sha2023].
+
+        Differs: a sigmoid stands for the softmax where the task is a regression, as the paper does for beer.
+        """
+        return torch.sigmoid(output) if self.task.kind == "regression" else output.softmax(dim=-1)

@@ -1,0 +1,1 @@
+"""Runs things: search, training, tracking, registry and reports, from the command line."""

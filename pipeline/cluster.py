@@ -1,0 +1,62 @@
+"""Ray: a private one on this machine, or the cluster that an address names."""
+
+import contextlib
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+
+from pipeline.errors import PipelineError
+
+
+@contextlib.contextmanager
+def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
+    """Connect to Ray and leave it at the end; a local one is started and stopped.
+
+    Args:
+        address: of a running cluster; None: RAY_ADDRESS, else a private local one.
+        num_cpus: logical cores of the local one; None: all.
+
+    Raises:
+        PipelineError: if the cluster cannot be reached.
+    """
+    import ray  # 1.5 s that --help need not wait for
+
+    wanted = address or os.environ.get("RAY_ADDRESS") or "local"
+    quiet = {"include_dashboard": False, "logging_level": "error", "log_to_driver": False}
+    try:
+        if wanted == "local":
+            # a token of our own: other users of this machine cannot talk to it, and no file is left behind
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+            # sockets of a long temporary path would not fit their 107 bytes
+            temporary = os.path.join(tempfile.gettempdir(), "ray")
+            ray.init(address="local", num_cpus=num_cpus, _temp_dir=temporary, **quiet)
+        else:
+            ray.init(address=wanted, logging_level="error", log_to_driver=False)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise PipelineError(f"cannot reach Ray at `{wanted}`: {error}", where="--address") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def prepare_environment() -> None:
+    """Set what Ray and MLflow read when they are imported: nothing is sent home, snapshots are fresh.
+
+    Must run before either is imported; what the user has set stays.
+    """
+    defaults = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AIR_NEW_OUTPUT": "0",
+        # Tune's snapshot is what a resumed study starts from; ten seconds of it would be lost by default
+        "TUNE_GLOBAL_CHECKPOINT_S": "1",
+        "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+        "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "DO_NOT_TRACK": "true",
+        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    }
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)

@@ -1,0 +1,31 @@
+"""The final choice: the best epoch of all trials, by the criterion and not by the scheduler's number alone."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A trial with its best epoch."""
+
+    trial_id: str
+    config: Mapping[str, Any]
+    checkpoint: Path
+    """Last checkpoint; holds the best epoch's weights."""
+    epoch: int
+    value: float
+    """The criterion's value: the metric where the bounds hold, else minus the violation."""
+    violation: float
+    scores: Mapping[str, float]
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the bounds hold."""
+        return self.violation == 0
+
+
+def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Best first; of equal values the earlier epoch, then the trial's id, so that the order is fixed."""
+    return sorted(candidates, key=lambda c: (-c.value, c.epoch, c.trial_id))

@@ -1,0 +1,97 @@
+"""Text in, prediction and rationale out: what `pipeline.explain` and the served model share."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from feature_store.tokenize import Token, tokenize
+from pipeline.checkpoints import Package
+from pipeline.errors import PipelineError
+
+UNKNOWN = 1
+"""Number of the word that stands for all unknown ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedToken:
+    """A token of the text with its place and its probability of being part of the rationale."""
+
+    token: str
+    start: int
+    """First character in the text as given."""
+    end: int
+    """One past the last character."""
+    probability: float
+    selected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What the model says about one text."""
+
+    prediction: float
+    """Score in [0, 1] for a regression, number of the class for a classification."""
+    probabilities: list[float]
+    """Of each class; empty for a regression."""
+    tokens: list[ExplainedToken]
+
+    @property
+    def rationale(self) -> list[ExplainedToken]:
+        """The selected tokens."""
+        return [token for token in self.tokens if token.selected]
+
+
+class Explainer:
+    """Predicts from raw text.
+
+    Args:
+        package: the model.
+        batch_size: texts of one forward pass.
+    """
+
+    def __init__(self, package: Package, batch_size: int = 32) -> None:
+        self.model = package.model
+        self.number = {word: i for i, word in enumerate(package.vocabulary)}
+        self.batch_size = batch_size
+
+    def explain(self, texts: Sequence[str]) -> list[Explanation]:
+        """Prediction and rationale of each text, of any length, in the order given.
+
+        Raises:
+            PipelineError: if a text has no token; names its position.
+        """
+        tokens = [tokenize(text) for text in texts]
+        for i, row in enumerate(tokens):
+            if not row:
+                raise PipelineError(f"text {i + 1} of {len(texts)} holds no token: {texts[i]!r}")
+        # texts of like length share a batch
+        order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))
+        found: dict[int, Explanation] = {}
+        for first in range(0, len(order), self.batch_size):
+            rows = order[first : first + self.batch_size]
+            found |= zip(rows, self._explain([tokens[i] for i in rows]), strict=True)
+        return [found[i] for i in range(len(texts))]
+
+    @torch.no_grad()
+    def _explain(self, texts: list[list[Token]]) -> Iterator[Explanation]:
+        lengths = np.array([len(text) for text in texts])
+        is_token = np.arange(lengths.max()) < lengths[:, None]
+        token_ids = np.zeros(is_token.shape, np.int64)
+        for row, text in enumerate(texts):
+            token_ids[row, : len(text)] = [self.number.get(token.text, UNKNOWN) for token in text]
+        inference = self.model.infer(torch.from_numpy(token_ids), torch.from_numpy(is_token))
+        for row, text in enumerate(texts):
+            probability = inference.select_probability[row].tolist()
+            selected = inference.mask[row].tolist()
+            output = inference.output[row].tolist()
+            regression = self.model.task.kind == "regression"
+            yield Explanation(
+                prediction=output[0] if regression else float(np.argmax(output)),
+                probabilities=[] if regression else output,
+                tokens=[
+                    ExplainedToken(token.text, token.start, token.end, probability[i], selected[i] > 0)
+                    for i, token in enumerate(text)
+                ],
+            )

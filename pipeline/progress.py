@@ -1,0 +1,110 @@
+"""What a search says while it runs: one line an epoch, and on a terminal a status line below."""
+
+import sys
+import time
+from typing import Any, TextIO
+
+from ray import tune
+from ray.tune.experiment import Trial
+
+_SHOWN = (("train_objective", "loss"), ("val_mse", "val_mse"), ("val_accuracy", "val_accuracy"))
+
+
+class ProgressLines(tune.Callback):
+    """Tune callback on the driver.
+
+    Args:
+        num_trials: trials of the study.
+        num_epochs: epochs of a trial that is not stopped early.
+        stream: where to write.
+    """
+
+    def __init__(self, num_trials: int, num_epochs: int, stream: TextIO | None = None) -> None:
+        self.num_trials, self.num_epochs = num_trials, num_epochs
+        self.stream = stream
+        self.started = time.monotonic()
+        self.numbers: dict[str, int] = {}
+        self.epochs_seen = 0
+        self.epochs_spared = 0
+        self.done = self.stopped = self.failed = 0
+        self.best: dict[str, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tune pickles its callbacks; a stream cannot go along, and a restored study counts from its own start
+        return self.__dict__ | {"stream": None}
+
+    @property
+    def _out(self) -> TextIO:
+        return self.stream or sys.stderr
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Number trials in the order in which they start."""
+        self.numbers.setdefault(trial.trial_id, len(self.numbers))
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
+        """One line for the epoch, then the state of the study."""
+        self.epochs_seen += 1
+        number = self.numbers.setdefault(trial.trial_id, len(self.numbers))
+        if "failure" in result:
+            self._line(f"trial {number:02d} failed: {result['failure_message']}")
+            return
+        if result["best_objective"] > self.best.get("best_objective", float("-inf")):
+            self.best = dict(result)
+        parts = [f"trial {number:02d} epoch {result['epoch'] + 1}/{self.num_epochs}"]
+        parts += [f"{label} {result[name]:.4f}" for name, label in _SHOWN if name in result]
+        parts.append(
+            f"precision {result['val_token_precision']:.3f} recall {result['val_token_recall']:.3f} "
+            f"selection_rate {result['val_selection_rate']:.3f}  {result['epoch_s']:.1f} s"
+        )
+        self._line("  ".join(parts))
+        self._status(trials)
+
+    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Count how the trial ended."""
+        last = trial.last_result or {}
+        spared = self.num_epochs - int(last.get("training_iteration", 0))
+        self.epochs_spared += max(0, spared)
+        if "failure" in last:
+            self.failed += 1
+        elif spared > 0:
+            self.stopped += 1
+        else:
+            self.done += 1
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Say that a trial broke; Tune may start it again."""
+        self.failed += 1
+        self._line(f"trial {self.numbers.get(trial.trial_id, 0):02d} broke: see {trial.error_file}")
+
+    def summary(self, running: int) -> str:
+        """Trials done, running and stopped, the best so far, and the time left."""
+        text = f"{self.done} done, {running} running, {self.stopped} stopped early, {self.failed} failed of {self.num_trials}"
+        if self.best:
+            text += (
+                f" | best precision {self.best['best_val_token_precision']:.3f} "
+                f"recall {self.best['best_val_token_recall']:.3f} "
+                f"selection_rate {self.best['best_val_selection_rate']:.3f}"
+                + ("" if self.best["criterion_violation"] == 0 else " (criterion not met yet)")
+            )
+        left = self.num_trials * self.num_epochs - self.epochs_seen - self.epochs_spared
+        seconds = (time.monotonic() - self.started) / max(self.epochs_seen, 1) * max(left, 0)
+        return f"{text} | at most {_clock(seconds)} left"
+
+    def _status(self, trials: list[Trial]) -> None:
+        running = sum(trial.status == "RUNNING" for trial in trials)
+        if self._out.isatty():
+            print(self.summary(running), end="\r", file=self._out, flush=True)
+        elif self.epochs_seen % 10 == 0:
+            print(f"study: {self.summary(running)}", file=self._out, flush=True)
+
+    def _line(self, text: str) -> None:
+        clear = "\033[K" if self._out.isatty() else ""
+        print(clear + text, file=self._out, flush=True)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,189 @@
+"""Run or resume a study: prepare the data, search, choose by the criterion, register the winner.
+
+python -m pipeline.search --dataset beer --aspect palate
+"""
+
+import argparse
+import dataclasses
+import logging
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infocal.config import InfoCalConfig
+from pipeline import cluster, settings
+from pipeline.errors import PipelineError, run_command
+
+if TYPE_CHECKING:
+    from pipeline.study import StudySettings
+
+logger = logging.getLogger("pipeline.search")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of `pipeline.search`."""
+    parser = settings.parser("pipeline.search", "Search hyper-parameters of a rationale model.")
+    settings.add_data_arguments(parser)
+    settings.add_training_arguments(parser)
+    settings.add_storage_arguments(parser)
+    study = parser.add_argument_group("search")
+    study.add_argument("--method", default="infocal", help="method to train (default: %(default)s)")
+    study.add_argument("--trials", type=settings.positive_int, default=30, help="configurations to try (default: %(default)s)")
+    study.add_argument("--space", default="paper", help="search space: paper or wide (default: %(default)s)")
+    study.add_argument("--sampler", default="tpe", choices=("tpe", "random", "grid", "gp"), help="who proposes points (default: %(default)s)")
+    study.add_argument("--seeds", type=settings.positive_int, default=1, help="seeds the winner is trained with in all (default: %(default)s)")
+    study.add_argument("--min-precision", type=settings.fraction, help="another precision threshold for the criterion")
+    study.add_argument("--max-concurrent", type=settings.positive_int, help="trials at once (default: as many as fit)")
+    study.add_argument("--cpus-per-trial", type=float, default=1.0, help="cores of a trial (default: %(default)s)")
+    study.add_argument("--gpus-per-trial", type=float, default=0.0, help="GPUs of a trial, may be a fraction (default: %(default)s)")
+    study.add_argument("--address", help="Ray cluster to use (default: RAY_ADDRESS, else a private local one)")
+    study.add_argument("--name", help="name of the study (default: made of dataset, aspect and time)")
+    study.add_argument("--resume", action="store_true", help="go on with the study that --name names")
+    study.add_argument("--dry-run", action="store_true", help="check everything, print the plan, train nothing")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    given = build_parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    cluster.prepare_environment()
+    storage = settings.storage_dir(given.storage, given.sample)
+    uri = settings.tracking_uri(given.tracking_uri, storage)
+    prepared = _resumed(given, storage) if given.resume else _prepared(given, arguments)
+    directory = storage / "studies" / prepared.name
+    if given.dry_run:
+        print(_plan(prepared, directory, uri))
+        return 0
+    if directory.exists() and not given.resume:
+        raise PipelineError(
+            f"there is a study `{prepared.name}` already", where="--name", hint="choose another name, or add `--resume`"
+        )
+    logger.info("results: %s\ntracking: %s", directory, uri)
+    if not given.resume:
+        prepared = _with_features(given, prepared)
+    directory.mkdir(parents=True, exist_ok=True)
+    prepared.save(directory)
+    from pipeline.outcome import conduct
+
+    print(conduct(prepared, storage, uri, address=given.address, resume=given.resume))
+    return 0
+
+
+def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySettings":
+    """Check every flag and resolve the settings; the features' folder is still missing."""
+    from feature_store.sources import get_source
+    from feature_store.sources.base import resolve_aspect
+    from infocal.language_model import LanguageModelConfig
+    from pipeline.study import StudySettings
+    from search_spaces import registry
+
+    aspect = resolve_aspect(get_source(given.dataset), given.aspect) or ""
+    space = registry.space(given.method, given.dataset, given.space)
+    chosen = settings.hyper_parameters(given.config, given.set)
+    searched = [r.name for r in space if r.name in chosen]
+    if searched:
+        raise PipelineError(
+            f"`{searched[0]}` is searched over, it cannot be fixed as well",
+            where="--set",
+            hint="train one configuration with `python -m pipeline.train`",
+        )
+    base = registry.preset(given.dataset, aspect, given.sample) | chosen
+    InfoCalConfig.from_mapping(base)
+    first = registry.first_point(given.method, given.dataset)
+    fits = all(r.contains(first[r.name]) for r in space)
+    criterion = registry.criterion(given.dataset, aspect)
+    if given.min_precision is not None:
+        criterion = criterion.with_limit("val_token_precision", given.min_precision)
+    run = settings.RunSettings(
+        dataset=given.dataset,
+        aspect=aspect,
+        method=given.method,
+        features_dir="",
+        language_model=LanguageModelConfig(**registry.language_model_preset(given.dataset, given.sample)).to_dict(),
+        base=base,
+        criterion=criterion,
+        num_epochs=given.epochs,
+        seed=given.seed,
+        device=given.device,
+        bf16=given.bf16,
+        num_threads=max(1, int(given.cpus_per_trial)),
+    )
+    return StudySettings(
+        name=given.name or settings.default_name(given.dataset, aspect),
+        run=run,
+        space_name=given.space,
+        sampler=given.sampler,
+        num_trials=given.trials,
+        max_concurrent=given.max_concurrent or 0,
+        cpus_per_trial=given.cpus_per_trial,
+        gpus_per_trial=given.gpus_per_trial,
+        num_seeds=given.seeds,
+        sample=given.sample,
+        command=shlex.join(["python", "-m", "pipeline.search", *arguments]),
+        first_points=[first] if fits else [],
+    )
+
+
+def _with_features(given: argparse.Namespace, prepared: "StudySettings") -> "StudySettings":
+    """Open or build the features, and say aloud what has to be said about them."""
+    from feature_store.store import FeatureRequest, open_features
+
+    config = InfoCalConfig.from_mapping(prepared.run.base)
+    features = open_features(
+        FeatureRequest(
+            dataset=given.dataset,
+            aspect=prepared.run.aspect,
+            data_dir=Path(given.data_dir) if given.data_dir else None,
+            cache_dir=settings.cache_dir(given.cache_dir),
+            sample=given.sample,
+            max_length=config.max_length,
+            embedding=given.embedding,
+        )
+    )
+    for note in features.notes:
+        logger.info("note: %s", note)
+    run = dataclasses.replace(prepared.run, features_dir=str(features.directory.resolve()))
+    return dataclasses.replace(prepared, run=run)
+
+
+def _resumed(given: argparse.Namespace, storage: Path) -> "StudySettings":
+    from pipeline.study import StudySettings
+
+    if not given.name:
+        raise PipelineError("which study is to be resumed?", where="--resume", hint="add `--name NAME`")
+    directory = storage / "studies" / given.name
+    if not directory.is_dir():
+        known = sorted(path.name for path in directory.parent.glob("*")) if directory.parent.is_dir() else []
+        raise PipelineError(
+            f"there is no study `{given.name}` in {directory.parent}; there is {', '.join(known) or 'none'}",
+            where="--name",
+        )
+    return StudySettings.load(directory)
+
+
+def _plan(prepared: "StudySettings", directory: Path, uri: str) -> str:
+    """What would be done, for `--dry-run`."""
+    from search_spaces import registry
+
+    run = prepared.run
+    lines = [
+        f"study        {prepared.name}  ({run.method} on {run.dataset}/{run.aspect})",
+        f"results      {directory}",
+        f"tracking     {uri}",
+        f"criterion    {run.criterion}",
+        f"trials       {prepared.num_trials} of {run.num_epochs} epochs, sampler {prepared.sampler}, seed {run.seed}",
+        f"first        {prepared.first_points or 'none: the published best lies outside this space'}",
+    ]
+    for r in registry.space(run.method, run.dataset, prepared.space_name):
+        scale = "log scale" if r.log else f"step {r.step:g}" if r.step else "continuous"
+        lines.append(f"{r.name:<12} {r.low:g} .. {r.high:g}, {scale}: {r.why}")
+    lines += [f"{name:<12} {value}" for name, value in InfoCalConfig.from_mapping(run.base).to_dict().items()
+              if name not in {r.name for r in registry.space(run.method, run.dataset, prepared.space_name)}]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

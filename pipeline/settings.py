@@ -1,0 +1,146 @@
+"""What a run is asked to do: the flags that commands share, and the settings that a worker needs."""
+
+import argparse
+import datetime
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import PipelineError
+from search_spaces.base import Criterion
+
+SAMPLE_STORAGE, STORAGE = Path("runs/sample"), Path("runs")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSettings:
+    """Everything that a worker needs besides the hyper-parameters; plain values, so that it travels."""
+
+    dataset: str
+    aspect: str
+    method: str
+    features_dir: str
+    """Built features, memory-mapped by the worker."""
+    language_model: dict[str, Any]
+    """Its config; the scores lie beside the features."""
+    base: dict[str, Any]
+    """Hyper-parameters that the search does not vary."""
+    criterion: Criterion
+    num_epochs: int
+    seed: int
+    device: str
+    bf16: bool
+    num_threads: int
+
+
+def storage_dir(storage: str | None, sample: bool) -> Path:
+    """Folder of all results: as given, else `runs`, or `runs/sample` for the sample corpus."""
+    return Path(storage) if storage else (SAMPLE_STORAGE if sample else STORAGE)
+
+
+def tracking_uri(given: str | None, storage: Path) -> str:
+    """Where MLflow tracks: the flag, else MLFLOW_TRACKING_URI, else an SQLite file in `storage`."""
+    return given or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(storage / 'mlflow.db').resolve()}"
+
+
+def cache_dir(given: str | None) -> Path:
+    """Folder of cached features: the flag, else INFOCAL_CACHE, else `infocal` in the user's cache folder."""
+    if given or os.environ.get("INFOCAL_CACHE"):
+        return Path(given or os.environ["INFOCAL_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "infocal"
+
+
+def default_name(dataset: str, aspect: str) -> str:
+    """A study's name where none is given: what it searches and when it was started."""
+    return f"{dataset}-{aspect}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+
+
+def parser(module: str, description: str) -> argparse.ArgumentParser:
+    """A parser with the habits of all commands: no abbreviations, and `--debug`."""
+    made = argparse.ArgumentParser(prog=f"python -m {module}", description=description, allow_abbrev=False)
+    made.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return made
+
+
+def add_data_arguments(target: argparse.ArgumentParser) -> None:
+    """Flags that say which data set is meant and where its files are."""
+    group = target.add_argument_group("data")
+    group.add_argument("--dataset", default="beer", help="data set (default: %(default)s)")
+    group.add_argument("--aspect", help="target of the data set, for beer appearance, smell or palate")
+    group.add_argument("--data-dir", metavar="DIR", help="folder with DATASET/ in it (default: INFOCAL_DATA)")
+    group.add_argument("--sample", action="store_true", help="use the small made-up corpus instead of real data")
+    group.add_argument("--cache-dir", metavar="DIR", help="folder of cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)")
+
+
+def add_storage_arguments(target: argparse.ArgumentParser) -> None:
+    """Flags that say where results and tracking are."""
+    group = target.add_argument_group("results")
+    group.add_argument("--storage", metavar="DIR", help="folder of all results (default: runs, with --sample runs/sample)")
+    group.add_argument("--tracking-uri", metavar="URI", help="MLflow (default: MLFLOW_TRACKING_URI, else SQLite in the storage)")
+
+
+def add_training_arguments(target: argparse.ArgumentParser) -> None:
+    """Flags of how one configuration is trained."""
+    group = target.add_argument_group("training")
+    group.add_argument("--epochs", type=positive_int, default=50, help="epochs of a trial (default: %(default)s)")
+    group.add_argument("--seed", type=int, default=0, help="seed of the study (default: %(default)s)")
+    group.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    group.add_argument("--bf16", action="store_true", help="bfloat16 autocast, on cuda only")
+    group.add_argument("--embedding", default="word2vec", help="word2vec, random or a file of word vectors (default: %(default)s)")
+    group.add_argument("--config", metavar="FILE", help="TOML file with hyper-parameters")
+    group.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one hyper-parameter; may be repeated")
+
+
+def positive_int(text: str) -> int:
+    """An argument that is a whole number above zero."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, but got {text!r}")
+    return value
+
+
+def fraction(text: str) -> float:
+    """An argument that lies in [0, 1]."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, but got {text!r}")
+    return value
+
+
+def hyper_parameters(config_file: str | None, assignments: Sequence[str]) -> dict[str, Any]:
+    """Hyper-parameters from a TOML file and `key=value` flags; the flags win.
+
+    Raises:
+        PipelineError: if the file cannot be read or a flag has no `=`.
+    """
+    values: dict[str, Any] = dict(_read_toml(Path(config_file))) if config_file else {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals or not name:
+            raise PipelineError(f"expected KEY=VALUE, but got `{assignment}`", where="--set")
+        values[name.strip()] = _value(text.strip())
+    return values
+
+
+def _read_toml(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise PipelineError(f"cannot read the file: {error}", where=f"--config {path}") from error
+
+
+def _value(text: str) -> Any:
+    """A TOML value; a bare word is a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

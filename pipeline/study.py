@@ -1,0 +1,183 @@
+"""A study: the Tune run of one search, from its settings to the ranked candidates."""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import optuna
+from ray import tune
+
+from infocal.config import InfoCalConfig
+from pipeline import checkpoints
+from pipeline.criterion import Candidate, ranked
+from pipeline.errors import PipelineError
+from pipeline.scheduler import ConstrainedOptunaSearch, asha, sampler
+from pipeline.settings import RunSettings
+from pipeline.trainable import tune_trainable
+from search_spaces.base import Bound, Criterion, Space
+
+SETTINGS, TUNE, OPTUNA_DB = "study.json", "tune", "optuna.db"
+_MAX_FAILURES = 2
+"""Times a trial whose worker died is started again from its last checkpoint."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StudySettings:
+    """Everything that decides what a study does; stored with it, so that it can be resumed."""
+
+    name: str
+    run: RunSettings
+    space_name: str
+    sampler: str
+    num_trials: int
+    max_concurrent: int
+    cpus_per_trial: float
+    gpus_per_trial: float
+    num_seeds: int
+    sample: bool
+    command: str
+    first_points: list[dict[str, float]]
+
+    def save(self, directory: Path) -> None:
+        """Write `study.json`, whole or not at all."""
+        temporary = directory / f".{SETTINGS}.{os.getpid()}"
+        checkpoints.write_json(temporary, dataclasses.asdict(self))
+        temporary.replace(directory / SETTINGS)
+
+    @classmethod
+    def load(cls, directory: Path) -> "StudySettings":
+        """Read `study.json`.
+
+        Raises:
+            StateError: if it is missing or not JSON.
+        """
+        stored = checkpoints.read_json(directory / SETTINGS)
+        run = stored.pop("run")
+        criterion = run.pop("criterion")
+        bounds = tuple(Bound(**bound) for bound in criterion.pop("bounds"))
+        return cls(run=RunSettings(criterion=Criterion(bounds=bounds, **criterion), **run), **stored)
+
+
+class Study:
+    """One search in its folder.
+
+    Args:
+        settings: what to do.
+        space: the ranges.
+        directory: the study's folder; holds the settings, Tune's experiment and the results.
+    """
+
+    def __init__(self, settings: StudySettings, space: Space, directory: Path) -> None:
+        self.settings, self.space, self.directory = settings, space, directory
+        self.search: ConstrainedOptunaSearch | None = None
+
+    @property
+    def base_config(self) -> InfoCalConfig:
+        """The hyper-parameters that the search does not vary, with the defaults of those that it does."""
+        return InfoCalConfig.from_mapping(self.settings.run.base)
+
+    def run(self, callbacks: Sequence[tune.Callback], resume: bool) -> list[Candidate]:
+        """Run, or go on with, the search; returns the candidates, best first.
+
+        Args:
+            callbacks: tracking and progress; on a resumed study Tune restores their state.
+            resume: go on with the experiment in the folder.
+
+        Raises:
+            PipelineError: if there is nothing to resume.
+        """
+        tuner = self._restored(callbacks) if resume else self._new(callbacks)
+        results = tuner.fit()
+        return ranked(candidate for result in results if (candidate := _candidate(result)) is not None)
+
+    def replicate(self, winner: Candidate, callbacks: Sequence[tune.Callback]) -> list[Candidate]:
+        """Train the winner's configuration again with the further seeds that were asked for."""
+        seeds = [self.settings.run.seed + i for i in range(1, self.settings.num_seeds)]
+        if not seeds:
+            return []
+        tuner = tune.Tuner(
+            self._trainable(),
+            param_space={**winner.config, "seed": tune.grid_search(seeds)},
+            tune_config=tune.TuneConfig(
+                max_concurrent_trials=self.settings.max_concurrent, reuse_actors=True
+            ),
+            run_config=self._run_config("replicates", callbacks),
+        )
+        results = tuner.fit()
+        return [candidate for result in results if (candidate := _candidate(result)) is not None]
+
+    def export(self) -> Path:
+        """Copy the finished Optuna study to SQLite, for optuna-dashboard; replaces an older copy."""
+        if self.search is None:
+            raise PipelineError(f"study `{self.settings.name}` has not run yet: nothing to export")
+        path = self.directory / OPTUNA_DB
+        path.unlink(missing_ok=True)
+        copy = optuna.create_study(
+            storage=f"sqlite:///{path.resolve()}", study_name=self.settings.name, direction="maximize"
+        )
+        copy.add_trials(self.search.study.get_trials(deepcopy=False))
+        return path
+
+    def _trainable(self) -> Any:
+        resources = {"cpu": self.settings.cpus_per_trial, "gpu": self.settings.gpus_per_trial}
+        return tune.with_resources(tune.with_parameters(tune_trainable, run=self.settings.run), resources)
+
+    def _run_config(self, name: str, callbacks: Sequence[tune.Callback]) -> tune.RunConfig:
+        return tune.RunConfig(
+            name=name,
+            storage_path=str(self.directory.resolve()),
+            callbacks=list(callbacks),
+            failure_config=tune.FailureConfig(max_failures=_MAX_FAILURES),
+            # the last checkpoint holds the best epoch too
+            checkpoint_config=tune.CheckpointConfig(num_to_keep=1),
+            verbose=0,
+        )
+
+    def _new(self, callbacks: Sequence[tune.Callback]) -> tune.Tuner:
+        chosen = sampler(self.settings.sampler, self.space, self.settings.run.seed)
+        self.search = ConstrainedOptunaSearch(self.space, chosen, self.settings.first_points)
+        return tune.Tuner(
+            self._trainable(),
+            tune_config=tune.TuneConfig(
+                num_samples=self.settings.num_trials,
+                max_concurrent_trials=self.settings.max_concurrent,
+                reuse_actors=True,
+                search_alg=self.search,
+                scheduler=asha(self.base_config, self.settings.run.num_epochs),
+            ),
+            run_config=self._run_config(TUNE, callbacks),
+        )
+
+    def _restored(self, callbacks: Sequence[tune.Callback]) -> tune.Tuner:
+        path = self.directory / TUNE
+        if not tune.Tuner.can_restore(str(path)):
+            raise PipelineError(
+                f"study `{self.settings.name}` holds no search to resume", where=str(path), hint="leave out `--resume`"
+            )
+        return tune.Tuner.restore(
+            str(path.resolve()), trainable=self._trainable(), resume_unfinished=True, restart_errored=False
+        )
+
+
+def _candidate(result: tune.Result) -> Candidate | None:
+    """A trial's best epoch; None where the trial has none."""
+    if result.checkpoint is None:
+        return None
+    folder = Path(result.checkpoint.path)
+    with contextlib.suppress(FileNotFoundError):
+        if not (folder / checkpoints.BEST).is_dir():
+            return None
+    best = checkpoints.read_json(folder / checkpoints.BEST / checkpoints.BEST_SCORES)
+    return Candidate(
+        trial_id=result.metrics["trial_id"],
+        config=result.config or {},
+        checkpoint=folder,
+        epoch=best["epoch"],
+        value=best["value"],
+        violation=best["violation"],
+        scores=best["scores"],
+    )

@@ -1,0 +1,249 @@
+"""One trial: train, evaluate each epoch, keep the best one, report. The loop is the same with and without Ray."""
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from feature_store.store import Features, load_features
+from infocal.config import InfoCalConfig
+from infocal.errors import TrainingFailure
+from infocal.language_model import LanguageModelConfig
+from infocal.objective import pressure
+from infocal.trainer import Trainer, resolve_device
+from pipeline import checkpoints
+from pipeline.loaders import Loader, embeddings_of, language_model_scores, task_of
+from pipeline.scoring import Validation, ValidationData, validate
+from pipeline.settings import RunSettings
+from search_spaces.base import Criterion
+
+HISTORY = "history.json"
+_NUM_SHOWN = 50
+"""Validation texts whose rationales are kept to be looked at."""
+
+Result = dict[str, Any]
+Report = Callable[[Result, Path], None]
+"""Takes an epoch's numbers and the folder of its checkpoint, which it may read until it returns."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the loop remembers beside the trainer."""
+
+    history: list[Result] = field(default_factory=list)
+    best: Result = field(default_factory=dict)
+    """The best epoch's number, objective, violation and scores."""
+
+
+class Trial:
+    """One configuration in training.
+
+    Args:
+        config: hyper-parameters.
+        run: everything else.
+        seed: seed of this trial.
+        directory: working folder; the best epoch so far is kept in it.
+    """
+
+    def __init__(self, config: InfoCalConfig, run: RunSettings, seed: int, directory: Path) -> None:
+        torch.set_num_threads(run.num_threads)
+        self.config, self.run, self.seed, self.directory = config, run, seed, directory
+        features = load_features(Path(run.features_dir))
+        self.features = features
+        device = resolve_device(run.device)
+        scores = language_model_scores(features, LanguageModelConfig(**run.language_model), device)
+        self.loader = Loader(features.table("train"), task_of(features), scores)
+        self.validation = ValidationData.of(features)
+        self.trainer = Trainer(
+            config,
+            task_of(features),
+            embeddings_of(features),
+            steps_per_epoch=self.loader.num_batches(config.batch_size),
+            seed=seed,
+            device=device,
+            bf16=run.bf16,
+        )
+        self.progress = Progress()
+
+    def restore(self, checkpoint: Path) -> None:
+        """Go on from a checkpoint that `save` wrote."""
+        kept = checkpoints.load_state(checkpoint, self.trainer)
+        self.progress = Progress(history=kept["history"], best=kept["best"])
+        checkpoints.copy_tree(checkpoint / checkpoints.BEST, self.directory / checkpoints.BEST)
+
+    def save(self, checkpoint: Path) -> None:
+        """Write everything needed to go on, to choose the best epoch and to show it."""
+        kept = {"history": self.progress.history, "best": self.progress.best}
+        checkpoints.save_state(checkpoint, self.trainer, kept)
+        checkpoints.write_json(checkpoint / HISTORY, self.progress.history)
+        checkpoints.copy_tree(self.directory / checkpoints.BEST, checkpoint / checkpoints.BEST)
+
+    def epoch(self) -> Result:
+        """Train and evaluate one epoch.
+
+        Raises:
+            TrainingFailure: if a loss is not finite, the discriminator stands still, or the mask has
+                fallen to a trivial one after the ramp.
+        """
+        trainer, started = self.trainer, time.monotonic()
+        number = trainer.epoch
+        rate = trainer.schedulers[0].get_last_lr()[0]
+        batches = self.loader.shuffled(
+            self.config.batch_size, seed=self.seed, epoch=number, start=trainer.position
+        )
+        terms = trainer.train_epoch(batches)
+        trained = time.monotonic()
+        found = validate(trainer.predict, self.validation, self.config.target_selection_rate)
+        self._guard(found)
+        result: Result = {"epoch": number, "learning_rate": rate}
+        result |= {f"train_{name}": value for name, value in terms.items()}
+        result |= found.scores
+        result["epoch_s"] = time.monotonic() - started
+        result["tokens_per_s"] = int(self.loader.token_ids.lengths.sum()) / (trained - started)
+        result |= self._choose(found, number)
+        self.progress.history.append(result)
+        return result
+
+    def _guard(self, found: Validation) -> None:
+        armed = pressure(self.config, self.trainer.epoch - 1) >= 1
+        if armed and found.degenerate is not None:
+            rate = found.scores["val_selection_rate"]
+            raise TrainingFailure(found.degenerate, f"epoch {self.trainer.epoch - 1}: selection rate {rate:.3f}")
+
+    def _choose(self, found: Validation, number: int) -> Result:
+        """The criterion's figures of this epoch and of the best one; keeps the weights if they are one."""
+        criterion = self.run.criterion
+        value = criterion.value(found.scores)
+        if not self.progress.best or value > self.progress.best["value"]:
+            self.progress.best = best_of(criterion, found.scores, number)
+            checkpoints.save_best(
+                self.directory / checkpoints.BEST,
+                self.trainer.evaluated_model,
+                self.progress.best,
+                shown_predictions(found, self.features),
+            )
+        best = self.progress.best
+        return {
+            "objective": value,
+            "best_objective": best["value"],
+            "best_epoch": best["epoch"],
+            "criterion_violation": best["violation"],
+            **{f"best_{name}": best["scores"][name] for name in BEST_SHOWN if name in best["scores"]},
+        }
+
+
+BEST_SHOWN = (
+    "val_token_precision",
+    "val_token_recall",
+    "val_token_f1",
+    "val_selection_rate",
+    "val_mse",
+    "val_accuracy",
+)
+"""Scores of the best epoch that every report repeats, so that a trial's last result is its summary."""
+
+
+def best_of(criterion: Criterion, scores: Mapping[str, float], epoch: int) -> Result:
+    """What `best/scores.json` says of an epoch."""
+    violation = criterion.violation(scores)
+    return {
+        "epoch": epoch,
+        "value": criterion.value(scores),
+        "violation": violation,
+        "is_met": violation == 0,
+        "scores": dict(scores),
+    }
+
+
+def shown_predictions(found: Validation, features: Features) -> list[Result]:
+    """The first annotated validation texts with human and model rationale, as JSON."""
+    rows = features.table("val_annotated").slice(0, _NUM_SHOWN).to_pylist()
+    shown = []
+    for row, prediction in zip(rows, found.predictions, strict=False):
+        human = None
+        if row["rationale"] is not None:
+            human = [int(i in set(row["rationale"])) for i in range(len(row["tokens"]))]
+        regression = prediction.output.shape[0] == 1
+        shown.append(
+            {
+                "example_id": row["example_id"],
+                "tokens": row["tokens"],
+                "human": human,
+                "probability": [round(float(p), 4) for p in prediction.select_probability],
+                "selected": [int(p >= 0.5) for p in prediction.select_probability],
+                "prediction": _said(prediction.output, regression),
+                "guider_prediction": _said(prediction.guider_output, regression),
+                "target": prediction.target,
+            }
+        )
+    return shown
+
+
+def _said(output: np.ndarray, regression: bool) -> float:
+    return round(float(output[0]), 4) if regression else float(output.argmax())
+
+
+def train(
+    values: Mapping[str, Any], run: RunSettings, report: Report, directory: Path, checkpoint: Path | None = None
+) -> Progress:
+    """Train one configuration to the end, reporting each epoch.
+
+    A failure that has a name is reported as a last result with `failure` and `failure_message`.
+
+    Args:
+        values: hyper-parameters that differ from `run.base`, and optionally `seed`.
+        run: everything else.
+        report: called after each epoch.
+        directory: an empty working folder.
+        checkpoint: folder to go on from.
+    """
+    chosen = dict(values)
+    seed = int(chosen.pop("seed", run.seed))
+    config = InfoCalConfig.from_mapping(run.base | chosen)
+    trial = Trial(config, run, seed, directory)
+    if checkpoint is not None:
+        trial.restore(checkpoint)
+    while trial.trainer.epoch < run.num_epochs:
+        try:
+            result = trial.epoch()
+        except TrainingFailure as failure:
+            result = _failure(trial, failure)
+        with tempfile.TemporaryDirectory(dir=directory) as folder:
+            trial.save(Path(folder))
+            report(result, Path(folder))
+        if "failure" in result:
+            break
+    return trial.progress
+
+
+def _failure(trial: Trial, failure: TrainingFailure) -> Result:
+    """The last result of a failed trial: Tune wants the metrics it compares, at a value below all others."""
+    return {
+        "epoch": trial.trainer.epoch,
+        "failure": failure.reason,
+        "failure_message": str(failure),
+        "objective": -1e9,
+        "best_objective": -1e9,
+        "criterion_violation": 1e9,
+    }
+
+
+def tune_trainable(values: dict[str, Any], run: RunSettings) -> None:
+    """The function that Ray Tune calls in a worker."""
+    from ray import tune
+
+    def report(result: Result, folder: Path) -> None:
+        tune.report(result, checkpoint=tune.Checkpoint.from_directory(str(folder)))
+
+    start = tune.get_checkpoint()
+    with tempfile.TemporaryDirectory(prefix="infocal-") as working:
+        if start is None:
+            train(values, run, report, Path(working))
+        else:
+            with start.as_directory() as folder:
+                train(values, run, report, Path(working), Path(folder))

@@ -1,0 +1,1 @@
+"""What may vary in a search, over what range and why; and what a dataset's best model is."""

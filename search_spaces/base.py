@@ -1,0 +1,144 @@
+"""A range of one hyper-parameter, and the criterion by which models are chosen, as data."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Role = Literal["scientific", "nuisance"]
+
+# Grid values carry float noise (0.30000000000000004); twelve digits remove it and keep every grid here apart.
+_DIGITS = 12
+
+
+class SuggestsFloats(Protocol):
+    """The one method of an Optuna trial that a range calls."""
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
+    ) -> float:
+        """A value of `name` between `low` and `high`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Range:
+    """The values that one hyper-parameter may take: low, low + step, ..., high, or all between.
+
+    Raises:
+        ValueError: if the bounds are crossed, a step is not a divisor of the width, or a log scale starts at 0.
+    """
+
+    name: str
+    """Field of `InfoCalConfig`."""
+    low: float
+    high: float
+    step: float | None = None
+    """Distance of the grid's points; None: continuous."""
+    log: bool = False
+    """Whether the logarithm is what is uniform."""
+    role: Role = "scientific"
+    """`scientific`: the question asked; `nuisance`: must be tuned so that the answer is fair."""
+    why: str
+    """Where the range comes from."""
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise ValueError(f"range of `{self.name}`: low {self.low} must be below high {self.high}")
+        if self.log and (self.low <= 0 or self.step is not None):
+            raise ValueError(f"range of `{self.name}`: a log scale needs low > 0 and no step, got {self.low}, {self.step}")
+        if self.step is not None:
+            steps = (self.high - self.low) / self.step
+            if self.step <= 0 or not math.isclose(steps, round(steps), abs_tol=1e-6):
+                raise ValueError(f"range of `{self.name}`: {self.low}..{self.high} is no whole number of steps of {self.step}")
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """Every value of a stepped range, ends included.
+
+        Raises:
+            ValueError: if the range is continuous.
+        """
+        if self.step is None:
+            raise ValueError(f"range of `{self.name}` is continuous and has no grid; choose a stepped space")
+        count = round((self.high - self.low) / self.step) + 1
+        return tuple(self.clean(self.low + i * self.step) for i in range(count))
+
+    def suggest(self, trial: SuggestsFloats) -> float:
+        """Let an Optuna trial choose a value."""
+        return self.clean(trial.suggest_float(self.name, self.low, self.high, step=self.step, log=self.log))
+
+    def contains(self, value: float) -> bool:
+        """Whether `value` may be drawn from this range."""
+        if not self.low <= value <= self.high:
+            return False
+        return self.step is None or any(math.isclose(value, point, abs_tol=1e-9) for point in self.grid)
+
+    @staticmethod
+    def clean(value: float) -> float:
+        """The value without the noise of floating-point arithmetic on a grid."""
+        return round(value, _DIGITS)
+
+
+Space = tuple[Range, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bound:
+    """A score that a model must keep, from below or from above."""
+
+    metric: str
+    limit: float
+    kind: Literal["at_least", "at_most"]
+
+    def violation(self, scores: Mapping[str, float]) -> float:
+        """How far the score lies on the wrong side; 0 where it holds."""
+        gap = self.limit - scores[self.metric]
+        return max(0.0, gap if self.kind == "at_least" else -gap)
+
+    def __str__(self) -> str:
+        return f"{self.metric} {'>=' if self.kind == 'at_least' else '<='} {self.limit:g}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Criterion:
+    """Maximise one validation score subject to bounds on others; the paper's for beer is recall at a precision."""
+
+    metric: str
+    bounds: Sequence[Bound]
+    why: str
+
+    def violation(self, scores: Mapping[str, float]) -> float:
+        """Sum of the bounds' violations, 0 where all hold."""
+        return sum(bound.violation(scores) for bound in self.bounds)
+
+    def is_met(self, scores: Mapping[str, float]) -> bool:
+        """Whether every bound holds."""
+        return self.violation(scores) == 0
+
+    def value(self, scores: Mapping[str, float]) -> float:
+        """One number to maximise: the metric where the bounds hold, else minus the violation (below 0).
+
+        Raises:
+            ValueError: if a score that it reads is not finite.
+        """
+        for name in (self.metric, *(bound.metric for bound in self.bounds)):
+            if not math.isfinite(scores[name]):
+                raise ValueError(f"the criterion reads `{name}`, which is {scores[name]}")
+        violation = self.violation(scores)
+        return scores[self.metric] if violation == 0 else -violation
+
+    def with_limit(self, metric: str, limit: float) -> "Criterion":
+        """The same criterion with another limit on `metric`.
+
+        Raises:
+            ValueError: if it has no bound on that metric.
+        """
+        if metric not in [bound.metric for bound in self.bounds]:
+            raise ValueError(f"the criterion has no bound on `{metric}`; its bounds are {self}")
+        changed = [
+            Bound(metric=b.metric, limit=limit, kind=b.kind) if b.metric == metric else b for b in self.bounds
+        ]
+        return Criterion(metric=self.metric, bounds=tuple(changed), why=self.why)
+
+    def __str__(self) -> str:
+        return f"best {self.metric} with " + ", ".join(str(bound) for bound in self.bounds)
