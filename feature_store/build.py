@@ -13,7 +13,7 @@ from feature_store import embeddings
 from feature_store.cache import MANIFEST, Manifest, describe_files, write_manifest, write_table
 from feature_store.errors import BadInputError
 from feature_store.recipe import Recipe
-from feature_store.schema import staged_schema, table_schema, validate
+from feature_store.schema import MAX_TOKENS, staged_schema, table_schema, validate
 from feature_store.sources.base import SPLITS, TRAINING_SPLITS, Example, Report, Source, TaskKind
 from feature_store.vocabulary import Vocabulary, build_vocabulary, encode_column
 
@@ -75,6 +75,11 @@ class _SplitWriter:
             tokens = tokens[: self._max_length]
             rationale = None if rationale is None else [i for i in rationale if i < self._max_length]
             self.counts["cut"] += 1
+        if len(tokens) > MAX_TOKENS:
+            raise BadInputError(
+                f"a text of {len(tokens)} tokens; at most {MAX_TOKENS} are supported",
+                where=f"example `{example.example_id}`",
+            )
         if self._split == "train":
             self.words.update(tokens)
         self.counts["rows"] += 1
@@ -167,7 +172,8 @@ def _embed(
         )
         report.counts["words_with_vector"] = found
         report.notes.append(
-            f"{recipe.embedding_file.name} has {found} of the {len(vocabulary) - 2} words; the rest get the mean vector"
+            f"{recipe.embedding_file.name} has {found} of the {len(vocabulary) - 2} words; "
+            "the rest get the mean vector"
         )
         return matrix
     if recipe.parameters["embedding"] == "random":

@@ -1,7 +1,9 @@
 """Files that are either whole or not there: atomic writes, locks, manifests, memory maps.
- Everything a build makes is written to a staging folder beside its goal, flushed to the disk and renamed, so
+
+Everything a build makes is written to a staging folder beside its goal, flushed to the disk and renamed, so
 that a killed process leaves no half-written file under a name that anyone reads.
- What opening checks: the manifest parses, every file it lists is there with its size, and every Arrow file's
+
+What opening checks: the manifest parses, every file it lists is there with its size, and every Arrow file's
 footer and record batch headers can be read. That takes milliseconds and finds a file that is cut short,
 missing or overwritten. It does not read the data, so a flipped bit inside a column is found by `verify_files`
 only (`python -m feature_store verify`, or `open_features(..., verify=True)`), which computes every digest.
@@ -209,8 +211,7 @@ def locked(cache_dir: Path, name: str) -> Iterator[None]:
 
 
 class DigestBook:
-    """Digests of raw files, remembered by path, size and time of change, so that gigabytes are hashed
-    once."""
+    """Digests of raw files, remembered by path, size and time of change: gigabytes are hashed once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

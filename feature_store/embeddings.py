@@ -1,5 +1,6 @@
 """Word vectors: trained on the training tokens, read from a text file, or drawn at random.
- All return float32 (V, E) for a vocabulary of V words: row 0 (`<pad>`) is zero, row 1 (`<unk>`) the mean of
+
+All return float32 (V, E) for a vocabulary of V words: row 0 (`<pad>`) is zero, row 1 (`<unk>`) the mean of
 the words'.
 """
 
@@ -27,8 +28,8 @@ WINDOW = 5
 _MAX_EPOCHS = 30
 _MIN_EPOCHS = 3
 _EPOCH_TOKENS = 13_500_000
-"""Epochs are so many that about this number of tokens is seen, within the two bounds above: 10 epochs of 9,000 beer
-reviews, half a minute on one thread."""
+"""Epochs are so many that about this number of tokens is seen, within the two bounds above: 10 epochs of
+9,000 beer reviews, half a minute on one thread."""
 
 
 class Sentences:
@@ -89,17 +90,17 @@ def random(vocabulary: Vocabulary, *, size: int, seed: int) -> Matrix:
 
 
 def from_file(path: Path, vocabulary: Vocabulary, *, size: int, max_bytes: int) -> tuple[Matrix, int]:
-    """Vectors from a text file, plain or .gz: a word and `size` numbers a line, with or without a line `N
-    size` on top.
+    """Vectors from a text file, plain or .gz: a word and `size` numbers a line.
 
-    Words that the file lacks get the mean of those found.
+    A first line `N size`, as word2vec writes it, is passed over. Words that the file lacks get the mean of
+    those found.
 
     Returns:
         The matrix, and how many of the vocabulary's words were found.
 
     Raises:
-        BadInputError: at a line with another number of values, a value that is no finite number; or if no
-        word is found.
+        BadInputError: at a line with another number of values or one that is no finite number; or if no word
+            is found.
         RequestError: if the file's vectors have another size.
     """
     ids = {word: number for number, word in enumerate(vocabulary.tokens) if number > UNK_ID}

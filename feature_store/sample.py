@@ -1,9 +1,10 @@
 """A small made-up beer corpus in the official format, so that everything runs on a machine with no data.
 
-Each review is put together from sentences of our own: one or two per aspect, whose graded words carry the aspect's
-score, and sentences that carry none. The score of an aspect is the mean grade of the graded words in its sentences, so
-its rationale (those sentences) is known by construction. Aspects are graded independently of one another, and many
-graded words serve every aspect: a word such as "good" says something about an aspect only with its sentence around it.
+Each review is put together from sentences of our own: one or two per aspect, whose graded words carry the
+aspect's score, and sentences that carry none. The score of an aspect is the mean grade of the graded words in
+its sentences, so its rationale (those sentences) is known by construction. Aspects are graded independently
+of one another, and many graded words serve every aspect: a word such as "good" says something about an aspect
+only with its sentence around it.
 """
 
 import json
@@ -28,7 +29,8 @@ _LENGTHS = range(30, 71)
 
 _P_SHARED_WORD = 0.4
 _P_UNMENTIONED = 0.06
-"""Share of annotated reviews that say nothing about a given one of the first three aspects, as in the real set."""
+"""Share of annotated reviews that say nothing about a given one of the first three aspects, as in the real
+set."""
 
 _GRADES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 _SPREAD = 0.12
@@ -275,7 +277,9 @@ class Review:
     """Aspect -> [start, end) of each of its sentences; empty where the review says nothing about it."""
 
 
-def write_beer(folder: Path, *, seed: int, num_reviews: int = NUM_REVIEWS, num_annotated: int = NUM_ANNOTATED) -> None:
+def write_beer(
+    folder: Path, *, seed: int, num_reviews: int = NUM_REVIEWS, num_annotated: int = NUM_ANNOTATED
+) -> None:
     """Write `reviews.aspect{0,1,2}.heldout.txt` and `annotations.json`; equal arguments give equal bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(3):

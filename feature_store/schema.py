@@ -23,12 +23,14 @@ class RationaleExample(dy.Schema):
 
     @dy.rule()
     def rationale_points_into_tokens(cls) -> pl.Expr:  # noqa: N805
+        """Every position is that of a token."""
         return pl.col("rationale").is_null() | (
             pl.col("rationale").list.max().fill_null(0) < pl.col("tokens").list.len()
         )
 
     @dy.rule()
     def rationale_ascends(cls) -> pl.Expr:  # noqa: N805
+        """No position stands twice, and they are in order."""
         return pl.col("rationale").is_null() | (
             pl.col("rationale")
             .list.eval(pl.element().cast(pl.Int32).diff(null_behavior="drop") > 0)

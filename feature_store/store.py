@@ -3,7 +3,8 @@
     request = FeatureRequest(dataset="beer", aspect="palate", data_dir=Path("data"), cache_dir=Path("cache"))
     features = open_features(request)
     features.table("train")            # pyarrow.Table, zero copy
- The cache holds `features/DATASET-ASPECT-FINGERPRINT/`, one folder for each content of the raw files and each
+
+The cache holds `features/DATASET-ASPECT-FINGERPRINT/`, one folder for each content of the raw files and each
 choice of parameters. A raw file's digest is computed once and then remembered by path, size and time of
 change, so a second open neither parses nor hashes; `feature_store.cache` says what opening checks and what
 only `verify=True` finds.
@@ -22,7 +23,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from feature_store import cache
-from feature_store.errors import DamagedCacheError, MissingDataError, RequestError, did_you_mean
+from feature_store.errors import (
+    BadInputError,
+    DamagedCacheError,
+    MissingDataError,
+    RequestError,
+    did_you_mean,
+)
 from feature_store.fingerprint import fingerprint
 from feature_store.recipe import VERSION, Recipe
 from feature_store.sources import get_source
@@ -255,7 +262,7 @@ def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_di
         "source_version": source.version,
     }
     book = cache.DigestBook(request.cache_dir / "digests.json")
-    digests = {role: book.digest(file) for role, file in sorted(files.items())}
+    digests = {role: _digest(book, file) for role, file in sorted(files.items())}
     key = [f"{role}:{digest}" for role, digest in digests.items()]
     note = f"made-up sample corpus (seed {request.sample_seed}): its numbers say nothing about real data"
     return Recipe(
@@ -271,12 +278,21 @@ def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_di
     )
 
 
+def _digest(book: cache.DigestBook, file: Path) -> str:
+    if file.is_dir():
+        raise BadInputError("expected a file, but this is a folder", where=str(file))
+    try:
+        return book.digest(file)
+    except OSError as error:
+        raise BadInputError(f"cannot be read: {error.strerror or error}", where=str(file)) from error
+
+
 def _embedding_file(name: str) -> Path:
     path = Path(name)
     if not path.is_file():
         near = did_you_mean(name, ("word2vec", "random"), "--embedding ")
         raise RequestError(
-            f"expected `word2vec`, `random` or the path of a text file as embedding, but there is no file `{name}`",
+            f"expected `word2vec`, `random` or the path of a text file as embedding, but got `{name}`",
             hint=near or "check the path of the file",
         )
     return path
@@ -322,6 +338,16 @@ def derived(
                 )
             found = cache.open_table(directory / DERIVED_FILE)
     return found
+
+
+def verify_derived(features: Features) -> None:
+    """Compare every derived table of a built folder with its digest; reads everything.
+
+    Raises:
+        DamagedCacheError: at the first one that is damaged.
+    """
+    for directory in sorted((features.directory / "derived").glob("[!.]*")):
+        cache.verify_files(directory, cache.read_manifest(directory / cache.MANIFEST))
 
 
 def _derived_if_whole(directory: Path) -> pa.Table | None:

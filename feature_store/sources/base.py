@@ -31,6 +31,9 @@ class RemoteFile:
     optional: bool = False
     """True for a file that the source can do without."""
 
+    aspect: str | None = None
+    """The aspect that alone needs this file; None where all do."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Example:

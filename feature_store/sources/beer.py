@@ -1,5 +1,6 @@
 """BeerAdvocate reviews with scores per aspect and human rationales [Lei et al. 2016].
- `DATA_DIR/beer/` holds `reviews.aspect{0,1,2}.{train,heldout}.txt.gz` (or without .gz), de-correlated for one
+
+`DATA_DIR/beer/` holds `reviews.aspect{0,1,2}.{train,heldout}.txt.gz` (or without .gz), de-correlated for one
 aspect each, with one review a line: five scores in [0, 1] (appearance, smell, palate, taste, overall), a tab,
 and the tokens; and `annotations.json` with one JSON object a line: `x` tokens, `y` scores, `"0"`, `"1"`,
 `"2"` lists of [start, end) spans of an aspect's rationale, `rid` the review's number.
@@ -30,6 +31,20 @@ _HELDOUT_SHA256 = (
     "8170d0c5b2804e9ed703e9541ff86319a92bb4e69c60e7c780b2e76f732f1c10",
 )
 _ANNOTATIONS = "annotations.json"
+_VECTORS = "review+wiki.filtered.200.txt.gz"  # the 200-d word vectors of Lei et al.: `--embedding FILE`
+_ASPECTS = ("appearance", "smell", "palate")
+
+
+def _reviews_file(number: int, part: str) -> RemoteFile:
+    name = f"reviews.aspect{number}.{part}.txt.gz"
+    heldout = part == "heldout"
+    return RemoteFile(
+        name=name,
+        url=f"{_URL}{name}",
+        sha256=_HELDOUT_SHA256[number] if heldout else None,
+        optional=not heldout,
+        aspect=_ASPECTS[number],
+    )
 
 
 class Beer:
@@ -43,30 +58,17 @@ class Beer:
 
     name = "beer"
     title = "BeerAdvocate reviews, one score per aspect (Lei et al. 2016)"
-    aspects: tuple[str, ...] = ("appearance", "smell", "palate")
+    aspects: tuple[str, ...] = _ASPECTS
     aliases: Mapping[str, str] = {"aroma": "smell", "look": "appearance"}
     kind: TaskKind = "regression"
     class_names: tuple[str, ...] | None = None
     version = 1
     sample_version = 1
     remote_files = (
-        *(
-            RemoteFile(
-                name=f"reviews.aspect{i}.heldout.txt.gz",
-                url=f"{_URL}reviews.aspect{i}.heldout.txt.gz",
-                sha256=sha,
-            )
-            for i, sha in enumerate(_HELDOUT_SHA256)
-        ),
-        *(
-            RemoteFile(
-                name=f"reviews.aspect{i}.train.txt.gz",
-                url=f"{_URL}reviews.aspect{i}.train.txt.gz",
-                optional=True,
-            )
-            for i in range(3)
-        ),
+        *(_reviews_file(number, "heldout") for number in range(3)),
+        *(_reviews_file(number, "train") for number in range(3)),
         RemoteFile(name=_ANNOTATIONS, url=f"{_URL}{_ANNOTATIONS}"),
+        RemoteFile(name=_VECTORS, url=f"{_URL}{_VECTORS}", optional=True),
     )
 
     def inputs(self, data_dir: Path, aspect: str | None) -> dict[str, Path]:
@@ -89,9 +91,10 @@ class Beer:
         if missing:
             raise MissingDataError(
                 f"dataset `{self.name}`, aspect `{aspect}`: no file " + "; no file ".join(missing),
-                hint=f"point `--data-dir` (or INFOCAL_DATA) at the folder that holds `{self.name}/`, "
-                f"or download it with `python -m feature_store fetch --dataset {self.name} --data-dir {data_dir}`, "
-                "or try the made-up corpus with `--sample`",
+                hint=_did_you_mean_parent(data_dir, self.name)
+                + f"point `--data-dir` (or INFOCAL_DATA) at the folder that holds `{self.name}/`, "
+                f"or download it with `python -m feature_store fetch --dataset {self.name} "
+                f"--data-dir {data_dir}`, or try the made-up corpus with `--sample`",
             )
         return found
 
@@ -106,8 +109,8 @@ class Beer:
             yield example
         if unmarked := report.counts["annotated_without_rationale"]:
             report.notes.append(
-                f"{unmarked} of {report.counts['annotated']} annotated reviews have no rationale for `{aspect}`: "
-                "left out of precision, recall and F1"
+                f"{unmarked} of {report.counts['annotated']} annotated reviews have no rationale "
+                f"for `{aspect}`: left out of precision, recall and F1"
             )
         heldout = inputs["heldout"]
         if "train" in inputs:
@@ -131,6 +134,10 @@ class Beer:
 
     def _number(self, aspect: str | None) -> int:
         return self.aspects.index(str(aspect))
+
+
+def _did_you_mean_parent(data_dir: Path, name: str) -> str:
+    return f"did you mean `--data-dir {data_dir.parent}`? otherwise " if data_dir.name == name else ""
 
 
 def _plain_or_gz(name: str) -> tuple[str, str]:
@@ -243,8 +250,7 @@ def _check_tokens(tokens: object, where: str) -> list[str]:
 
 
 def _positions(spans: object, num_tokens: int, key: str, where: str) -> list[int] | None:
-    """Token positions inside [start, end) spans; None when there is no span, which means that nobody marked
-    one."""
+    """Token positions inside [start, end) spans; None when there is none: nobody marked anything."""
     if not isinstance(spans, list):
         raise BadInputError(f"expected a list of [start, end) spans as {key}, but got {spans!r}", where=where)
     chosen: set[int] = set()

@@ -1,0 +1,236 @@
+"""Command line of the feature store: `python -m feature_store list | fetch | build | verify`.
+
+Results go to stdout, progress to stderr. Heavy packages are imported by the commands, after the arguments
+are checked.
+"""
+
+import argparse
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from feature_store.errors import DamagedCacheError, MissingDataError, RequestError, UserError, did_you_mean
+from feature_store.sources import REGISTRY, get_source
+from feature_store.sources.base import Source, resolve_aspect
+
+_ENV_CACHE = "INFOCAL_CACHE"
+_ENV_DATA = "INFOCAL_DATA"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports wrong arguments like every other user error."""
+
+    def error(self, message: str) -> NoReturn:
+        given = re.search(r"(?:unrecognized arguments: |invalid choice: ')([^\s']+)", message)
+        near = did_you_mean(given[1], _words(self)) if given else None
+        raise RequestError(message, hint=near or f"see `{self.prog} --help`")
+
+
+def _words(parser: argparse.ArgumentParser) -> set[str]:
+    """Every command and flag that the parser and its commands know."""
+    words: set[str] = set()
+    for action in parser._actions:
+        words.update(action.option_strings)
+        for name, command in (action.choices or {}).items() if isinstance(action.choices, dict) else ():
+            words |= {name} | _words(command)
+    return words
+
+
+def _parser() -> argparse.ArgumentParser:
+    text = "Prepares data sets for training."
+    parser = _Parser(prog="python -m feature_store", description=text, allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="list | fetch | build | verify")
+    for name, run, text in (
+        ("list", _list, "data sets, their raw files and what is built"),
+        ("fetch", _fetch, "download raw files"),
+        ("build", _build, "prepare features (or find them prepared and whole)"),
+        ("verify", _verify, "read everything that is built and compare it with its digests"),
+    ):
+        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        command.set_defaults(run=run)
+        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        every = name in ("list", "verify")
+        default = None if every else "beer"
+        text = f"name of the data set (default: {default or 'all'})"
+        command.add_argument("--dataset", default=default, help=text)
+        if name != "list":
+            command.add_argument("--aspect", help="which of its targets (beer: appearance, smell, palate)")
+        if name != "verify":
+            text = f"folder that holds DATASET/ (default: {_ENV_DATA})"
+            command.add_argument("--data-dir", type=Path, help=text)
+        if name != "fetch":
+            text = f"folder of built features (default: {_ENV_CACHE}, else ~/.cache/infocal)"
+            command.add_argument("--cache-dir", type=Path, help=text)
+        if name == "build":
+            _add_build_options(command)
+    return parser
+
+
+def _add_build_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--sample", action="store_true", help="the made-up corpus instead of real data")
+    command.add_argument("--sample-seed", type=int, default=0)
+    command.add_argument("--max-length", type=int, default=256, help="tokens kept of a text in train and val")
+    command.add_argument("--min-count", type=int, default=1, help="rarer training words become <unk>")
+    command.add_argument(
+        "--embedding", default="word2vec", help="word2vec, random, or a text file (plain or .gz)"
+    )
+    command.add_argument("--embedding-size", type=int, default=200)
+    command.add_argument("--seed", type=int, default=0)
+
+
+def _cache_dir(args: argparse.Namespace) -> Path:
+    if args.cache_dir or os.environ.get(_ENV_CACHE):
+        return Path(args.cache_dir or os.environ[_ENV_CACHE])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "infocal"
+
+
+def _data_dir(args: argparse.Namespace) -> Path | None:
+    if args.data_dir is None and os.environ.get(_ENV_DATA):
+        return Path(os.environ[_ENV_DATA])
+    return args.data_dir  # type: ignore[no-any-return]
+
+
+def _sources(args: argparse.Namespace) -> list[Source]:
+    return list(REGISTRY.values()) if args.dataset is None else [get_source(args.dataset)]
+
+
+def _list(args: argparse.Namespace) -> None:
+    data_dir, cache_dir = _data_dir(args), _cache_dir(args)
+    for source in _sources(args):
+        print(f"{source.name}: {source.title}")
+        aliases = "".join(f"; {alias} = {name}" for alias, name in source.aliases.items())
+        print(f"  aspects: {', '.join(source.aspects) or 'none'}{aliases}")
+        for aspect in source.aspects or (None,):
+            label = f"  raw files{f' of {aspect}' if aspect else ''}:"
+            if data_dir is None:
+                print(f"{label} no folder named (--data-dir or {_ENV_DATA})")
+                continue
+            try:
+                found = source.inputs(data_dir, aspect)
+            except MissingDataError as error:
+                print(f"{label} {error.message}")
+            else:
+                print(f"{label} {', '.join(str(path) for path in found.values())}")
+        for directory in _built(cache_dir, source.name, None):
+            print(f"  built: {directory}")
+
+
+def _built(cache_dir: Path, dataset: str | None, aspect: str | None) -> list[Path]:
+    name = "-".join((dataset or "*", *([aspect] if aspect else ()), "*"))
+    found = (cache_dir / "features").glob(name)
+    return sorted(path for path in found if not path.name.startswith("."))
+
+
+def _fetch(args: argparse.Namespace) -> None:
+    source = get_source(args.dataset)
+    aspect = resolve_aspect(source, args.aspect) if args.aspect else None
+    data_dir = _data_dir(args)
+    if data_dir is None:
+        raise RequestError("where should the files go?", hint=f"add `--data-dir DIR` or set {_ENV_DATA}")
+    from feature_store.fetch import fetch
+
+    for path in fetch(source, aspect, data_dir):
+        print(path)
+
+
+def _build(args: argparse.Namespace) -> None:
+    source = get_source(args.dataset)
+    if args.aspect is not None or not source.aspects:
+        aspects = [resolve_aspect(source, args.aspect)]
+    else:
+        aspects = list(source.aspects)
+    from feature_store.checks import summary
+    from feature_store.store import FeatureRequest, open_features
+
+    for aspect in aspects:
+        request = FeatureRequest(
+            dataset=source.name,
+            aspect=aspect,
+            data_dir=args.data_dir,
+            cache_dir=_cache_dir(args),
+            sample=args.sample,
+            sample_seed=args.sample_seed,
+            max_length=args.max_length,
+            min_count=args.min_count,
+            embedding=args.embedding,
+            embedding_size=args.embedding_size,
+            seed=args.seed,
+        )
+        features = open_features(request, verify=True)
+        print(features.directory)
+        print(f"  {len(features.vocabulary)} words, vectors of {features.embeddings.shape[1]}")
+        for split, numbers in summary(features).items():
+            rate = numbers["rationale_rate"]
+            line = f"  {split}: {numbers['rows']} texts, {numbers['tokens']} tokens"
+            if rate is not None:
+                line += f", {numbers['annotated_rows']} with a human rationale ({rate:.1%} of their tokens)"
+            print(line)
+        for note in features.notes:
+            print(f"  note: {note}")
+
+
+def _verify(args: argparse.Namespace) -> None:
+    aspect = args.aspect
+    for source in _sources(args):
+        if aspect is not None and args.dataset is not None:
+            aspect = resolve_aspect(source, aspect)
+    cache_dir = _cache_dir(args)
+    directories = _built(cache_dir, args.dataset, aspect)
+    if not directories:
+        hint = "run `python -m feature_store build`"
+        raise MissingDataError("nothing is built here", where=str(cache_dir), hint=hint)
+    from feature_store.checks import check_features
+    from feature_store.store import load_features, verify_derived
+
+    damaged = []
+    for directory in directories:
+        try:
+            features = load_features(directory, verify=True)
+            verify_derived(features)
+            problems = check_features(features)
+        except DamagedCacheError as error:
+            problems = [str(error)]
+        print(f"{'damaged' if problems else 'ok'}  {directory}")
+        for problem in problems:
+            print(f"  {problem}")
+        if problems:
+            damaged.append(directory.name)
+    if damaged:
+        raise DamagedCacheError(
+            f"{len(damaged)} of {len(directories)} built folders are damaged: {', '.join(damaged)}",
+            where=str(cache_dir),
+            hint="run `python -m feature_store build` with the same options: damaged folders are built again",
+        )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status: 0, or 2 after an error that the user can mend."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("feature_store")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        args = _parser().parse_args(arguments)
+        run: Callable[[argparse.Namespace], None] = args.run
+        run(args)
+    except UserError as error:
+        if "--debug" in arguments:
+            raise
+        print(f"error: {error}" + (f"\n\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    finally:
+        logger.removeHandler(handler)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Checks of built features that digests cannot make: do the parts agree with one another?"""
+
+import hashlib
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from feature_store.errors import BadInputError
+from feature_store.schema import staged_schema, table_schema, validate
+from feature_store.sources.base import TRAINING_SPLITS
+from feature_store.store import Features
+from feature_store.vocabulary import PAD_ID
+
+
+def check_features(features: Features) -> list[str]:
+    """Everything that is wrong with built features, one line each; empty when all is well.
+
+    Reads every row: tables against the schema, token numbers against the vocabulary, counts against train,
+    vectors against the vocabulary, and no annotated text in train or val.
+    """
+    problems = [*_check_vectors(features)]
+    for split in features.splits:
+        problems += _check_split(features, split)
+    problems += _check_counts(features)
+    problems += _check_overlap(features)
+    return problems
+
+
+def summary(features: Features) -> dict[str, dict[str, Any]]:
+    """For each split: rows, tokens, rows with a human rationale, share of their tokens that is in it."""
+    result: dict[str, dict[str, Any]] = {}
+    for split in features.splits:
+        table = features.table(split)
+        lengths = pc.list_value_length(table["token_ids"]).to_numpy()
+        marked = pc.list_value_length(table["rationale"]).to_numpy()  # NaN where nobody annotated
+        annotated = int(lengths[~np.isnan(marked)].sum())
+        result[split] = {
+            "rows": table.num_rows,
+            "tokens": int(lengths.sum()),
+            "annotated_rows": int((~np.isnan(marked)).sum()),
+            "rationale_rate": float(np.nansum(marked)) / annotated if annotated else None,
+        }
+    return result
+
+
+def _check_split(features: Features, split: str) -> list[str]:
+    kind = features.task.kind
+    table = features.table(split)
+    if table.schema != table_schema(kind):
+        return [f"`{split}`: the columns are {table.schema.names}, not those of the schema"]
+    problems = []
+    for batch in table.to_batches():
+        try:
+            validate(batch.select(staged_schema(kind).names), split, kind)
+        except BadInputError as error:
+            problems.append(f"`{split}`: {error.message}")
+        for row in batch.select(["example_id", "tokens", "token_ids"]).to_pylist():
+            if features.vocabulary.encode(row["tokens"]) != row["token_ids"]:
+                problems.append(
+                    f"`{split}`: `{row['example_id']}` has other token numbers than the vocabulary"
+                )
+    return problems
+
+
+def _check_vectors(features: Features) -> list[str]:
+    matrix = features.embeddings
+    if matrix.ndim != 2 or len(matrix) != len(features.vocabulary):
+        return [f"word vectors have the shape {matrix.shape} for {len(features.vocabulary)} words"]
+    problems = []
+    if not np.isfinite(matrix).all():
+        problems.append(f"{int((~np.isfinite(matrix)).sum())} entries of the word vectors are not finite")
+    if matrix[PAD_ID].any():
+        problems.append("the vector of padding is not zero")
+    return problems
+
+
+def _check_counts(features: Features) -> list[str]:
+    ids = features.table("train")["token_ids"].combine_chunks().flatten().to_numpy()
+    counted = np.bincount(ids, minlength=len(features.vocabulary))
+    wrong = np.flatnonzero(counted != features.token_counts)
+    return [f"the training counts of {len(wrong)} words are wrong"] if len(wrong) else []
+
+
+def _check_overlap(features: Features) -> list[str]:
+    """A text of the annotated splits in train or val would be learnt by heart."""
+    owners: dict[bytes, str] = {}
+    for split in features.splits:
+        if split not in TRAINING_SPLITS:
+            owners.update((_text_digest(row), split) for row in features.table(split)["tokens"].to_pylist())
+    shared: Counter[tuple[str, str]] = Counter()
+    for split in TRAINING_SPLITS:
+        for row in features.table(split)["tokens"].to_pylist():
+            if owner := owners.get(_text_digest(row)):
+                shared[owner, split] += 1
+    return [f"{n} texts of `{owner}` also stand in `{split}`" for (owner, split), n in sorted(shared.items())]
+
+
+def _text_digest(tokens: list[str]) -> bytes:
+    return hashlib.sha256("\0".join(tokens).encode()).digest()

@@ -1,0 +1,123 @@
+"""Downloads raw files from the addresses that the papers name.
+
+A file goes to a hidden folder first and gets its name only when it is whole: its digest agrees where one is
+known, and a .gz decompresses to its end. A file that has its name is finished and never fetched again.
+"""
+
+import gzip
+import logging
+import shutil
+import tempfile
+import zlib
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pooch
+import requests
+
+from feature_store.cache import publish
+from feature_store.errors import FetchError
+from feature_store.fingerprint import file_digest
+from feature_store.sources.base import RemoteFile, Source
+
+logger = logging.getLogger("feature_store")
+
+CONNECT_TIMEOUT_S = 10
+TIMEOUT_S = 30
+"""Longest wait for a server's next bytes."""
+
+_BLOCK_BYTES = 1 << 20
+
+
+def fetch(source: Source, aspect: str | None, data_dir: Path) -> list[Path]:
+    """Download what is missing of a data set's raw files into `data_dir/NAME/`.
+
+    Args:
+        aspect: leave out the files that only other aspects need; None takes all.
+
+    Returns:
+        The files that are there now.
+
+    Raises:
+        FetchError: if a file that is needed cannot be had (names address and place of each), or if one that is
+            there is not the official one.
+    """
+    folder = data_dir / source.name
+    wanted = [file for file in source.remote_files if aspect is None or file.aspect in (None, aspect)]
+    present: list[Path] = []
+    failed: dict[RemoteFile, str] = {}
+    dead_hosts: dict[str, str] = {}
+    for file in wanted:
+        found = _finished(file, folder)
+        host = urlsplit(file.url).netloc
+        if found is None and host in dead_hosts:
+            failed[file] = dead_hosts[host]
+        elif found is None:
+            try:
+                found = _download(file, folder)
+            except requests.ConnectionError:
+                failed[file] = dead_hosts[host] = f"{host} cannot be reached"
+            except (OSError, ValueError, zlib.error) as error:
+                failed[file] = _reason(error)
+        if found is not None:
+            present.append(found)
+    _report(failed, folder)
+    return present
+
+
+def _finished(file: RemoteFile, folder: Path) -> Path | None:
+    """The file under its own name, or the same without .gz."""
+    path, plain = folder / file.name, folder / file.name.removesuffix(".gz")
+    if path.is_file():
+        if file.sha256 is not None and file_digest(path) != file.sha256:
+            raise FetchError(
+                f"this is not the official file, whose sha256 starts with {file.sha256[:12]}",
+                where=str(path),
+                hint="move it away and fetch again, or keep it: building reads it as it is",
+            )
+        logger.info("%s: there already", path)
+        return path
+    return plain if plain.is_file() else None
+
+
+def _download(file: RemoteFile, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(prefix=".fetching-", dir=folder))
+    goal = folder / file.name
+    try:
+        logger.info("fetching %s", file.url)
+        downloader = pooch.HTTPDownloader(timeout=(CONNECT_TIMEOUT_S, TIMEOUT_S))
+        pooch.get_logger().setLevel(logging.WARNING)
+        known = None if file.sha256 is None else f"sha256:{file.sha256}"
+        partial = Path(pooch.retrieve(file.url, known, fname=file.name, path=staged, downloader=downloader))
+        if file.name.endswith(".gz"):
+            _read_to_end(partial)
+        if file.sha256 is None:
+            logger.info("%s: no official digest is known; sha256 %s", goal, file_digest(partial))
+        publish(partial, goal)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    return goal
+
+
+def _read_to_end(path: Path) -> None:
+    with gzip.open(path) as stream:
+        while stream.read(_BLOCK_BYTES):
+            pass
+
+
+def _reason(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _report(failed: dict[RemoteFile, str], folder: Path) -> None:
+    for file, reason in failed.items():
+        logger.warning("%s: not fetched (%s)", file.url, reason)
+    needed = [file for file in failed if not file.optional]
+    if needed:
+        places = "".join(f"\n  {folder / file.name}  from {file.url}" for file in needed)
+        names = ", ".join(f"`{file.name}`" for file in needed)
+        raise FetchError(
+            f"could not download {names}: {failed[needed[0]]}",
+            hint=f"place these files by hand, then build with `--data-dir {folder.parent}`:{places}",
+        )
