@@ -36,7 +36,9 @@ class Task:
 
     def __post_init__(self) -> None:
         _check_types(self)
-        if self.kind == "regression" and not (self.target_variance > 0 and math.isfinite(self.target_variance)):
+        if self.kind == "regression" and not (
+            self.target_variance > 0 and math.isfinite(self.target_variance)
+        ):
             raise ConfigError(
                 f"`target_variance` must be a positive number, but got {self.target_variance}",
                 hint="all training scores are equal: there is nothing to learn from them",
@@ -106,7 +108,7 @@ class InfoCalConfig:
     """Recurrent encoder of selector, predictor and guider: `rcnn` (beer, HateXplain) or `lstm` (CAIL)."""
 
     pooling: Pooling = "max"
-    """How predictor and guider reduce the encoder's states to one vector: `max` over tokens or `last` states."""
+    """How predictor and guider make one vector of encoder states: `max` over tokens or `last` states."""
 
     hidden_size: int = 200
     """Hidden units of each direction of an encoder, >= 1."""
@@ -115,7 +117,7 @@ class InfoCalConfig:
     """Whether the word vectors are trained with the model (the paper: frozen for beer, trained for CAIL)."""
 
     embedding_dropout: float = 0.2
-    """Share of each word's embedding dimensions set to zero in training, in [0, 1); per word type of a batch."""
+    """Share of a word's embedding dimensions set to zero in training, in [0, 1); per word type of a batch."""
 
     learning_rate: float = 0.0004
     """Adam's step size, > 0."""
@@ -133,7 +135,7 @@ class InfoCalConfig:
     """Floor of the learning rate, >= 0; never above `learning_rate`."""
 
     average_decay: float = 0.0
-    """Decay of the moving average of the weights that is evaluated and saved, in [0, 1); 0: the weights themselves."""
+    """Decay of the moving average of weights that is evaluated and saved, in [0, 1); 0: no average."""
 
     batch_size: int = 256
     """Texts per update, >= 1."""
@@ -151,12 +153,16 @@ class InfoCalConfig:
                 raise ConfigError(f"`{name}` must be > 0, but got {getattr(self, name)}")
         for name in _OPEN_UNIT:
             if not 0 < getattr(self, name) < 1:
-                raise ConfigError(f"`{name}` must lie strictly between 0 and 1, but got {getattr(self, name)}")
+                raise ConfigError(
+                    f"`{name}` must lie strictly between 0 and 1, but got {getattr(self, name)}"
+                )
         for name in _HALF_OPEN_UNIT:
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"`{name}` must be >= 0 and < 1, but got {getattr(self, name)}")
         if not 0 < self.learning_rate_decay <= 1:
-            raise ConfigError(f"`learning_rate_decay` must be > 0 and <= 1, but got {self.learning_rate_decay}")
+            raise ConfigError(
+                f"`learning_rate_decay` must be > 0 and <= 1, but got {self.learning_rate_decay}"
+            )
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> "InfoCalConfig":
@@ -178,6 +184,52 @@ class InfoCalConfig:
         return dataclasses.asdict(self)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LanguageModelConfig:
+    """Hyper-parameters of the language model and its pre-training; the paper states none.
+
+    Raises:
+        ConfigError: if a value is not positive.
+    """
+
+    hidden_size: int = 200
+    """Units of the recurrent layer."""
+
+    num_negatives: int = 64
+    """K of Eq. (19): negatives drawn a batch, shared by its positions."""
+
+    num_epochs: int = 2
+    """Passes over the training texts."""
+
+    batch_size: int = 64
+    """Texts per update."""
+
+    learning_rate: float = 0.002
+    """Adam's step size."""
+
+    clip_norm: float = 5.0
+    """Largest norm of the gradient."""
+
+    seed: int = 0
+    """Seed of the weights and of the negatives."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "hidden_size",
+            "num_negatives",
+            "num_epochs",
+            "batch_size",
+            "learning_rate",
+            "clip_norm",
+        ):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"language model: `{name}` must be > 0, but got {getattr(self, name)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every hyper-parameter by name."""
+        return dataclasses.asdict(self)
+
+
 _NON_NEGATIVE = (
     "lambda_ib",
     "lambda_g",
@@ -196,7 +248,7 @@ _OPEN_UNIT = ("prior_selection_rate", "start_selection_rate")
 _HALF_OPEN_UNIT = ("target_selection_rate", "embedding_dropout", "average_decay")
 
 
-def _check_types(config: Task | InfoCalConfig) -> None:
+def _check_types(config: Task | InfoCalConfig | LanguageModelConfig) -> None:
     """Accept only the declared type of each field; an int where a float is declared is made one."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)

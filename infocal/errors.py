@@ -31,7 +31,7 @@ class StateError(UserError):
 TRAINING_FAILURES = ("non_finite", "degenerate_all", "degenerate_none", "discriminator_stuck")
 
 
-class TrainingFailure(Exception):
+class TrainingFailure(Exception):  # noqa: N818 - a state of training, not a mistake of the user
     """Training ran into a state it cannot leave by itself; the trial ends as failed.
 
     Args:
@@ -42,5 +42,9 @@ class TrainingFailure(Exception):
     def __init__(self, reason: str, message: str) -> None:
         if reason not in TRAINING_FAILURES:
             raise ValueError(f"unknown reason `{reason}`; known are {', '.join(TRAINING_FAILURES)}")
-        super().__init__(f"{reason}: {message}")
+        super().__init__(reason, message)  # both, or the error does not survive pickling (Ray)
         self.reason = reason
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"

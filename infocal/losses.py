@@ -106,7 +106,9 @@ def mean_selection_rate(
 
 
 def negative_sampling(
-    positive_logit: Float[Tensor, "B T"], negative_logit: Float[Tensor, "B T K"], is_token: Bool[Tensor, "B T"]
+    positive_logit: Float[Tensor, "B T"],
+    negative_logit: Float[Tensor, "B T K"],
+    is_token: Bool[Tensor, "B T"],
 ) -> Float[Tensor, ""]:
     """L_pre of the continuous language model, Eq. (19) of [Sha2023]; in nats a token, >= 0.
 

@@ -35,4 +35,4 @@ def sample_mask(
     if not straight_through:
         return relaxed
     hard = (relaxed >= 0.5).to(relaxed.dtype)
-    return hard + relaxed - relaxed.detach()
+    return hard + (relaxed - relaxed.detach())  # so grouped, the value is 0 or 1 exactly

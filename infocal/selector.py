@@ -23,7 +23,9 @@ class Selector(nn.Module):
         self.encoder = build_encoder(config.encoder, embedding_size, config.hidden_size)
         self.output = nn.Linear(2 * config.hidden_size, 1)
         nn.init.xavier_uniform_(self.output.weight)
-        nn.init.constant_(self.output.bias, math.log(config.start_selection_rate / (1 - config.start_selection_rate)))
+        nn.init.constant_(
+            self.output.bias, math.log(config.start_selection_rate / (1 - config.start_selection_rate))
+        )
 
     def forward(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
         """Logits of selection; at padding their value means nothing."""

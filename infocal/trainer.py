@@ -1,6 +1,7 @@
 """One training step, one pass over the data, one evaluation; no file, no log, no scheduler of trials."""
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -68,8 +69,8 @@ def resolve_device(name: str) -> torch.device:
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name != "cpu" and not name.startswith("cuda"):
-        raise StateError(f"unknown device `{name}`; known are auto, cpu, cuda", where="--device")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise StateError(f"unknown device `{name}`; known are auto, cpu, cuda, cuda:N", where="--device")
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise StateError(
             f"device `{name}` was asked for, but torch {torch.__version__} sees no CUDA device",
@@ -111,9 +112,10 @@ class Trainer:
         self.model = InfoCal(config, task, embeddings).to(device)
         self.discriminator = Discriminator(self.model.feature_size).to(device)
         self.rate_control = RateControl(config).to(device)
-        adam = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
-        self.optimizer = torch.optim.Adam(self.model.parameters(), **adam)
-        self.discriminator_optimizer = torch.optim.Adam(self.discriminator.parameters(), **adam)
+        self.optimizer, self.discriminator_optimizer = (
+            torch.optim.Adam(part.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+            for part in (self.model, self.discriminator)
+        )
         self.schedulers = [
             torch.optim.lr_scheduler.LambdaLR(o, self._learning_rate_factor)
             for o in (self.optimizer, self.discriminator_optimizer)
@@ -177,7 +179,9 @@ class Trainer:
             raise TrainingFailure("non_finite", f"epoch {self.epoch}: {broken}")
         size = means["discriminator_logit_size"]
         if self.config.lambda_g > 0 and not _STUCK_LOGIT[0] < size < _STUCK_LOGIT[1]:
-            raise TrainingFailure("discriminator_stuck", f"epoch {self.epoch}: mean |logit of D| is {size:.2g}")
+            raise TrainingFailure(
+                "discriminator_stuck", f"epoch {self.epoch}: mean |logit of D| is {size:.2g}"
+            )
 
     def train_step(self, batch: Batch) -> Terms:
         """One update of the generator by J_total, then one of the discriminator by L_d.
@@ -192,7 +196,7 @@ class Trainer:
             terms = self._terms(batch, forward, press)
             objective = total(terms, self.config, press)
         self.optimizer.zero_grad(set_to_none=True)
-        objective.backward()  # type: ignore[no-untyped-call]
+        objective.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
         if self.average is not None:
@@ -225,7 +229,7 @@ class Trainer:
             loss = losses.discriminator_loss(guider_logit, predictor_logit, self.config.discriminator_loss)
         # also clears what L_g left in the discriminator's gradients
         self.discriminator_optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.discriminator_optimizer.step()
         return {
             "d": loss,
@@ -262,8 +266,9 @@ class Trainer:
             StateError: if the state belongs to another config.
         """
         if state["config"] != self.config.to_dict():
-            mine = self.config.to_dict()
-            other = {k: (v, mine[k]) for k, v in state["config"].items() if mine[k] != v}
+            theirs, mine = state["config"], self.config.to_dict()
+            names = [name for name in theirs | mine if theirs.get(name) != mine.get(name)]
+            other = {name: (theirs.get(name), mine.get(name)) for name in names}
             raise StateError(f"the checkpoint has other hyper-parameters (checkpoint's, this run's): {other}")
         for name, part in self._parts().items():
             part.load_state_dict(state[name])

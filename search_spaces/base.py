@@ -25,7 +25,7 @@ class Range:
     """The values that one hyper-parameter may take: low, low + step, ..., high, or all between.
 
     Raises:
-        ValueError: if the bounds are crossed, a step is not a divisor of the width, or a log scale starts at 0.
+        ValueError: if the bounds are crossed, a step does not divide the width, or a log scale starts at 0.
     """
 
     name: str
@@ -45,11 +45,16 @@ class Range:
         if not self.low < self.high:
             raise ValueError(f"range of `{self.name}`: low {self.low} must be below high {self.high}")
         if self.log and (self.low <= 0 or self.step is not None):
-            raise ValueError(f"range of `{self.name}`: a log scale needs low > 0 and no step, got {self.low}, {self.step}")
+            raise ValueError(
+                f"range of `{self.name}`: a log scale needs low > 0 and no step, got {self.low}, {self.step}"
+            )
         if self.step is not None:
-            steps = (self.high - self.low) / self.step
-            if self.step <= 0 or not math.isclose(steps, round(steps), abs_tol=1e-6):
-                raise ValueError(f"range of `{self.name}`: {self.low}..{self.high} is no whole number of steps of {self.step}")
+            steps = (self.high - self.low) / self.step if self.step > 0 else math.inf
+            if math.isinf(steps) or not math.isclose(steps, round(steps), abs_tol=1e-6):
+                width = f"{self.low}..{self.high}"
+                raise ValueError(
+                    f"range of `{self.name}`: {width} is no whole number of steps of {self.step}"
+                )
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -101,7 +106,7 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Criterion:
-    """Maximise one validation score subject to bounds on others; the paper's for beer is recall at a precision."""
+    """Maximise one validation score subject to bounds on others; beer's is recall at a precision."""
 
     metric: str
     bounds: Sequence[Bound]

@@ -10,10 +10,16 @@ PAPER_BEER: Space = (
         step=0.0001,
         why="[Sha2023] section 4.2: (0, 0.001] with step 0.0001",
     ),
-    Range(name="lambda_g", low=0.2, high=2.0, step=0.2, why="[Sha2023] section 4.2: [0.2, 2.0] with step 0.2"),
+    Range(
+        name="lambda_g", low=0.2, high=2.0, step=0.2, why="[Sha2023] section 4.2: [0.2, 2.0] with step 0.2"
+    ),
     Range(name="lambda_mi", low=0.0, high=1.0, step=0.1, why="[Sha2023] section 4.2: [0, 1] with step 0.1"),
     Range(
-        name="lambda_lm", low=0.0, high=0.01, step=0.001, why="[Sha2023] section 4.2: [0, 0.010] with step 0.001"
+        name="lambda_lm",
+        low=0.0,
+        high=0.01,
+        step=0.001,
+        why="[Sha2023] section 4.2: [0, 0.010] with step 0.001",
     ),
 )
 
@@ -22,9 +28,21 @@ PAPER_BEER_BEST = {"lambda_ib": 0.0003, "lambda_g": 1.0, "lambda_mi": 0.1, "lamb
 
 WIDE_BEER: Space = (
     Range(
-        name="lambda_ib", low=3e-5, high=3e-3, log=True, why="a decade on each side of the paper's best, 0.0003"
+        name="lambda_ib",
+        low=3e-5,
+        high=3e-3,
+        log=True,
+        why="a decade on each side of the paper's best, 0.0003",
     ),
     Range(name="lambda_g", low=0.1, high=10.0, log=True, why="a decade on each side of the paper's best, 1"),
-    Range(name="lambda_mi", low=0.01, high=1.0, log=True, why="a decade on each side of the paper's best, 0.1"),
-    Range(name="lambda_lm", low=5e-4, high=5e-2, log=True, why="a decade on each side of the paper's best, 0.005"),
+    Range(
+        name="lambda_mi", low=0.01, high=1.0, log=True, why="a decade on each side of the paper's best, 0.1"
+    ),
+    Range(
+        name="lambda_lm",
+        low=5e-4,
+        high=5e-2,
+        log=True,
+        why="a decade on each side of the paper's best, 0.005",
+    ),
 )

@@ -60,11 +60,16 @@ def criterion(dataset: str, aspect: str) -> Criterion:
     Raises:
         ConfigError: if the dataset or the aspect has none, naming the nearest one.
     """
-    return _find(_find(_CRITERIA, dataset, "criterion for dataset", "--dataset"), aspect, "criterion for aspect", "--aspect")
+    return _find(
+        _find(_CRITERIA, dataset, "criterion for dataset", "--dataset"),
+        aspect,
+        "criterion for aspect",
+        "--aspect",
+    )
 
 
 def preset(dataset: str, aspect: str, sample: bool) -> dict[str, Any]:
-    """Hyper-parameters in which a dataset differs from `InfoCalConfig`'s defaults, from `presets/DATASET.toml`.
+    """Hyper-parameters in which a dataset differs from `InfoCalConfig`'s defaults (`presets/DATASET.toml`).
 
     Its table `all` comes first, then the aspect's, then `sample` where the sample corpus is used.
     """
@@ -72,7 +77,7 @@ def preset(dataset: str, aspect: str, sample: bool) -> dict[str, Any]:
 
 
 def language_model_preset(dataset: str, sample: bool) -> dict[str, Any]:
-    """The same for the language model: the tables `language_model` and, for the sample, `sample_language_model`."""
+    """The same for the language model: tables `language_model` and, for the sample, `sample_...`."""
     return _tables(dataset, ["language_model", *(["sample_language_model"] if sample else [])])
 
 
