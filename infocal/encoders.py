@@ -1,12 +1,15 @@
 """Bidirectional recurrent encoders whose state is carried through positions that are gated off.
 
 The input projection has no bias, so it is done once per distinct word of the batch and gathered.
+
+Shapes: B texts, T positions, U distinct words, E embedding dimensions, H hidden units, Z = 2 H for both
+directions, I = P H inputs of a step for P projections, W = 2 I for both directions.
 """
 
 import functools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,7 +20,8 @@ from infocal import kernels
 from infocal.kernels import rcnn_cpp, rcnn_torch
 
 
-class Embedded(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Embedded:
     """The words of a batch: the vectors of its distinct words, and which word stands where."""
 
     words: Float[Tensor, "U E"]
@@ -47,7 +51,7 @@ class Encoder(nn.Module):
 
     def forward(
         self, embedded: Embedded, gate: Float[Tensor, "B T"], scale_input: bool
-    ) -> Float[Tensor, "B T 2*H"]:
+    ) -> Float[Tensor, "B T Z"]:
         """States of both directions, zero where `gate` is zero.
 
             c_t = gate_t c_new + (1 - gate_t) c_{t-1}  (every state),   output_t = gate_t h_t
@@ -65,22 +69,22 @@ class Encoder(nn.Module):
 
     def layer(
         self,
-        projected: Float[Tensor, "U 2*P*H"],
+        projected: Float[Tensor, "U W"],
         index: Int[Tensor, "B T"],
         gate: Float[Tensor, "B T"],
         scale_input: bool,
-    ) -> Float[Tensor, "B T 2*H"]:
+    ) -> Float[Tensor, "B T Z"]:
         """`forward` from the projections of the distinct words on."""
         return self.run(projected, index, gate, scale_input, self.recurrence)
 
     def run(
         self,
-        projected: Float[Tensor, "U 2*P*H"],
+        projected: Float[Tensor, "U W"],
         index: Int[Tensor, "B T"],
         gate: Float[Tensor, "B T"],
         scale_input: bool,
         recurrence: Callable[[Tensor, Tensor], Tensor],
-    ) -> Float[Tensor, "B T 2*H"]:
+    ) -> Float[Tensor, "B T Z"]:
         """`layer` by a form of `recurrence`: spread the words over their positions and run it."""
         width = self.num_projections * self.hidden_size
         projected = functional.embedding(index.T, projected)  # T B 2PH
@@ -94,7 +98,7 @@ class Encoder(nn.Module):
         return torch.cat([states[:, 0], states[:, 1].flip(0)], dim=-1).transpose(0, 1)
 
     def recurrence(
-        self, inputs: Float[Tensor, "T 2 B P*H"], gates: Float[Tensor, "T 2 B 1"]
+        self, inputs: Float[Tensor, "T 2 B I"], gates: Float[Tensor, "T 2 B 1"]
     ) -> Float[Tensor, "T 2 B H"]:
         """Run the cell over time; the plain form, one step after the other."""
         raise NotImplementedError(f"{type(self).__name__} has no recurrence")
@@ -107,6 +111,8 @@ class RCNN(Encoder):
         c1_t = lambda_t c1_{t-1} + (1 - lambda_t) W_1 x_t
         c2_t = lambda_t c2_{t-1} + (1 - lambda_t) (c1_{t-1} + W_2 x_t)
         h_t = tanh(c2_t + b)
+
+    with weights of its own for each direction.
     """
 
     num_projections = 3
@@ -121,11 +127,11 @@ class RCNN(Encoder):
 
     def layer(
         self,
-        projected: Float[Tensor, "U 2*P*H"],
+        projected: Float[Tensor, "U W"],
         index: Int[Tensor, "B T"],
         gate: Float[Tensor, "B T"],
         scale_input: bool,
-    ) -> Float[Tensor, "B T 2*H"]:
+    ) -> Float[Tensor, "B T Z"]:
         """`forward` from the projections of the distinct words on, by the fastest form that can run here."""
         form = kernels.choose(projected, self.recurrent_weight)
         if form == "plain":
@@ -137,7 +143,7 @@ class RCNN(Encoder):
         return self.run(projected, index, gate, scale_input, run_torch)
 
     def recurrence(
-        self, inputs: Float[Tensor, "T 2 B P*H"], gates: Float[Tensor, "T 2 B 1"]
+        self, inputs: Float[Tensor, "T 2 B I"], gates: Float[Tensor, "T 2 B 1"]
     ) -> Float[Tensor, "T 2 B H"]:
         """Run the cell over time; the plain form, one step after the other."""
         # one unbind per projection: a slice per step would cost the backward pass a full-size zero tensor
@@ -168,7 +174,7 @@ class LSTM(Encoder):
         self.bias = nn.Parameter(torch.zeros(2, 1, 4 * hidden_size))
 
     def recurrence(
-        self, inputs: Float[Tensor, "T 2 B P*H"], gates: Float[Tensor, "T 2 B 1"]
+        self, inputs: Float[Tensor, "T 2 B I"], gates: Float[Tensor, "T 2 B 1"]
     ) -> Float[Tensor, "T 2 B H"]:
         """Run the cell over time; the plain form, one step after the other."""
         hidden = cell = inputs.new_zeros(2, inputs.shape[2], self.hidden_size)
@@ -189,8 +195,8 @@ def build_encoder(kind: str, embedding_size: int, hidden_size: int) -> Encoder:
 
 
 def pool(
-    states: Float[Tensor, "B T 2*H"], gate: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"], how: str
-) -> Float[Tensor, "B 2*H"]:
+    states: Float[Tensor, "B T Z"], gate: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"], how: str
+) -> Float[Tensor, "B Z"]:
     """One vector a text: the `max` of each unit over its tokens, or the `last` state of each direction.
 
     Unselected tokens are zeros in `states` and take part in the maximum: an empty selection gives

@@ -20,7 +20,7 @@ class Predictor(nn.Module):
 
     def forward(
         self, embedded: Embedded, *, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
-    ) -> Float[Tensor, "B 2*H"]:
+    ) -> Float[Tensor, "B Z"]:
         """z~_nero of each text; `mask` must be zero at padding."""
         states = self.encoder(embedded, mask, scale_input=True)
         feature: Tensor = self.feature(pool(states, mask, is_token, self.pooling))
