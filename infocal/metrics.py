@@ -346,7 +346,7 @@ def top_share_masks(scores: Scores, share: float) -> list[Mask]:
     masks = []
     for values in scores:
         mask = np.zeros(len(values), dtype=np.bool_)
-        # 0.05 x 20 is a little above 1 in floating point: no token more for that
+        # 0.07 x 100 is a little above 7 in floating point: no token more for that
         mask[np.argsort(-values, kind="stable")[: int(np.ceil(share * len(values) - 1e-9))]] = True
         masks.append(mask)
     return masks
