@@ -1,0 +1,254 @@
+"""The model registry: versions of `infocal-DATASET-ASPECT`, their aliases and the packages in them."""
+
+import importlib.metadata
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlflow.pyfunc
+from mlflow import MlflowClient
+from mlflow.artifacts import download_artifacts
+from mlflow.entities import LoggedModel, LoggedModelOutput, LoggedModelStatus
+from mlflow.exceptions import MlflowException
+from mlflow.models import Model
+
+from pipeline import checkpoints, served_model
+from pipeline.errors import PipelineError
+from pipeline.tracking import Tracker, translated, written
+
+CHALLENGER, CHAMPION = "challenger", "champion"
+CORPUS_TAG, SAMPLE_CORPUS, REAL_CORPUS = "corpus", "sample", "real"
+
+_DISTRIBUTION = "infocal-pipeline"
+_REQUIREMENTS = ("mlflow", "torch", "numpy", "safetensors", "pydantic", "jaxtyping", "pyarrow")
+"""What loading a model imports besides this project."""
+_TAGGED = ("dataset", "aspect", "method", "data_fingerprint", "study", "epoch", "criterion", "min_precision")
+"""Entries of a package's metadata that become tags of its version."""
+_MODEL = "model"
+_MODEL_URI = re.compile(r"models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/@]+)|/(?P<version>[0-9]+))")
+_EXAMPLE = (["a smooth and creamy body , but the smell is faint ."], {served_model.ALL_TOKENS: False})
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVersion:
+    """A version of a registered model."""
+
+    name: str
+    version: int
+    run_id: str
+    """The run that trained it; empty where it was registered by hand."""
+    aliases: tuple[str, ...]
+    tags: dict[str, str]
+
+    @property
+    def uri(self) -> str:
+        """What MLflow loads it by."""
+        return f"models:/{self.name}/{self.version}"
+
+
+def model_name(dataset: str, aspect: str) -> str:
+    """Name of the registered model of a dataset's aspect."""
+    return "-".join(part for part in ("infocal", dataset, aspect) if part)
+
+
+def parse_uri(uri: str) -> tuple[str, str | int]:
+    """Name, and alias or version, of `models:/NAME@ALIAS` or `models:/NAME/VERSION`.
+
+    Raises:
+        PipelineError: if it is neither.
+    """
+    match = _MODEL_URI.fullmatch(uri)
+    if match is None:
+        raise PipelineError(
+            f"expected `models:/NAME@ALIAS` or `models:/NAME/VERSION`, but got `{uri}`", where="--model"
+        )
+    return match["name"], match["alias"] or int(match["version"])
+
+
+def register(
+    tracker: Tracker,
+    package_dir: Path,
+    *,
+    name: str,
+    run_id: str,
+    tags: Mapping[str, Any],
+    alias: str | None = CHALLENGER,
+) -> int:
+    """Log a package as a model of a run and register it.
+
+    Args:
+        tracker: the store.
+        package_dir: a folder that `checkpoints.save_package` wrote.
+        name: of the registered model; made where it is missing.
+        run_id: the run that trained the model.
+        tags: of the version, besides those that its metadata give.
+        alias: moved to the new version; None: none is.
+
+    Returns:
+        The number of the version.
+    """
+    metadata = checkpoints.read_json(package_dir / checkpoints.CONFIG)["metadata"]
+    every = {key: written(value) for key, value in {**_version_tags(metadata), **tags}.items()}
+    with translated(f"cannot register a version of `{name}`"):
+        logged = _log_model(tracker, package_dir, run_id, metadata)
+        _ensure_model(tracker.client, name)
+        # SQLite's registry would look `models:/ID` up in MLflow's global store; a server looks in its own
+        local = tracker.uri.startswith("sqlite:")
+        source = logged.artifact_location if local else f"models:/{logged.model_id}"
+        made = tracker.client.create_model_version(
+            name, source=source, run_id=run_id, tags=every, model_id=logged.model_id
+        )
+        if alias is not None:
+            tracker.client.set_registered_model_alias(name, alias, made.version)
+    return int(made.version)
+
+
+def _version_tags(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    tags = {name: metadata[name] for name in _TAGGED if metadata.get(name) is not None}
+    return tags | {CORPUS_TAG: SAMPLE_CORPUS if metadata.get("sample") else REAL_CORPUS}
+
+
+def _log_model(tracker: Tracker, package_dir: Path, run_id: str, metadata: Mapping[str, Any]) -> LoggedModel:
+    """Log the model with the run as its source.
+
+    `mlflow.pyfunc.log_model` does the same, but through MLflow's global tracking URI and active run.
+    """
+    client, run = tracker.client, tracker.run(run_id)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / _MODEL
+        # MLflow keeps the name of the folder it is given
+        package = shutil.copytree(package_dir, Path(temporary) / served_model.PACKAGE_ARTIFACT)
+        logged = client.create_logged_model(
+            run.experiment_id, name=_MODEL, source_run_id=run_id, params=run.params, model_type="pyfunc"
+        )
+        with _finalized(client, logged.model_id):
+            client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, step=0)])
+            description = Model(
+                artifact_path=logged.artifact_location, run_id=run_id, model_id=logged.model_id
+            )
+            mlflow.pyfunc.save_model(
+                path=str(folder),
+                mlflow_model=description,
+                python_model=served_model.__file__,
+                artifacts={served_model.PACKAGE_ARTIFACT: str(package)},
+                input_example=_EXAMPLE,
+                pip_requirements=requirements(),
+                metadata=dict(metadata),
+            )
+            client.log_model_artifacts(logged.model_id, str(folder))
+    return logged
+
+
+@contextmanager
+def _finalized(client: MlflowClient, model_id: str) -> Iterator[None]:
+    """Leave a logged model READY, or FAILED where it could not be written."""
+    status = LoggedModelStatus.FAILED
+    try:
+        yield
+        status = LoggedModelStatus.READY
+    finally:
+        client.finalize_logged_model(model_id, status)
+
+
+def requirements() -> list[str]:
+    """The installed versions of what loading a model imports, without their build (`+cpu`)."""
+    pinned = []
+    for package in (_DISTRIBUTION, *_REQUIREMENTS):
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            if package != _DISTRIBUTION:
+                raise
+            continue  # run from a checkout that is not installed: there is no version to state
+        pinned.append(f"{package}=={version.partition('+')[0]}")
+    return pinned
+
+
+def _ensure_model(client: MlflowClient, name: str) -> None:
+    try:
+        client.create_registered_model(name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+
+
+def find(tracker: Tracker, name: str, which: str | int) -> ModelVersion:
+    """A version by its alias or number.
+
+    Raises:
+        PipelineError: if there is no such model, alias or version; says what there is.
+    """
+    try:
+        if isinstance(which, int):
+            found = tracker.client.get_model_version(name, str(which))
+        else:
+            found = tracker.client.get_model_version_by_alias(name, which)
+    except MlflowException as error:
+        label = f"version {which}" if isinstance(which, int) else f"alias `{which}`"
+        raise PipelineError(
+            f"no {label} of model `{name}`; {_known(tracker, name)}",
+            where=tracker.uri,
+            hint="`python -m pipeline.search` registers its winner as `challenger`, "
+            "`python -m pipeline.promote` makes it `champion`",
+        ) from error
+    with translated(f"cannot read model `{name}`"):
+        # the version itself does not list its aliases reliably: the model does
+        aliases = tracker.client.get_registered_model(name).aliases
+    number = int(found.version)
+    return ModelVersion(
+        name=name,
+        version=number,
+        run_id=found.run_id or "",
+        aliases=tuple(sorted(alias for alias, version in aliases.items() if int(version) == number)),
+        tags=dict(found.tags),
+    )
+
+
+def _known(tracker: Tracker, name: str) -> str:
+    with translated("cannot list the registered models"):
+        models = {model.name: model for model in tracker.client.search_registered_models()}
+        if name not in models:
+            return f"there is {', '.join(f'`{known}`' for known in sorted(models)) or 'no model at all'}"
+        versions = tracker.client.search_model_versions(f"name = '{name}'")
+    numbers = ", ".join(str(number) for number in sorted(int(version.version) for version in versions))
+    aliases = ", ".join(f"`{alias}` = {number}" for alias, number in sorted(models[name].aliases.items()))
+    return f"it has version {numbers or 'none'} and alias {aliases or 'none'}"
+
+
+def champion(tracker: Tracker, name: str) -> ModelVersion | None:
+    """The version that is champion, or None."""
+    with translated(f"cannot read model `{name}`"):
+        holder = tracker.client.get_registered_model(name).aliases.get(CHAMPION)
+    return None if holder is None else find(tracker, name, int(holder))
+
+
+def promote(tracker: Tracker, version: ModelVersion, alias: str = CHAMPION) -> None:
+    """Move an alias to a version."""
+    with translated(f"cannot move the alias `{alias}` to {version.uri}"):
+        tracker.client.set_registered_model_alias(version.name, alias, str(version.version))
+
+
+def tag(tracker: Tracker, version: ModelVersion, tags: Mapping[str, Any]) -> None:
+    """Set tags of a version."""
+    with translated(f"cannot write the tags of {version.uri}"):
+        for key, value in tags.items():
+            tracker.client.set_model_version_tag(version.name, str(version.version), key, written(value))
+
+
+def load_version_package(tracker: Tracker, name: str, which: str | int, destination: Path) -> Path:
+    """Copy the package of a version into `destination`; returns its folder.
+
+    Raises:
+        PipelineError: if there is no such version, or its files are gone.
+    """
+    version = find(tracker, name, which)
+    destination.mkdir(parents=True, exist_ok=True)
+    with translated(f"cannot read the files of {version.uri}"):
+        source = tracker.client.get_model_version_download_uri(name, str(version.version))
+        uri = f"{source.rstrip('/')}/artifacts/{served_model.PACKAGE_ARTIFACT}"
+        return Path(download_artifacts(artifact_uri=uri, dst_path=str(destination), tracking_uri=tracker.uri))

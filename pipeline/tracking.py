@@ -1,0 +1,406 @@
+"""MLflow runs: one experiment per dataset and aspect, a parent run per study, a child run per trial.
+
+Everything is logged by the driver: a worker never opens MLflow. The tracking URI is always explicit and
+MLflow's global state is left alone.
+"""
+
+import contextlib
+import datetime
+import json
+import logging
+import math
+import os
+import re
+import shutil
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# MLflow reads these when it is imported
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("DO_NOT_TRACK", "true")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+# a server that went away would hold the driver for minutes at every call by default
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, RunTag, ViewType
+from mlflow.entities import Run as MlflowRun
+from mlflow.exceptions import MlflowException
+
+from pipeline.errors import PipelineError
+
+logger = logging.getLogger("pipeline.tracking")
+
+PARENT_TAG, NAME_TAG = "mlflow.parentRunId", "mlflow.runName"
+STUDY_TAG, TRIAL_TAG = "study", "tune_trial_id"
+READINGS_TAG, READING_TIME_TAG = "test_readings", "test_reading_time"
+
+_MAX_PARAMS, _MAX_METRICS = 100, 1000
+"""Most entries of one MLflow batch."""
+MAX_TAG = 500
+"""Characters of a tag that holds a message; MLflow takes a few thousand."""
+_METRIC_NAME = re.compile(r"[\w\-. :/]{1,250}", re.ASCII)
+"""Names that MLflow accepts."""
+_SERVER_TIMEOUT_S = 10.0
+
+
+def written(value: Any) -> str:
+    """A parameter as MLflow stores it: text as it is, all else as JSON, so that numbers parse back equal."""
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def read_back(text: str) -> Any:
+    """The value that `written` wrote."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """What MLflow knows about a run."""
+
+    run_id: str
+    experiment_id: str
+    name: str
+    status: str
+    """RUNNING, FINISHED, FAILED or KILLED."""
+    params: dict[str, str]
+    metrics: dict[str, float]
+    """Last value of each."""
+    tags: dict[str, str]
+    started: float
+    """Seconds since 1970."""
+    ended: float | None
+
+    @classmethod
+    def of(cls, run: MlflowRun) -> "TrackedRun":
+        """Take over what is needed of MLflow's own object."""
+        info, data = run.info, run.data
+        return cls(
+            run_id=info.run_id,
+            experiment_id=info.experiment_id,
+            name=info.run_name or info.run_id,
+            status=info.status,
+            params=dict(data.params),
+            metrics=dict(data.metrics),
+            tags=dict(data.tags),
+            started=info.start_time / 1000,
+            ended=None if info.end_time is None else info.end_time / 1000,
+        )
+
+
+def config_of(run: TrackedRun) -> dict[str, Any]:
+    """The hyper-parameters of a tracked trial, as they were; its seed stands in its tags.
+
+    Raises:
+        PipelineError: if the run is a study.
+    """
+    if STUDY_TAG in run.tags and PARENT_TAG not in run.tags:
+        winner = run.tags.get("winner_run_id")
+        raise PipelineError(
+            f"run {run.run_id} is the study `{run.name}`, which has no hyper-parameters of its own",
+            hint=f"its winner is run {winner}" if winner else "name the run of one of its trials",
+        )
+    return {name: read_back(text) for name, text in run.params.items() if name != "seed"}
+
+
+class Tracker:
+    """One MLflow tracking store.
+
+    Args:
+        uri: `sqlite:///FILE`, or a server's address.
+        artifact_root: folder of all artifacts where the store is SQLite; None: `artifacts` beside the
+            database.
+        create: make a missing SQLite database; otherwise it is an error.
+
+    Raises:
+        PipelineError: if the store cannot be used.
+    """
+
+    def __init__(self, uri: str, artifact_root: Path | None = None, *, create: bool = True) -> None:
+        self.uri = uri
+        self.artifact_root = artifact_root
+        self._client: MlflowClient | None = None
+        logging.getLogger("mlflow").setLevel(logging.WARNING)
+        logging.getLogger("alembic").setLevel(logging.WARNING)
+        if uri.startswith("sqlite:"):
+            self._prepare_sqlite(create)
+        elif uri.startswith(("http://", "https://")):
+            _check_server(uri)
+        with translated(f"cannot use the tracking store `{uri}`", hint="see `--tracking-uri`"):
+            self.client.search_experiments(max_results=1)
+
+    def _prepare_sqlite(self, create: bool) -> None:
+        path = Path(self.uri.partition("?")[0].removeprefix("sqlite:").removeprefix("///"))
+        if str(path) in (".", ""):
+            raise PipelineError(f"expected `sqlite:///FILE`, but got `{self.uri}`", where="--tracking-uri")
+        if not create and not path.is_file():
+            raise PipelineError(
+                f"there is no tracking database `{path}`",
+                hint="name the folder of results with `--storage`, or the store with `--tracking-uri`; "
+                "`python -m pipeline.search` makes one",
+            )
+        # made here, once: several processes that make it at the same time would disturb one another
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self.artifact_root is None:
+            self.artifact_root = path.resolve().parent / "artifacts"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_client": None}
+
+    @property
+    def client(self) -> MlflowClient:
+        """MLflow's own client of this store; raises MlflowException."""
+        if self._client is None:
+            self._client = MlflowClient(self.uri, registry_uri=self.uri)
+        return self._client
+
+    def experiment(self, dataset: str, aspect: str) -> str:
+        """Id of the experiment `dataset/aspect`, which is made where it is missing."""
+        name = f"{dataset}/{aspect}" if aspect else dataset
+        with translated(f"cannot open the experiment `{name}`"):
+            found = self.client.get_experiment_by_name(name)
+            if found is not None:
+                if found.lifecycle_stage != "active":
+                    raise PipelineError(
+                        f"the experiment `{name}` was deleted",
+                        where=self.uri,
+                        hint=f"`mlflow experiments restore --experiment-id {found.experiment_id}`",
+                    )
+                return str(found.experiment_id)
+            location = None
+            if self.artifact_root is not None:
+                location = (self.artifact_root.resolve() / name.replace("/", "-")).as_uri()
+            return str(self.client.create_experiment(name, artifact_location=location))
+
+    def start_study(
+        self, experiment_id: str, name: str, parameters: Mapping[str, Any], tags: Mapping[str, str]
+    ) -> str:
+        """Id of the study's run: a new one, or the one of that name, which is opened again.
+
+        A parameter that has another value than the first time cannot be changed in MLflow: the new value
+        becomes the tag `resumed.NAME`.
+        """
+        with translated(f"cannot start the run of study `{name}`"):
+            found = self.latest_study(experiment_id, name)
+            if found is None:
+                every = {**tags, STUDY_TAG: name, NAME_TAG: name}
+                run_id = str(self.client.create_run(experiment_id, run_name=name, tags=every).info.run_id)
+                self._log_params(run_id, parameters)
+                return run_id
+            self.reopen(found.run_id)
+            new = {k: v for k, v in parameters.items() if k not in found.params}
+            changed = {
+                f"resumed.{k}": written(v)[:MAX_TAG]
+                for k, v in parameters.items()
+                if found.params.get(k, written(v)) != written(v)
+            }
+            self._log_params(found.run_id, new)
+            self._set_tags(found.run_id, {**tags, **changed})
+            return found.run_id
+
+    def start_run(
+        self, experiment_id: str, name: str, parameters: Mapping[str, Any], tags: Mapping[str, str]
+    ) -> str:
+        """Id of a new run that belongs to no study."""
+        with translated(f"cannot start the run `{name}`"):
+            run = self.client.create_run(experiment_id, run_name=name, tags=dict(tags))
+            self._log_params(run.info.run_id, parameters)
+            return str(run.info.run_id)
+
+    def reopen(self, run_id: str) -> None:
+        """Make a run RUNNING, whatever it was."""
+        with translated(f"cannot open run {run_id}"):
+            self.client.update_run(run_id, status="RUNNING")
+
+    def log_metrics(self, run_id: str, values: Mapping[str, Any], step: int) -> Counter[str]:
+        """Log what is a finite number under a name that MLflow takes, in one batch.
+
+        Returns:
+            How often each name was left out, because its value was not finite or its name not allowed.
+        """
+        skipped: Counter[str] = Counter()
+        metrics, now = [], int(time.time() * 1000)
+        for name, value in values.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            if math.isfinite(value) and _METRIC_NAME.fullmatch(name):
+                metrics.append(Metric(name, float(value), now, step))
+            else:
+                skipped[name] += 1
+        with translated(f"cannot log step {step} of run {run_id}"):
+            for first in range(0, len(metrics), _MAX_METRICS):
+                self.client.log_batch(run_id, metrics=metrics[first : first + _MAX_METRICS])
+        return skipped
+
+    def _log_params(self, run_id: str, parameters: Mapping[str, Any]) -> None:
+        params = [Param(name, written(value)) for name, value in parameters.items()]
+        for first in range(0, len(params), _MAX_PARAMS):
+            self.client.log_batch(run_id, params=params[first : first + _MAX_PARAMS])
+
+    def _set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
+        if tags:
+            self.client.log_batch(run_id, tags=[RunTag(name, str(value)) for name, value in tags.items()])
+
+    def finish(
+        self,
+        run_id: str,
+        status: str = "FINISHED",
+        metrics: Mapping[str, float] | None = None,
+        tags: Mapping[str, str] | None = None,
+        artifacts: Mapping[str, str | Path] | None = None,
+    ) -> None:
+        """Log what is left and end a run.
+
+        Args:
+            run_id: the run.
+            status: FINISHED, FAILED or KILLED.
+            metrics: final figures.
+            tags: tags to set.
+            artifacts: path in the run -> text, or a local file or folder to copy there.
+        """
+        with translated(f"cannot finish run {run_id}"):
+            warn_skipped(self.log_metrics(run_id, metrics or {}, step=0))
+            self._set_tags(run_id, tags or {})
+            for path, content in (artifacts or {}).items():
+                self.log_artifact(run_id, content, path)
+            self.client.set_terminated(run_id, status)
+
+    def log_text(self, run_id: str, text: str, artifact_file: str) -> None:
+        """Store a text as a file of the run."""
+        self.log_artifact(run_id, text, artifact_file)
+
+    def log_artifact(self, run_id: str, content: str | Path, artifact_path: str) -> None:
+        """Store a text, a file or a folder at that path of the run."""
+        with translated(f"cannot store `{artifact_path}` in run {run_id}"):
+            if isinstance(content, str):
+                self.client.log_text(run_id, content, artifact_path)
+            elif content.is_dir():
+                self.client.log_artifacts(run_id, str(content), artifact_path)
+            else:
+                folder, _, name = artifact_path.rpartition("/")
+                with tempfile.TemporaryDirectory() as temporary:
+                    copy = shutil.copyfile(content, Path(temporary) / name)
+                    self.client.log_artifact(run_id, str(copy), folder or None)
+
+    def run(self, run_id: str) -> TrackedRun:
+        """A run by its id.
+
+        Raises:
+            PipelineError: if there is no such run.
+        """
+        hint = "a run's id stands on its page in `mlflow ui`"
+        with translated(f"there is no run `{run_id}` in {self.uri}", hint=hint):
+            return TrackedRun.of(self.client.get_run(run_id))
+
+    def children(self, study_run_id: str) -> list[TrackedRun]:
+        """The trials of a study, in the order in which they started."""
+        with translated(f"cannot list the trials of run {study_run_id}"):
+            parent = self.client.get_run(study_run_id)
+            found = self._search([parent.info.experiment_id], f"tags.`{PARENT_TAG}` = '{study_run_id}'")
+        return sorted(found, key=lambda run: (run.started, run.name))
+
+    def _search(self, experiment_ids: list[str], condition: str) -> list[TrackedRun]:
+        runs: list[TrackedRun] = []
+        token = None
+        while True:
+            page = self.client.search_runs(
+                experiment_ids, condition, run_view_type=ViewType.ACTIVE_ONLY, page_token=token
+            )
+            runs += [TrackedRun.of(run) for run in page]
+            token = page.token
+            if not token:
+                return runs
+
+    def latest_study(self, experiment_id: str, name: str | None = None) -> TrackedRun | None:
+        """The study that was started last, of that name where one is given."""
+        with translated(f"cannot list the studies of experiment {experiment_id}"):
+            studies = self._search([experiment_id], f"tags.{STUDY_TAG} != ''")
+        fitting = [
+            run for run in studies if PARENT_TAG not in run.tags and name in (None, run.tags[STUDY_TAG])
+        ]
+        return max(fitting, key=lambda run: run.started, default=None)
+
+    def history(self, run_id: str, metric: str) -> list[tuple[int, float]]:
+        """Step and value of a metric, in the order of the steps; empty where it was never logged."""
+        with translated(f"cannot read `{metric}` of run {run_id}"):
+            found = self.client.get_metric_history(run_id, metric)
+        return sorted((int(one.step), float(one.value)) for one in found)
+
+    def reconcile(self, study_run_id: str, known_trial_ids: Iterable[str]) -> None:
+        """End what a search that died left open, once the search is over.
+
+        A trial that Tune does not know (its last snapshot was older) becomes KILLED; one that is known
+        but still RUNNING has ended, and becomes FINISHED.
+        """
+        known = set(known_trial_ids)
+        with translated(f"cannot end the trials of run {study_run_id}"):
+            for run in self.children(study_run_id):
+                if run.tags.get(TRIAL_TAG) not in known:
+                    if run.status != "KILLED":
+                        self.client.set_terminated(run.run_id, "KILLED")
+                elif run.status not in ("FINISHED", "FAILED", "KILLED"):
+                    self.client.set_terminated(run.run_id, "FINISHED")
+
+    def log_test_reading(self, run_id: str, scores: Mapping[str, float]) -> int:
+        """Record one reading of the sealed test split: its scores, its time and which reading it is.
+
+        Returns:
+            The number of readings of this run, this one included.
+        """
+        count = int(self.run(run_id).tags.get(READINGS_TAG, "0")) + 1
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        with translated(f"cannot record the reading of the test split in run {run_id}"):
+            self._set_tags(run_id, {READINGS_TAG: str(count), READING_TIME_TAG: now})
+            warn_skipped(self.log_metrics(run_id, scores, step=count))
+        return count
+
+    def download(self, run_id: str, artifact_path: str, destination: Path) -> Path:
+        """Copy a file or folder of a run into `destination`; returns where it lies then.
+
+        Raises:
+            PipelineError: if the run has no such artifact.
+        """
+        destination.mkdir(parents=True, exist_ok=True)
+        with translated(f"run {run_id} has no artifact `{artifact_path}`"):
+            return Path(self.client.download_artifacts(run_id, artifact_path, str(destination)))
+
+
+@contextlib.contextmanager
+def translated(message: str, *, hint: str | None = None) -> Iterator[None]:
+    """Make MLflow's errors, and those of the files below it, errors that a user can read."""
+    try:
+        yield
+    except (MlflowException, OSError) as error:
+        reason = " ".join(str(getattr(error, "message", error)).split())
+        raise PipelineError(f"{message}: {reason}", hint=hint) from error
+
+
+def _check_server(uri: str) -> None:
+    """Find a server that is not there at once, instead of after MLflow's many tries."""
+    try:
+        with urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=_SERVER_TIMEOUT_S):
+            pass
+    except urllib.error.HTTPError:
+        pass  # it answers: that it has no /health, or wants a password, is no matter here
+    except OSError as error:
+        raise PipelineError(
+            f"no MLflow server answers at {uri}: {error}", where="--tracking-uri", hint="is it running?"
+        ) from error
+
+
+def warn_skipped(skipped: Counter[str]) -> None:
+    """Say what could not be logged, and how often; nothing where all could."""
+    if skipped:
+        listed = ", ".join(f"{name} ({count} x)" for name, count in sorted(skipped.items()))
+        logger.warning("not logged, since the value is not finite or MLflow takes no such name: %s", listed)
