@@ -1,0 +1,68 @@
+"""The numbers that others report, to stand beside ours; `published.toml` holds them with their source.
+
+[Sha2023] is the InfoCal paper. Numbers stand as printed, also where the paper contradicts itself: such cells
+are listed in `tests/unit/pipeline/test_published.py`.
+"""
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from importlib import resources
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRow:
+    """One row of a published table."""
+
+    source: str
+    """Where it is printed, as in `[Sha2023] table 2`."""
+    dataset: str
+    task: str
+    """Aspect of beer, sub-task of CAIL, empty or `supervised` for HateXplain."""
+    method: str
+    note: str
+    """On what it was measured."""
+    printed: Mapping[str, Decimal | None]
+    """Column -> number, digit by digit; None where a dash is printed."""
+    percent: frozenset[str]
+    """Columns that are printed in percent."""
+
+    def value(self, column: str) -> float | None:
+        """A number as a fraction, or in its own unit; None where it is not reported."""
+        number = self.printed.get(column)
+        if number is None:
+            return None
+        return float(number / 100 if column in self.percent else number)
+
+
+@functools.cache
+def all_rows() -> tuple[PublishedRow, ...]:
+    """Every row, in the order of the file.
+
+    Raises:
+        ValueError: if a row has more or fewer numbers than its table has columns.
+    """
+    text = resources.files("pipeline").joinpath("published.toml").read_text(encoding="utf-8")
+    return tuple(
+        PublishedRow(
+            table["source"],
+            table["dataset"],
+            table["task"],
+            method,
+            table["note"],
+            {
+                column: None if number == "-" else Decimal(number)
+                for column, number in zip(table["columns"], numbers, strict=True)
+            },
+            frozenset(table.get("percent", ())),
+        )
+        for table in tomllib.loads(text, parse_float=Decimal)["table"]
+        for method, numbers in table["rows"].items()
+    )
+
+
+def rows(dataset: str, task: str) -> list[PublishedRow]:
+    """The rows of a dataset's aspect or sub-task; empty where nothing is recorded."""
+    return [row for row in all_rows() if (row.dataset, row.task) == (dataset, task)]
