@@ -119,8 +119,8 @@ def _list(args: argparse.Namespace) -> None:
             print(f"  built: {directory}")
 
 
-def _built(cache_dir: Path, dataset: str | None, aspect: str | None) -> list[Path]:
-    name = "-".join((dataset or "*", *([aspect] if aspect else ()), "*"))
+def _built(cache_dir: Path, dataset: str, aspect: str | None) -> list[Path]:
+    name = "-".join((dataset, *([aspect] if aspect else ()), "*"))
     found = (cache_dir / "features").glob(name)
     return sorted(path for path in found if not path.name.startswith("."))
 
@@ -174,12 +174,11 @@ def _build(args: argparse.Namespace) -> None:
 
 
 def _verify(args: argparse.Namespace) -> None:
-    aspect = args.aspect
-    for source in _sources(args):
-        if aspect is not None and args.dataset is not None:
-            aspect = resolve_aspect(source, aspect)
     cache_dir = _cache_dir(args)
-    directories = _built(cache_dir, args.dataset, aspect)
+    directories: list[Path] = []
+    for source in _sources(args):
+        aspect = resolve_aspect(source, args.aspect) if args.aspect else None
+        directories += _built(cache_dir, source.name, aspect)
     if not directories:
         hint = "run `python -m feature_store build`"
         raise MissingDataError("nothing is built here", where=str(cache_dir), hint=hint)

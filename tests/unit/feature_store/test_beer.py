@@ -1,0 +1,183 @@
+"""The official beer formats: which files are read, how they are cut, and what is counted."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from feature_store.errors import MissingDataError, RequestError
+from feature_store.fingerprint import unit_interval
+from feature_store.sources import REGISTRY, get_source
+from feature_store.sources.base import SPLITS, Example, Report, resolve_aspect
+
+BEER = REGISTRY["beer"]
+
+
+def read(corpus: Path, aspect: str = "palate") -> tuple[list[Example], Report]:
+    report = Report()
+    inputs = BEER.inputs(corpus, aspect)
+    return list(BEER.examples(inputs, aspect, max_bytes=10**7, report=report)), report
+
+
+def of(examples: list[Example], *splits: str) -> list[Example]:
+    return [example for example in examples if example.split in splits]
+
+
+def test_every_line_becomes_an_example(corpus: Path, heldout: Path, annotations: Path):
+    examples, _ = read(corpus)
+    assert len(of(examples, "train", "val")) == len(heldout.read_text().splitlines())
+    assert len(of(examples, "val_annotated", "test")) == len(annotations.read_text().splitlines())
+    assert {example.split for example in examples} == set(SPLITS)
+    assert len({example.example_id for example in examples}) == len(examples)
+
+
+@pytest.mark.parametrize(("aspect", "number"), [("appearance", 0), ("smell", 1), ("palate", 2)])
+def test_each_aspect_has_its_file_score_and_spans(corpus: Path, aspect: str, number: int):
+    examples, _ = read(corpus, aspect)
+    path = corpus / "beer" / f"reviews.aspect{number}.heldout.txt"
+    by_id = {example.example_id: example for example in examples}
+    for line_number, line in enumerate(path.read_text().splitlines(), start=1):
+        scores, text = line.split("\t")
+        example = by_id[f"reviews.aspect{number}.heldout:{line_number}"]
+        assert example.tokens == text.split()
+        assert example.target == float(scores.split()[number])
+        assert example.rationale is None
+    for line in (corpus / "beer" / "annotations.json").read_text().splitlines():
+        record = json.loads(line)
+        example = by_id[str(record["rid"])]
+        marked = [i for start, end in record[str(number)] for i in range(start, end)]
+        assert (example.tokens, example.target) == (record["x"], record["y"][number])
+        assert example.rationale == (sorted(marked) or None)
+
+
+def test_files_are_read_in_order(corpus: Path):
+    numbers = [int(example.example_id.split(":")[1]) for example in of(read(corpus)[0], "train")]
+    assert numbers == sorted(numbers)
+
+
+def test_splits_follow_the_hash_of_content(corpus: Path):
+    examples, _ = read(corpus)
+    for example in of(examples, "train", "val"):
+        assert (example.split == "val") == (unit_interval(" ".join(example.tokens)) < 0.1)
+    for example in of(examples, "val_annotated", "test"):
+        assert (example.split == "val_annotated") == (unit_interval(example.example_id) < 0.2)
+
+
+def test_a_review_stays_in_its_split_when_others_go(corpus: Path, heldout: Path, annotations: Path):
+    before = {" ".join(example.tokens): example.split for example in read(corpus)[0]}
+    for path in (heldout, annotations):
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[7:]))
+    after = {" ".join(example.tokens): example.split for example in read(corpus)[0]}
+    assert after.items() <= before.items()
+    assert len(after) == len(before) - 14
+
+
+def test_equal_reviews_fall_on_the_same_side(corpus: Path, heldout: Path):
+    heldout.write_text(heldout.read_text() * 2)
+    examples, _ = read(corpus)
+    train, val = ({" ".join(e.tokens) for e in of(examples, split)} for split in ("train", "val"))
+    assert not train & val
+
+
+def test_without_a_train_file_the_cut_is_said(corpus: Path, heldout: Path):
+    _, report = read(corpus)
+    expected = f"no reviews.aspect2.train.txt.gz: train and val are cut 90/10 from {heldout.name}"
+    assert expected in report.notes
+
+
+@pytest.mark.parametrize("pack", [False, True])
+def test_with_a_train_file_held_out_is_val(corpus: Path, heldout: Path, zipped: Callable[[Path], Path], pack: bool):
+    train = heldout.with_name("reviews.aspect2.train.txt")
+    train.write_text("".join((corpus / "beer" / "reviews.aspect0.heldout.txt").read_text().splitlines(True)[:20]))
+    if pack:
+        zipped(train)
+    examples, report = read(corpus)
+    assert len(of(examples, "train")) == 20
+    assert len(of(examples, "val")) == len(heldout.read_text().splitlines())
+    assert not any("90/10" in note for note in report.notes)
+
+
+def test_a_zipped_file_goes_before_a_plain_one(corpus: Path, heldout: Path, zipped: Callable[[Path], Path]):
+    plain = heldout.read_text()
+    zipped(heldout)
+    heldout.write_text(plain)
+    assert BEER.inputs(corpus, "palate")["heldout"].name == "reviews.aspect2.heldout.txt.gz"
+
+
+def test_reviews_without_rationale_are_counted_and_said(corpus: Path, annotations: Path):
+    examples, report = read(corpus)
+    unmarked = sum(not json.loads(line)["2"] for line in annotations.read_text().splitlines())
+    assert unmarked > 0
+    assert sum(e.rationale is None for e in of(examples, "val_annotated", "test")) == unmarked
+    assert report.counts["annotated_without_rationale"] == unmarked
+    assert (
+        f"{unmarked} of {report.counts['annotated']} annotated reviews have no rationale for `palate`: "
+        "left out of precision, recall and F1"
+    ) in report.notes
+
+
+def test_spans_that_touch_or_overlap_count_once(corpus: Path, annotations: Path, change_record: Callable[..., None]):
+    change_record(annotations, 1, _2=[[5, 8], [2, 6], [8, 9], [3, 3]])
+    example = of(read(corpus)[0], "val_annotated", "test")[0]
+    assert example.rationale == [2, 3, 4, 5, 6, 7, 8]
+
+
+def test_an_annotated_review_is_dropped_from_the_review_file(corpus: Path, heldout: Path, annotations: Path):
+    record = json.loads(annotations.read_text().splitlines()[0])
+    before = len(of(read(corpus)[0], "train", "val"))
+    with heldout.open("a") as stream:
+        stream.write("0.1 0.1 0.1 0.1 0.1\t" + " ".join(record["x"]) + "\n")
+    examples, report = read(corpus)
+    assert len(of(examples, "train", "val")) == before
+    assert report.counts["dropped_annotated_in_reviews"] == 1
+    assert "1 reviews of the annotated set also stand in the review files: dropped there" in report.notes
+
+
+def test_missing_files_are_all_named(corpus: Path, heldout: Path, annotations: Path):
+    heldout.unlink()
+    annotations.unlink()
+    with pytest.raises(MissingDataError) as caught:
+        BEER.inputs(corpus, "palate")
+    assert str(caught.value) == (
+        f"dataset `beer`, aspect `palate`: no file {heldout}.gz or {heldout}; no file {annotations}"
+    )
+    for part in ("`--data-dir`", "INFOCAL_DATA", "`python -m feature_store fetch --dataset beer", "`--sample`"):
+        assert part in str(caught.value.hint)
+
+
+def test_the_folder_one_too_deep_is_noticed(corpus: Path):
+    with pytest.raises(MissingDataError, match="no file .*beer/beer/annotations.json") as caught:
+        BEER.inputs(corpus / "beer", "palate")
+    assert str(caught.value.hint).startswith(f"did you mean `--data-dir {corpus}`?")
+
+
+@pytest.mark.parametrize(("given", "name"), [("aroma", "smell"), ("look", "appearance"), ("palate", "palate")])
+def test_aliases(given: str, name: str):
+    assert resolve_aspect(BEER, given) == name
+
+
+def test_an_unknown_aspect_gets_a_suggestion():
+    with pytest.raises(
+        RequestError, match="no aspect `palete` in dataset `beer`; it has `appearance`, `smell`, `palate`"
+    ) as caught:
+        resolve_aspect(BEER, "palete")
+    assert caught.value.hint == "did you mean `--aspect palate`"
+
+
+def test_an_aspect_is_needed():
+    with pytest.raises(RequestError, match="dataset `beer` needs an aspect: `appearance`, `smell`, `palate`"):
+        resolve_aspect(BEER, None)
+
+
+def test_a_dataset_without_aspects_takes_none(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(BEER, "aspects", ())
+    assert resolve_aspect(BEER, None) is None
+    with pytest.raises(RequestError, match="dataset `beer` has no aspects, but got `palate`"):
+        resolve_aspect(BEER, "palate")
+
+
+def test_an_unknown_dataset_gets_a_suggestion():
+    with pytest.raises(RequestError, match="no dataset `bear`; there is `beer`") as caught:
+        get_source("bear")
+    assert caught.value.hint == "did you mean `--dataset beer`"

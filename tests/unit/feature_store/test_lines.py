@@ -1,0 +1,116 @@
+"""Lines of plain and zipped files, and what can be wrong with a file."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feature_store.errors import BadInputError, MissingDataError
+from feature_store.sources import lines
+from feature_store.sources.lines import read_lines
+
+LINE = st.text(alphabet=st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=10)
+
+
+def read(path: Path, max_bytes: int = 1000) -> list[tuple[int, str]]:
+    return list(read_lines(path, max_bytes=max_bytes))
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "f.txt"
+    path.write_bytes("one\r\ntwo é\n\nlast".encode())
+    return path
+
+
+@pytest.mark.parametrize("pack", [False, True])
+def test_lines_are_numbered_from_one(text: Path, zipped: Callable[[Path], Path], pack: bool):
+    path = zipped(text) if pack else text
+    assert read(path) == [(1, "one"), (2, "two é"), (3, ""), (4, "last")]
+
+
+@settings(max_examples=30)
+@given(st.lists(LINE, min_size=1, max_size=6))
+def test_round_trip(tmp_path_factory: pytest.TempPathFactory, texts: list[str]):
+    path = tmp_path_factory.mktemp("lines") / "f.gz"
+    path.write_bytes(gzip.compress("".join(f"{text}\n" for text in texts).encode()))
+    assert read(path) == list(enumerate(texts, start=1))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path):
+    with pytest.raises(MissingDataError, match="gone.txt: no such file"):
+        read(tmp_path / "gone.txt")
+
+
+def test_a_folder(tmp_path: Path):
+    with pytest.raises(BadInputError, match=f"{tmp_path.name}: expected a file, but this is a folder"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["f.txt", "f.txt.gz"])
+def test_an_empty_file(tmp_path: Path, name: str):
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(BadInputError, match=f"{name}: the file is empty"):
+        read(tmp_path / name)
+
+
+def test_a_zipped_nothing(tmp_path: Path):
+    (tmp_path / "f.gz").write_bytes(gzip.compress(b""))
+    with pytest.raises(BadInputError, match="f.gz: the file is empty"):
+        read(tmp_path / "f.gz")
+
+
+@pytest.mark.parametrize("cut", [5, 30, -1])
+def test_a_zipped_file_that_is_cut_short(tmp_path: Path, cut: int):
+    path = tmp_path / "f.gz"
+    path.write_bytes(gzip.compress(b"".join(b"line %d\n" % i for i in range(100)))[:cut])
+    with pytest.raises(BadInputError, match=r"f.gz:\d+: the compressed file is cut short or damaged") as caught:
+        read(path)
+    assert caught.value.hint == "remove `f.gz` and download it again"
+
+
+def test_a_zipped_file_with_a_wrong_checksum(tmp_path: Path):
+    content = bytearray(gzip.compress(b"line\n" * 50))
+    content[-6] ^= 1
+    (tmp_path / "f.gz").write_bytes(content)
+    with pytest.raises(BadInputError, match="CRC check failed"):
+        read(tmp_path / "f.gz")
+
+
+def test_plain_text_that_calls_itself_gz(tmp_path: Path):
+    (tmp_path / "f.gz").write_text("plain\n")
+    with pytest.raises(BadInputError, match="f.gz:1: the name ends in .gz but the content is not gzip") as caught:
+        read(tmp_path / "f.gz")
+    assert caught.value.hint == "rename it without .gz if it is plain text"
+
+
+def test_bytes_that_are_not_utf8(tmp_path: Path):
+    (tmp_path / "f").write_bytes(b"good\nbad \xff byte\n")
+    with pytest.raises(BadInputError, match="f:2: not UTF-8: byte 0xff at position 4 of the line"):
+        read(tmp_path / "f")
+
+
+def test_more_than_the_limit(tmp_path: Path):
+    (tmp_path / "f.gz").write_bytes(gzip.compress(b"0123456789\n" * 1000))
+    assert len(read(tmp_path / "f.gz", max_bytes=11_000)) == 1000
+    with pytest.raises(BadInputError, match="f.gz: more than 10999 bytes of text, the most that is accepted"):
+        read(tmp_path / "f.gz", max_bytes=10_999)
+
+
+def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 20)
+    (tmp_path / "f").write_bytes(b"short\n" + b"x" * 21)
+    with pytest.raises(BadInputError, match="f: a line of more than 20 bytes"):
+        read(tmp_path / "f")
+
+
+def test_an_unreadable_file_is_named(text: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(lines, "_open", refuse)
+    with pytest.raises(BadInputError, match="f.txt: cannot be read: Permission denied"):
+        read(text)

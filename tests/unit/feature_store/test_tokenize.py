@@ -1,0 +1,97 @@
+"""Tokens in the corpus's style, with offsets into the original."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feature_store.sample import make_review
+from feature_store.tokenize import tokenize
+
+ENGLISH = st.text(alphabet="abcN tT'’\"“”-./,!?()0159$%&;:sSİéß\u0301\n\t", max_size=40)
+
+
+def words(text: str) -> list[str]:
+    return [token.text for token in tokenize(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It's Good, isn't it?", "it 's good , is n't it ?"),
+        ("Can't, won't; I'd say they're I've", "ca n't , wo n't ; i 'd say they 're i 've"),
+        ("I’m sure it isn’t", "i 'm sure it is n't"),
+        ("Off-white head, m/d, 7.5% and 1,000 IBU.", "off-white head , m/d , 7.5 % and 1,000 ibu ."),
+        ("A- Pours black w/ foam", "a- pours black w/ foam"),
+        ("A .5 inch head...then nothing--at all", "a .5 inch head ... then nothing -- at all"),
+        ('The "Great" one ("ha")', "the `` great '' one ( `` ha '' )"),
+        ("“Quoted”", "`` quoted ''"),
+        ("O'Brien's ale & co.", "o'brien 's ale & co ."),
+        ("Poured (slowly), at 45°!", "poured ( slowly ) , at 45 ° !"),
+        ("Café BRÛLÉE", "café brûlée"),
+        ("  \t\n ", ""),
+        ("", ""),
+    ],
+)
+def test_free_text(text: str, expected: str):
+    assert words(text) == expected.split()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pours a golden color . it 's good , is n't it ?",
+        "served in a st. bottle , nice ... .this is ok. really , not bad .",
+        "a- pours 1/2 inch head , off-white . w/ some lacing",
+        "just words without any mark",
+        "'plain jane ' they said , and `` so '' on .",
+    ],
+)
+def test_corpus_form_comes_out_unchanged(text: str):
+    assert words(text) == text.split()
+
+
+def test_one_mark_apart_does_not_make_a_corpus():
+    assert words("nice beer - good, really. yes!") == "nice beer - good , really . yes !".split()
+
+
+def test_upper_case_is_never_corpus_form():
+    assert words("Nice . st. beer , ok") == "nice . st . beer , ok".split()
+
+
+def test_sample_reviews_come_out_unchanged(rng: random.Random):
+    for _ in range(50):
+        review = make_review(rng)
+        assert words(" ".join(review.tokens)) == review.tokens
+
+
+@given(ENGLISH | st.text(max_size=30))
+def test_offsets_cover_everything_but_white_space(text: str):
+    tokens = tokenize(text)
+    position = 0
+    for token in tokens:
+        assert position <= token.start < token.end <= len(text)
+        assert not text[position : token.start].strip()
+        position = token.end
+    assert not text[position:].strip()
+
+
+@given(ENGLISH)
+def test_a_token_is_its_own_slice(text: str):
+    for token in tokenize(text):
+        original = text[token.start : token.end]
+        plain = original.replace("’", "'").replace("“", "``").replace("”", "''").lower()
+        assert token.text == plain or (original == '"' and token.text in ("``", "''"))
+
+
+@given(ENGLISH | st.text(max_size=30))
+def test_no_token_is_empty_or_has_white_space(text: str):
+    for token in tokenize(text):
+        assert token.text.split() == [token.text]
+
+
+@given(ENGLISH)
+def test_twice_is_once(text: str):
+    once = words(text)
+    assert words(" ".join(once)) == once
