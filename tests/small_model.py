@@ -1,0 +1,61 @@
+"""A model of a few units and made-up batches, for tests."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infocal.batch import Batch
+from infocal.config import InfoCalConfig, Task
+from infocal.trainer import Trainer
+
+NUM_WORDS, EMBEDDING_SIZE = 12, 4
+REGRESSION = Task(kind="regression", target_mean=0.5, target_variance=0.05)
+CLASSES = Task(kind="classification", num_classes=3)
+
+
+def small_config(**changes: Any) -> InfoCalConfig:
+    """Three hidden units, no dropout, full pressure from the first step; `changes` on top."""
+    values = {"hidden_size": 3, "embedding_dropout": 0.0, "dense_epochs": 0.0, "ramp_epochs": 0.0}
+    return InfoCalConfig.from_mapping(values | changes)
+
+
+def random_embeddings(seed: int = 0) -> Tensor:
+    """Vectors [12, 4], row 0 zeros."""
+    table = torch.randn(NUM_WORDS, EMBEDDING_SIZE, generator=torch.Generator().manual_seed(seed))
+    table[0] = 0
+    return table
+
+
+def random_batch(lengths: list[int], seed: int = 0, task: Task = REGRESSION, first_row: int = 0) -> Batch:
+    """Texts of these lengths over words 1 to 11; nobody annotated them."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (len(lengths), max(lengths))
+    is_token = torch.arange(shape[1]) < torch.tensor(lengths)[:, None]
+    target = torch.rand(len(lengths), generator=generator)
+    return Batch(
+        token_ids=torch.randint(1, NUM_WORDS, shape, generator=generator) * is_token,
+        is_token=is_token,
+        target=target if task.kind == "regression" else (target * task.num_classes).long(),
+        lm_logit=torch.randn(shape, generator=generator) * is_token,
+        human_rationale=torch.zeros(shape, dtype=torch.bool),
+        has_human_rationale=torch.zeros(len(lengths), dtype=torch.bool),
+        index=torch.arange(first_row, first_row + len(lengths)),
+    )
+
+
+def random_batches(num: int, task: Task = REGRESSION, seed: int = 0) -> list[Batch]:
+    """Batches of four texts of two to six tokens."""
+    return [random_batch([6, 3, 2, 5], 100 * seed + i, task, first_row=4 * i) for i in range(num)]
+
+
+def small_trainer(task: Task = REGRESSION, *, seed: int = 0, num_batches: int = 3, **changes: Any) -> Trainer:
+    """A trainer of the small model on CPU."""
+    return Trainer(
+        small_config(**changes),
+        task,
+        random_embeddings(),
+        steps_per_epoch=num_batches,
+        seed=seed,
+        device=torch.device("cpu"),
+    )
