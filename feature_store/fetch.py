@@ -39,8 +39,8 @@ def fetch(source: Source, aspect: str | None, data_dir: Path) -> list[Path]:
         The files that are there now.
 
     Raises:
-        FetchError: if a file that is needed cannot be had (names address and place of each), or if one that is
-            there is not the official one.
+        FetchError: if a file that is needed cannot be had (names address and place of each), or if one that
+            is there is not the official one.
     """
     folder = data_dir / source.name
     wanted = [file for file in source.remote_files if aspect is None or file.aspect in (None, aspect)]
@@ -57,7 +57,7 @@ def fetch(source: Source, aspect: str | None, data_dir: Path) -> list[Path]:
                 found = _download(file, folder)
             except requests.ConnectionError:
                 failed[file] = dead_hosts[host] = f"{host} cannot be reached"
-            except (OSError, ValueError, zlib.error) as error:
+            except (OSError, EOFError, ValueError, zlib.error) as error:
                 failed[file] = _reason(error)
         if found is not None:
             present.append(found)

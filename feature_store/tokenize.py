@@ -34,7 +34,7 @@ _PIECE = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_CHUNK = re.compile(r"\S+")
+_CHUNK = re.compile(r"[^ \t\r\n]+")  # some tokens of the corpus hold a no-break space
 _CORPUS_MARK = re.compile(rf"[,!?;:]|\.+|{_CLITIC}")
 _CLOSING = "''"
 _WRITTEN_AS = str.maketrans({"’": "'", "‘": "'", "“": "``", "”": _CLOSING})
@@ -66,7 +66,7 @@ def _is_in_corpus_form(text: str) -> bool:
     if text != text.lower():
         return False
     apart = clinging = 0
-    for chunk in text.split():
+    for chunk in _CHUNK.findall(text):
         if _CORPUS_MARK.fullmatch(chunk):
             apart += 1
         else:

@@ -77,7 +77,10 @@ def change_record() -> Callable[..., None]:
 
     def change(path: Path, number: int, **changes: Any) -> None:
         lines = path.read_text(encoding="utf-8").splitlines()
-        record = {**json.loads(lines[number - 1]), **{key.lstrip("_"): value for key, value in changes.items()}}
+        record = {
+            **json.loads(lines[number - 1]),
+            **{key.lstrip("_"): value for key, value in changes.items()},
+        }
         lines[number - 1] = json.dumps({key: value for key, value in record.items() if value is not None})
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

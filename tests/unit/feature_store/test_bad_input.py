@@ -100,7 +100,12 @@ def test_a_bad_annotation(
     ],
 )
 def test_a_line_that_is_no_record(
-    make_request: MakeRequest, annotations: Path, leftovers: Leftovers, change_line: Any, line: str, message: str
+    make_request: MakeRequest,
+    annotations: Path,
+    leftovers: Leftovers,
+    change_line: Any,
+    line: str,
+    message: str,
 ):
     change_line(annotations, 3, line)
     fails(make_request(), leftovers, f"annotations.json:3: {message}")
@@ -121,13 +126,19 @@ def test_a_zipped_file_that_is_cut_short(
     packed = zipped(heldout)
     content = packed.read_bytes()
     packed.write_bytes(content[: int(len(content) * share)])
-    error = fails(make_request(), leftovers, r"reviews.aspect2.heldout.txt.gz:\d+: the compressed file is cut short")
+    error = fails(
+        make_request(), leftovers, r"reviews.aspect2.heldout.txt.gz:\d+: the compressed file is cut short"
+    )
     assert error.hint == "remove `reviews.aspect2.heldout.txt.gz` and download it again"
 
 
 def test_a_zipped_file_that_is_not(make_request: MakeRequest, heldout: Path, leftovers: Leftovers):
     heldout.rename(f"{heldout}.gz")
-    fails(make_request(), leftovers, "reviews.aspect2.heldout.txt.gz:1: the name ends in .gz but the content is not")
+    fails(
+        make_request(),
+        leftovers,
+        "reviews.aspect2.heldout.txt.gz:1: the name ends in .gz but the content is not",
+    )
 
 
 @pytest.mark.parametrize("name", ["reviews.aspect2.heldout.txt", "annotations.json"])
@@ -164,7 +175,9 @@ def test_missing_files(make_request: MakeRequest, heldout: Path, leftovers: Left
     heldout.unlink()
     error = fails(make_request(), leftovers, f"no file {heldout}.gz or {heldout}")
     assert isinstance(error, MissingDataError)
-    assert "`--data-dir`" in str(error.hint) and "fetch" in str(error.hint) and "`--sample`" in str(error.hint)
+    assert (
+        "`--data-dir`" in str(error.hint) and "fetch" in str(error.hint) and "`--sample`" in str(error.hint)
+    )
 
 
 def test_no_data_folder(cache_dir: Path, monkeypatch: pytest.MonkeyPatch):
@@ -177,7 +190,11 @@ def test_no_data_folder(cache_dir: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_too_few_reviews_for_a_split(make_request: MakeRequest, heldout: Path, leftovers: Leftovers):
     heldout.write_text(f"{GOOD}\ta b c\n")
-    fails(make_request(), leftovers, "heldout.txt.*: too few examples: nothing is left for the split `(train|val)`")
+    fails(
+        make_request(),
+        leftovers,
+        "heldout.txt.*: too few examples: nothing is left for the split `(train|val)`",
+    )
 
 
 def test_targets_that_are_all_equal(make_request: MakeRequest, heldout: Path, leftovers: Leftovers):
@@ -185,7 +202,9 @@ def test_targets_that_are_all_equal(make_request: MakeRequest, heldout: Path, le
     fails(make_request(), leftovers, r"dataset `beer`: all \d+ training targets are 0.5: nothing to learn")
 
 
-def test_a_text_of_endless_length(make_request: MakeRequest, annotations: Path, leftovers: Leftovers, change_record: Any):
+def test_a_text_of_endless_length(
+    make_request: MakeRequest, annotations: Path, leftovers: Leftovers, change_record: Any
+):
     change_record(annotations, 2, x=["a"] * 65_537)
     rid = json.loads(annotations.read_text().splitlines()[1])["rid"]
     fails(make_request(), leftovers, f"example `{rid}`: a text of 65537 tokens; at most 65536 are supported")
@@ -197,7 +216,9 @@ def test_a_bad_file_of_vectors(make_request: MakeRequest, tmp_path: Path, leftov
     fails(make_request(embedding=str(path)), leftovers, "vectors.txt:2: expected numbers, but got 'x'")
 
 
-def test_what_was_built_before_stays(make_request: MakeRequest, heldout: Path, change_line: Any, leftovers: Leftovers):
+def test_what_was_built_before_stays(
+    make_request: MakeRequest, heldout: Path, change_line: Any, leftovers: Leftovers
+):
     open_features(make_request())
     before = leftovers()
     change_line(heldout, 3, "0.1\ta")

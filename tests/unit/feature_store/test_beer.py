@@ -87,9 +87,13 @@ def test_without_a_train_file_the_cut_is_said(corpus: Path, heldout: Path):
 
 
 @pytest.mark.parametrize("pack", [False, True])
-def test_with_a_train_file_held_out_is_val(corpus: Path, heldout: Path, zipped: Callable[[Path], Path], pack: bool):
+def test_with_a_train_file_held_out_is_val(
+    corpus: Path, heldout: Path, zipped: Callable[[Path], Path], pack: bool
+):
     train = heldout.with_name("reviews.aspect2.train.txt")
-    train.write_text("".join((corpus / "beer" / "reviews.aspect0.heldout.txt").read_text().splitlines(True)[:20]))
+    train.write_text(
+        "".join((corpus / "beer" / "reviews.aspect0.heldout.txt").read_text().splitlines(True)[:20])
+    )
     if pack:
         zipped(train)
     examples, report = read(corpus)
@@ -117,7 +121,9 @@ def test_reviews_without_rationale_are_counted_and_said(corpus: Path, annotation
     ) in report.notes
 
 
-def test_spans_that_touch_or_overlap_count_once(corpus: Path, annotations: Path, change_record: Callable[..., None]):
+def test_spans_that_touch_or_overlap_count_once(
+    corpus: Path, annotations: Path, change_record: Callable[..., None]
+):
     change_record(annotations, 1, _2=[[5, 8], [2, 6], [8, 9], [3, 3]])
     example = of(read(corpus)[0], "val_annotated", "test")[0]
     assert example.rationale == [2, 3, 4, 5, 6, 7, 8]
@@ -137,12 +143,17 @@ def test_an_annotated_review_is_dropped_from_the_review_file(corpus: Path, heldo
 def test_missing_files_are_all_named(corpus: Path, heldout: Path, annotations: Path):
     heldout.unlink()
     annotations.unlink()
-    with pytest.raises(MissingDataError) as caught:
+    with pytest.raises(MissingDataError, match="no file") as caught:
         BEER.inputs(corpus, "palate")
     assert str(caught.value) == (
         f"dataset `beer`, aspect `palate`: no file {heldout}.gz or {heldout}; no file {annotations}"
     )
-    for part in ("`--data-dir`", "INFOCAL_DATA", "`python -m feature_store fetch --dataset beer", "`--sample`"):
+    for part in (
+        "`--data-dir`",
+        "INFOCAL_DATA",
+        "`python -m feature_store fetch --dataset beer",
+        "`--sample`",
+    ):
         assert part in str(caught.value.hint)
 
 
@@ -152,7 +163,9 @@ def test_the_folder_one_too_deep_is_noticed(corpus: Path):
     assert str(caught.value.hint).startswith(f"did you mean `--data-dir {corpus}`?")
 
 
-@pytest.mark.parametrize(("given", "name"), [("aroma", "smell"), ("look", "appearance"), ("palate", "palate")])
+@pytest.mark.parametrize(
+    ("given", "name"), [("aroma", "smell"), ("look", "appearance"), ("palate", "palate")]
+)
 def test_aliases(given: str, name: str):
     assert resolve_aspect(BEER, given) == name
 

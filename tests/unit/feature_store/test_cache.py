@@ -26,7 +26,9 @@ def built(tmp_path: Path) -> Path:
     goal = tmp_path / "built"
     with cache.staging(goal) as stage:
         cache.write_table(stage / "t.arrow", pa.table({"x": list(range(1000))}))
-        manifest = cache.Manifest(fingerprint="f", files=cache.describe_files(stage, ["t.arrow"]), meta={"n": 1})
+        manifest = cache.Manifest(
+            fingerprint="f", files=cache.describe_files(stage, ["t.arrow"]), meta={"n": 1}
+        )
         cache.write_manifest(stage / cache.MANIFEST, manifest)
     return goal
 
@@ -81,16 +83,22 @@ def test_staging_removes_what_a_killed_process_left(tmp_path: Path):
 
 def test_staging_names_a_folder_that_cannot_be_written(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CacheError, match="file: cannot write to the cache: (Not a directory|File exists)") as caught:
-        with cache.staging(tmp_path / "file" / "goal"):
-            pass
+    with (
+        pytest.raises(
+            CacheError, match="file: cannot write to the cache: (Not a directory|File exists)"
+        ) as caught,
+        cache.staging(tmp_path / "file" / "goal"),
+    ):
+        pass
     assert caught.value.hint == "name another folder with `--cache-dir`"
 
 
 def test_everything_is_flushed_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     events: list[str] = []
     replace = os.replace
-    monkeypatch.setattr(cache, "_fsync", lambda path: events.append(f"fsync {Path(path).name.split('.stag')[0]}"))
+    monkeypatch.setattr(
+        cache, "_fsync", lambda path: events.append(f"fsync {Path(path).name.split('.stag')[0]}")
+    )
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append(f"rename {Path(b).name}"), replace(a, b)))
     with cache.staging(tmp_path / "goal") as stage:
         (stage / "a").write_text("1")
@@ -132,7 +140,10 @@ def test_manifest_round_trip(built: Path):
         ('{"fingerprint": "f", "files": 3}', "the manifest cannot be read"),
         ('{"fingerprint": "f", "files": {}, "format": 0}', "written in format 0, but this is 1"),
         ('{"fingerprint": "f", "files": {"u.arrow": {"size": 1}}}', "u.arrow: the file is missing"),
-        ('{"fingerprint": "f", "files": {"t.arrow": {"size": 1}}}', r"t.arrow: expected 1 bytes, but there are \d+"),
+        (
+            '{"fingerprint": "f", "files": {"t.arrow": {"size": 1}}}',
+            r"t.arrow: expected 1 bytes, but there are \d+",
+        ),
     ],
 )
 def test_a_damaged_manifest_is_named(built: Path, text: str | None, message: str):
@@ -146,7 +157,9 @@ def test_a_flipped_bit_is_found_by_verify_alone(built: Path):
     flip(built / "t.arrow", 2000)
     manifest = cache.read_manifest(built / cache.MANIFEST)
     cache.open_table(built / "t.arrow")
-    with pytest.raises(DamagedCacheError, match="t.arrow: the content differs from its sha256 in the manifest"):
+    with pytest.raises(
+        DamagedCacheError, match="t.arrow: the content differs from its sha256 in the manifest"
+    ):
         cache.verify_files(built, manifest)
 
 
@@ -225,7 +238,10 @@ def test_a_lock_is_let_go_after_an_error(tmp_path: Path):
 
 def test_a_lock_that_cannot_be_made_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CacheError, match=r"entry.lock: cannot make a lock file"), cache.locked(tmp_path / "file", "entry"):
+    with (
+        pytest.raises(CacheError, match=r"entry.lock: cannot make a lock file"),
+        cache.locked(tmp_path / "file", "entry"),
+    ):
         pass
 
 
@@ -280,7 +296,9 @@ def test_a_file_of_this_moment_is_not_remembered(tmp_path: Path, raw: Path, monk
     assert len(hashed) == 2
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1, 2]", '{"PATH": 3}', '{"PATH": {"stamp": [3, 0], "sha256": "x"}}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1, 2]", '{"PATH": 3}', '{"PATH": {"stamp": [3, 0], "sha256": "x"}}']
+)
 def test_a_spoilt_book_is_no_harm(tmp_path: Path, raw: Path, text: str):
     book = tmp_path / "digests.json"
     book.write_text(text.replace("PATH", str(raw)))
@@ -288,7 +306,9 @@ def test_a_spoilt_book_is_no_harm(tmp_path: Path, raw: Path, text: str):
     assert str(raw) in json.loads(book.read_text())
 
 
-def test_a_book_that_cannot_be_written_is_a_warning(tmp_path: Path, raw: Path, caplog: pytest.LogCaptureFixture):
+def test_a_book_that_cannot_be_written_is_a_warning(
+    tmp_path: Path, raw: Path, caplog: pytest.LogCaptureFixture
+):
     (tmp_path / "file").write_text("")
     assert cache.DigestBook(tmp_path / "file" / "digests.json").digest(raw) == file_digest(raw)
     assert "digests cannot be remembered" in caplog.text

@@ -45,7 +45,9 @@ def test_trailing_blanks_do_no_harm(vectors: Path):
 
 
 def test_another_size_is_named_with_the_flag_to_use(vectors: Path):
-    with pytest.raises(RequestError, match=r"vectors.txt:1: .* have 2 values, but 5 were asked for") as caught:
+    with pytest.raises(
+        RequestError, match=r"vectors.txt:1: .* have 2 values, but 5 were asked for"
+    ) as caught:
         read(vectors, size=5)
     assert caught.value.hint == "add `--embedding-size 2`"
 
@@ -90,7 +92,10 @@ def test_a_vocabulary_without_words():
 def _texts() -> list[list[str]]:
     """`cat` and `dog` stand among animals, `car` and `bus` among vehicles."""
     rng = python_random.Random(0)
-    animals, vehicles = ["cat", "dog", "purrs", "barks", "fur", "tail"], ["car", "bus", "wheel", "road", "fuel", "drives"]
+    animals, vehicles = (
+        ["cat", "dog", "purrs", "barks", "fur", "tail"],
+        ["car", "bus", "wheel", "road", "fuel", "drives"],
+    )
     return [rng.choices(animals if i % 2 else vehicles, k=12) for i in range(200)]
 
 

@@ -44,7 +44,11 @@ def test_quoted():
 
 @pytest.mark.parametrize(
     ("given", "hint"),
-    [("palete", "did you mean `--aspect palate`"), ("PALATE", "did you mean `--aspect palate`"), ("xyz", None)],
+    [
+        ("palete", "did you mean `--aspect palate`"),
+        ("PALATE", "did you mean `--aspect palate`"),
+        ("xyz", None),
+    ],
 )
 def test_did_you_mean(given: str, hint: str | None):
     assert errors.did_you_mean(given, ["smell", "palate"], "--aspect ") == hint

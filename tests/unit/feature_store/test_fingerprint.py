@@ -116,5 +116,7 @@ def test_unit_interval_is_even():
 def test_the_same_in_every_process():
     code = "from feature_store.fingerprint import unit_interval; print(unit_interval('beer'))"
     env = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(Path(module.__file__).parents[1])}
-    output = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    ).stdout
     assert float(output) == unit_interval("beer")

@@ -67,7 +67,9 @@ def test_a_zipped_nothing(tmp_path: Path):
 def test_a_zipped_file_that_is_cut_short(tmp_path: Path, cut: int):
     path = tmp_path / "f.gz"
     path.write_bytes(gzip.compress(b"".join(b"line %d\n" % i for i in range(100)))[:cut])
-    with pytest.raises(BadInputError, match=r"f.gz:\d+: the compressed file is cut short or damaged") as caught:
+    with pytest.raises(
+        BadInputError, match=r"f.gz:\d+: the compressed file is cut short or damaged"
+    ) as caught:
         read(path)
     assert caught.value.hint == "remove `f.gz` and download it again"
 
@@ -82,7 +84,9 @@ def test_a_zipped_file_with_a_wrong_checksum(tmp_path: Path):
 
 def test_plain_text_that_calls_itself_gz(tmp_path: Path):
     (tmp_path / "f.gz").write_text("plain\n")
-    with pytest.raises(BadInputError, match="f.gz:1: the name ends in .gz but the content is not gzip") as caught:
+    with pytest.raises(
+        BadInputError, match="f.gz:1: the name ends in .gz but the content is not gzip"
+    ) as caught:
         read(tmp_path / "f.gz")
     assert caught.value.hint == "rename it without .gz if it is plain text"
 

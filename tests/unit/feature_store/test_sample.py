@@ -53,7 +53,9 @@ def test_a_score_is_the_mean_grade_of_its_own_sentences(reviews: list[sample.Rev
     for review in reviews:
         for aspect, score in zip(ASPECTS, review.scores, strict=True):
             words = [word for start, end in review.spans[aspect] for word in review.tokens[start:end]]
-            own = [GRADE[aspect][word] for word in words if word in GRADE[aspect] and not _fixed(aspect, word)]
+            own = [
+                GRADE[aspect][word] for word in words if word in GRADE[aspect] and not _fixed(aspect, word)
+            ]
             assert score == pytest.approx(np.mean(own), abs=0.0051)  # written with two decimals
 
 
@@ -113,6 +115,8 @@ def test_fillers_carry_no_graded_word():
 
 
 def test_polarity_words_are_partly_shared():
-    owners = {word: sum(word in GRADE[aspect] for aspect in ASPECTS) for words in GRADE.values() for word in words}
+    owners = {
+        word: sum(word in GRADE[aspect] for aspect in ASPECTS) for words in GRADE.values() for word in words
+    }
     shared = sum(count > 1 for count in owners.values()) / len(owners)
     assert 0.1 < shared < 0.5
