@@ -1,0 +1,139 @@
+"""Sel and Pred: which tokens are chosen, and that the others stay unseen."""
+
+import math
+
+import pytest
+import torch
+
+from infocal.encoders import Embedded
+from infocal.predictor import Predictor
+from infocal.selector import Selector, select
+from tests.small_model import EMBEDDING_SIZE, random_batch, random_embeddings, small_config
+
+every_form = pytest.mark.parametrize(
+    "form", [{"encoder": e, "pooling": p} for e in ("rcnn", "lstm") for p in ("max", "last")], ids=str
+)
+BATCH = random_batch([5, 3])
+MASK = torch.tensor([[1.0, 0.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0]])
+
+
+@pytest.fixture(autouse=True)
+def kernel(monkeypatch):
+    monkeypatch.setenv("INFOCAL_KERNEL", "torch")  # nothing to compile
+
+
+def embedded(token_ids=BATCH.token_ids, table=None):
+    return Embedded(random_embeddings() if table is None else table, token_ids)
+
+
+def predictor(**changes):
+    torch.manual_seed(0)
+    return Predictor(small_config(**changes), EMBEDDING_SIZE)
+
+
+def selector(**changes):
+    torch.manual_seed(0)
+    return Selector(small_config(**changes), EMBEDDING_SIZE)
+
+
+def changed(row, position):
+    """The batch's words with another one at this place."""
+    token_ids = BATCH.token_ids.clone()
+    token_ids[row, position] = token_ids[row, position] % 11 + 1
+    return token_ids
+
+
+# ---------------------------------------------------------------- selector
+
+
+@pytest.mark.parametrize("encoder", ["rcnn", "lstm"])
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_starts_at_the_start_selection_rate(encoder, rate):
+    # words without a vector leave every state at zero: the logit is the bias
+    words = embedded(table=torch.zeros(12, EMBEDDING_SIZE))
+    p = torch.sigmoid(selector(encoder=encoder, start_selection_rate=rate)(words, BATCH.is_token))
+    assert torch.allclose(p, torch.full_like(p, rate), atol=1e-6)
+
+
+def test_starts_around_the_rate_whatever_the_words():
+    p = torch.sigmoid(selector(start_selection_rate=0.9, hidden_size=8)(embedded(), BATCH.is_token))
+    assert 0.75 < p[BATCH.is_token].mean().item() < 0.97
+    assert p[BATCH.is_token].std().item() > 1e-3
+
+
+@pytest.mark.parametrize("encoder", ["rcnn", "lstm"])
+def test_reads_both_directions(encoder):
+    model = selector(encoder=encoder)
+    before, after = (model(embedded(ids), BATCH.is_token) for ids in (BATCH.token_ids, changed(0, 2)))
+    differs = (before != after)[0].tolist()
+    assert differs == [True] * 5
+    assert torch.equal(before[1, :3], after[1, :3])
+
+
+def test_selects_from_one_half_on_and_never_padding():
+    logit = torch.tensor([[0.0, -1e-6, 3.0, math.nan], [-3.0, 1e-6, 5.0, 5.0]])
+    is_token = torch.tensor([[True] * 4, [True, True, False, False]])
+    assert select(logit, is_token).tolist() == [[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
+    assert select(logit, is_token).dtype == torch.float32
+
+
+# ---------------------------------------------------------------- predictor
+
+
+@every_form
+def test_unselected_tokens_do_not_reach_the_feature(form):
+    model = predictor(**form)
+    feature = model(embedded(), mask=MASK, is_token=BATCH.is_token)
+    for row, position in [(0, 1), (0, 3), (0, 4), (1, 0), (1, 2)]:
+        other = model(embedded(changed(row, position)), mask=MASK, is_token=BATCH.is_token)
+        assert torch.equal(other, feature), (row, position)
+
+
+@every_form
+def test_every_selected_token_reaches_the_feature(form):
+    model = predictor(**form | {"hidden_size": 8})
+    feature = model(embedded(), mask=MASK, is_token=BATCH.is_token)
+    for row, position in [(0, 0), (0, 2), (1, 1)]:
+        other = model(embedded(changed(row, position)), mask=MASK, is_token=BATCH.is_token)
+        assert not torch.allclose(other[row], feature[row]), (row, position)
+        assert torch.equal(other[1 - row], feature[1 - row])
+
+
+@every_form
+def test_unselected_tokens_leave_no_gap(form):
+    # m = 1 0 1 over a b c is the text a c: the state is carried, it does not advance
+    model = predictor(**form)
+    token_ids = BATCH.token_ids[:1, [0, 2]]
+    real = torch.ones(1, 2, dtype=torch.bool)
+    if form["pooling"] == "last":
+        alone = model(embedded(token_ids), mask=real.float(), is_token=real)
+    else:  # the zeros of unselected tokens take part in the maximum
+        states = model.encoder(embedded(token_ids), real.float(), scale_input=True)
+        alone = model.feature(states.amax(dim=1).clamp(min=0))
+    with_gap = model(embedded(), mask=MASK, is_token=BATCH.is_token)
+    assert torch.allclose(with_gap[0], alone[0], atol=1e-6)
+
+
+@every_form
+def test_an_empty_selection_is_the_bias_alone(form):
+    model = predictor(**form)
+    with torch.no_grad():
+        model.feature.bias.copy_(torch.arange(6.0))
+    feature = model(embedded(), mask=torch.zeros_like(MASK), is_token=BATCH.is_token)
+    assert feature.tolist() == [[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]] * 2
+
+
+@every_form
+def test_the_mask_has_a_gradient_at_selected_tokens(form):
+    mask = MASK.clone().requires_grad_()
+    predictor(**form)(embedded(), mask=mask, is_token=BATCH.is_token).square().sum().backward()
+    assert (mask.grad[MASK == 1] != 0).all()
+
+
+@every_form
+def test_the_mask_has_a_gradient_at_unselected_tokens(form):
+    # what an unselected token would change is what lets it back in
+    mask = MASK.clone().requires_grad_()
+    predictor(**form)(embedded(), mask=mask, is_token=BATCH.is_token).square().sum().backward()
+    assert mask.grad[(MASK == 0) & BATCH.is_token].any()
+    assert not mask.grad[~BATCH.is_token].any()
