@@ -40,25 +40,33 @@ class Prediction:
     target: float
 
 
-@torch.no_grad()
 def predict(model: InfoCal, batches: Iterable[Batch], device: torch.device) -> Iterator[Prediction]:
     """A model's rationale and prediction of each text, in the order of the batches."""
     was_training = model.training
     model.eval()
-    for batch in batches:
-        placed = batch.to(device)
-        inference = model.infer(placed.token_ids, placed.is_token)
-        guided = model.guide(placed.token_ids, placed.is_token).cpu().numpy()
-        probability, output = inference.select_probability.cpu().numpy(), inference.output.cpu().numpy()
-        for row, length in enumerate(batch.is_token.sum(dim=1).tolist()):
-            yield Prediction(
-                index=int(batch.index[row]),
-                select_probability=probability[row, :length],
-                output=output[row],
-                guider_output=guided[row],
-                target=float(batch.target[row]),
-            )
-    model.train(was_training)
+    try:
+        for batch in batches:
+            yield from _predict_batch(model, batch, device)
+    finally:
+        model.train(was_training)
+
+
+@torch.no_grad()
+def _predict_batch(model: InfoCal, batch: Batch, device: torch.device) -> list[Prediction]:
+    placed = batch.to(device)
+    inference = model.infer(placed.token_ids, placed.is_token)
+    guided = model.guide(placed.token_ids, placed.is_token).cpu().numpy()
+    probability, output = inference.select_probability.cpu().numpy(), inference.output.cpu().numpy()
+    return [
+        Prediction(
+            index=int(batch.index[row]),
+            select_probability=probability[row, :length],
+            output=output[row],
+            guider_output=guided[row],
+            target=float(batch.target[row]),
+        )
+        for row, length in enumerate(batch.is_token.sum(dim=1).tolist())
+    ]
 
 
 def resolve_device(name: str) -> torch.device:
@@ -117,7 +125,8 @@ class Trainer:
             for part in (self.model, self.discriminator)
         )
         self.schedulers = [
-            torch.optim.lr_scheduler.LambdaLR(o, self._learning_rate_factor)
+            # not the bound method, whose attributes LambdaLR would write into the checkpoint
+            torch.optim.lr_scheduler.LambdaLR(o, lambda epoch: self._learning_rate_factor(epoch))
             for o in (self.optimizer, self.discriminator_optimizer)
         ]
         self.average = self._start_average()
