@@ -1,5 +1,6 @@
 """What every registered data set must keep, run on its own sample corpus."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -95,8 +96,9 @@ class TestDataset:
         assert all(loaded.table(split).equals(features.table(split)) for split in SPLITS)
 
     def test_equal_raw_files_give_equal_bytes(
-        self, features: Features, target: tuple[str, str | None], tmp_path: Path
+        self, features: Features, target: tuple[str, str | None], cache_dir: Path, tmp_path: Path
     ):
+        shutil.copytree(cache_dir / "sample", tmp_path / "sample")
         again = open_features(sample_request(*target, tmp_path))
         assert again.fingerprint == features.fingerprint
         assert again.manifest.files == features.manifest.files

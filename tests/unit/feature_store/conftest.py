@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from feature_store import sample
-from feature_store.store import FeatureRequest, Features, open_features
+from feature_store.store import FeatureRequest, Features, load_features, open_features
 
 NUM_REVIEWS = 60
 NUM_ANNOTATED = 30
@@ -35,18 +35,27 @@ def cache_dir(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
+def _request(**given: Any) -> FeatureRequest:
+    return FeatureRequest(**{"aspect": "palate", "embedding": "random", "embedding_size": 4, **given})
+
+
 @pytest.fixture
 def make_request(corpus: Path, cache_dir: Path) -> Callable[..., FeatureRequest]:
     def make(**changes: Any) -> FeatureRequest:
-        defaults: dict[str, Any] = {"data_dir": corpus, "cache_dir": cache_dir, "aspect": "palate"}
-        return FeatureRequest(**{**defaults, "embedding": "random", "embedding_size": 4, **changes})
+        return _request(**{"data_dir": corpus, "cache_dir": cache_dir, **changes})
 
     return make
 
 
+@pytest.fixture(scope="session")
+def _built(_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return open_features(_request(data_dir=_corpus, cache_dir=tmp_path_factory.mktemp("built"))).directory
+
+
 @pytest.fixture
-def features(make_request: Callable[..., FeatureRequest]) -> Features:
-    return open_features(make_request())
+def features(_built: Path, cache_dir: Path) -> Features:
+    """Features of the corpus, built already in the cache folder: a key does not depend on where files are."""
+    return load_features(Path(shutil.copytree(_built, cache_dir / "features" / _built.name)))
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ def _texts() -> list[list[str]]:
         ["cat", "dog", "purrs", "barks", "fur", "tail"],
         ["car", "bus", "wheel", "road", "fuel", "drives"],
     )
-    return [rng.choices(animals if i % 2 else vehicles, k=12) for i in range(200)]
+    return [rng.choices(animals if i % 2 else vehicles, k=12) for i in range(120)]
 
 
 def _train(seed: int) -> tuple[Vocabulary, embeddings.Matrix]:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feature_store import fingerprint as module
@@ -61,6 +61,7 @@ def test_golden_value():
     assert key(parameters={"a": 1}) == hashlib.sha256(text.encode()).hexdigest()
 
 
+@settings(max_examples=50)
 @given(VALUES, VALUES)
 def test_equal_keys_mean_equal_parameters(one: object, other: object):
     same = repr(_sorted(one)) == repr(_sorted(other))
@@ -73,6 +74,7 @@ def _sorted(value: object) -> object:
     return [_sorted(inner) for inner in value] if isinstance(value, list) else value
 
 
+@settings(max_examples=50)
 @given(st.lists(st.text(max_size=3), max_size=3), st.lists(st.text(max_size=3), max_size=3))
 def test_inputs_are_not_run_together(one: list[str], other: list[str]):
     assert (key(inputs=one) == key(inputs=other)) == (one == other)
