@@ -13,7 +13,7 @@ _MARGIN_LEFT, _MARGIN_TOP, _MARGIN_BOTTOM = 52, 14, 42
 _LABEL_GAP = 14.0
 """Least distance of two labels at the ends of lines, in pixels: the height of their type."""
 
-_NUM_TICKS = 5
+_NUM_TICKS = 6
 
 _INSIDE = (-1e-9, 1 + 1e-9)
 """Places on an axis that count as inside, with room for rounding."""
@@ -29,6 +29,24 @@ MARKERS = {
 """SVG paths around the origin."""
 
 Anchor = Literal["start", "middle", "end"]
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom in pixels."""
+
+_CHARACTER_WIDTH = 7.0
+"""Of the chart's type, in pixels, on the wide side."""
+
+_SIDES: tuple[tuple[float, float, Anchor], ...] = (
+    (10, 0, "start"),
+    (-10, 0, "end"),
+    (0, -14, "middle"),
+    (0, 14, "middle"),
+    (9, -11, "start"),
+    (9, 11, "start"),
+    (-9, -11, "end"),
+    (-9, 11, "end"),
+)
+"""Where a dot's name may stand, best first: shift in pixels and anchor."""
 
 _LINE_MARKERS = ("circle", "square", "triangle", "diamond")
 
@@ -283,7 +301,7 @@ class Chart:
             placed = [place for x, y in line.points if (place := self.at(x, y))]
             if line.label and placed:
                 ends.append(Text(placed[-1][0] + 9, placed[-1][1], line.name, f"name s{line.style}"))
-        return [*_pushed_apart(ends, self.top, self.bottom), *self._upright_labels(), *self._dot_labels()]
+        return [*_pushed_apart(ends, self.top, self.bottom - 8), *self._upright_labels(), *self._dot_labels()]
 
     def _level_labels(self) -> Iterator[Text]:
         for rule in self.rules:
@@ -299,11 +317,23 @@ class Chart:
                 yield Text(x, self.bottom - 8, rule.label, f"rulename {rule.kind}", anchor)
 
     def _dot_labels(self) -> Iterator[Text]:
-        for dot in self.dots:
-            if dot.label and (place := self.at(dot.x, dot.y)):
-                near_end = place[0] > self.right - 60
-                x = place[0] - 10 if near_end else place[0] + 10
-                yield Text(x, place[1], dot.label, f"dotname {dot.kind}", "end" if near_end else "start")
+        """Names of dots, each on the first side where it covers nothing; a name without room is left out."""
+        places = [(dot, place) for dot in self.dots if (place := self.at(dot.x, dot.y))]
+        taken = [(x - 5, y - 5, x + 5, y + 5) for _, (x, y) in places]
+        # the last drawn is on top, so its name comes first
+        for dot, (x, y) in reversed(places):
+            width = _CHARACTER_WIDTH * len(dot.label)
+            for dx, dy, anchor in _SIDES if dot.label else ():
+                left = x + dx - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+                box = (left, y + dy - 7, left + width, y + dy + 7)
+                if (
+                    self.left < box[0]
+                    and box[2] < self.width
+                    and not any(_overlap(box, other) for other in taken)
+                ):
+                    taken.append(box)
+                    yield Text(x + dx, y + dy, dot.label, f"dotname {dot.kind}", anchor)
+                    break
 
     def _runs(self, line: Line) -> Iterator[list[tuple[float, float]]]:
         """Stretches of a line without a gap, of two points or more."""
@@ -317,6 +347,10 @@ class Chart:
             run = []
         if len(run) > 1:
             yield run
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:

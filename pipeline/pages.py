@@ -1,57 +1,24 @@
 """The pages that people read: rationales on their texts, a trial's curves, a study's report.
 
 Each page is one file with nothing outside it: no script, font or picture is loaded, so that it opens from a
-disk, from the tracker and from an e-mail alike. A number that is not there is shown as a dash.
+disk, from the tracker and from an e-mail alike. A number that is not there is shown as a dash. Epochs are
+counted from 0 in the data and from 1 on the pages.
 """
 
 import functools
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jinja2
 
-from pipeline import markup
-from pipeline.charts import Axis, Chart, Line, Rule
+from pipeline import figures, markup
+from pipeline.figures import ERRORS, SCORES, Epochs
+from pipeline.published import PublishedRow
+from pipeline.results import MISSING, Findings, ScoreRow, TrialResult, number, percent
 from search_spaces.base import Criterion
 
-MISSING = "–"
-
-Epochs = Sequence[Mapping[str, Any]]
-"""A trial's `history.json`: one entry an epoch, `epoch` and any of `val_*` and `train_*`."""
-
-_SCORES = (
-    ("val_token_precision", "precision"),
-    ("val_token_recall", "recall"),
-    ("val_token_f1", "F1"),
-    ("val_selection_rate", "selected"),
-)
-
-_ERRORS = (("val_mse", "MSE"), ("val_guider_mse", "guider MSE"), ("train_objective", "objective"))
-
-_TERMS = {
-    "train_objective": "whole objective (Eq. 21)",
-    "train_sp": "L_sp, selector and predictor (Eq. 5)",
-    "train_guide": "L_guide, guider (Eq. 9)",
-    "train_ib": "L_ib, information bottleneck (Eq. 11)",
-    "train_mi": "L_mi (Eq. 12)",
-    "train_d": "L_d, discriminator (Eq. 13)",
-    "train_g": "L_g, calibration (Eq. 14)",
-    "train_lm": "L_lm, language model (Eq. 15)",
-    "train_coherence": "coherence of the mask",
-    "train_rate": "control of the selection rate",
-}
-"""Losses with a panel of their own, and their equation in [Sha2023]."""
-
-
-def number(value: float | None, digits: int = 3, missing: str = MISSING) -> str:
-    """A number to so many places; a dash where it is missing or not finite."""
-    return missing if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
-
-
-def percent(value: float | None, digits: int = 1) -> str:
-    """A fraction in percent; a dash where it is missing or not finite."""
-    return MISSING if value is None or not math.isfinite(value) else f"{100 * value:.{digits}f} %"
+_NUM_EXAMPLES = 10
+"""Rationales on a study's page; the winner's own page has them all."""
 
 
 @functools.cache
@@ -63,8 +30,18 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"number": number, "percent": percent}
+    made.filters |= {"number": number, "percent": percent, "hundred": _hundred, "short": _short}
     return made
+
+
+def _hundred(value: float | None, digits: int) -> str:
+    """A fraction times a hundred, for columns in percent."""
+    return number(None if value is None else 100 * value, digits)
+
+
+def _short(value: float | None) -> str:
+    """A hyper-parameter without needless digits."""
+    return MISSING if value is None else f"{value:.4g}"
 
 
 def _render(template: str, **values: Any) -> str:
@@ -95,148 +72,178 @@ def curve_page(*, title: str, history: Epochs, criterion: Criterion) -> str:
         history: one entry an epoch, `epoch` and any of `val_*` and `train_*`; what is missing leaves a gap.
         criterion: its bounds are drawn, and the epoch it prefers is marked.
     """
-    best = best_epoch(history, criterion)
+    best = figures.best_epoch(history, criterion)
     return _render(
         "curve_page.html.j2",
         title=title,
-        criterion=str(criterion),
+        criterion=sentence(criterion),
         summary=_summary(history, criterion, best),
-        scores=score_chart(history, criterion, best) if history else None,
-        panels=_loss_panels(history, best),
+        scores=figures.score_chart(history, criterion, best) if history else None,
+        panels=figures.loss_panels(history, best),
         table=_epoch_table(history, best),
     )
-
-
-def best_epoch(history: Epochs, criterion: Criterion) -> int | None:
-    """The epoch with the highest value of the criterion, of equal ones the first; None where none has one."""
-    values = [
-        (value, entry["epoch"]) for entry in history if (value := objective(entry, criterion)) is not None
-    ]
-    return max(values, key=lambda pair: (pair[0], -pair[1]))[1] if values else None
-
-
-def objective(scores: Mapping[str, Any], criterion: Criterion) -> float | None:
-    """The criterion's value, or None where a score that it reads is missing or not finite."""
-    read = [scores.get(name) for name in (criterion.metric, *(bound.metric for bound in criterion.bounds))]
-    if any(not isinstance(value, int | float) or not math.isfinite(value) for value in read):
-        return None
-    return criterion.value(scores)
-
-
-def score_chart(history: Epochs, criterion: Criterion, best: int | None, name: str = "scores") -> Chart:
-    """Scores and selection rate over epochs, with the criterion's bounds and the best epoch."""
-    shown = [(key, label) for key, label in _SCORES if any(key in entry for entry in history)]
-    lines = [Line(name=label, points=_points(history, key), style=i) for i, (key, label) in enumerate(shown)]
-    labels = dict(shown)
-    rules = [
-        Rule(value=bound.limit, label=f"{labels[bound.metric]} {_sign(bound.kind)} {bound.limit:g}")
-        for bound in criterion.bounds
-        if bound.metric in labels
-    ]
-    return Chart(
-        name=name,
-        title="Validation scores by epoch",
-        description=_description(history, lines, best),
-        x=_epoch_axis(history),
-        y=Axis(low=0, high=1, label="score"),
-        lines=lines,
-        rules=[*rules, *_best_rule(best)],
-        width=860,
-        height=380,
-        margin_right=130,
-    )
-
-
-def _sign(kind: str) -> str:
-    return "≥" if kind == "at_least" else "≤"
-
-
-def _best_rule(best: int | None, label: bool = True) -> list[Rule]:
-    return (
-        [] if best is None else [Rule(value=best, label="best epoch" if label else "", axis="x", kind="best")]
-    )
-
-
-def _points(history: Epochs, key: str) -> list[tuple[float, float | None]]:
-    return [(entry["epoch"], entry.get(key)) for entry in history]
-
-
-def _epoch_axis(history: Epochs) -> Axis:
-    epochs = [entry["epoch"] for entry in history]
-    return Axis(low=min(epochs), high=max(max(epochs), min(epochs) + 1), label="epoch", whole=True)
-
-
-def _description(history: Epochs, lines: Sequence[Line], best: int | None) -> str:
-    ends = [f"{line.name} ends at {number(line.points[-1][1])}" for line in lines]
-    marked = "no epoch is marked" if best is None else f"the best epoch is {best}"
-    return f"{len(history)} epochs; {', '.join([*ends, marked])}."
 
 
 def _summary(history: Epochs, criterion: Criterion, best: int | None) -> str:
     entry = next((entry for entry in history if entry["epoch"] == best), None)
     if entry is None:
         return "No epoch has the scores that it reads."
-    found = ", ".join(f"{label} {number(entry.get(key))}" for key, label in _SCORES)
+    found = ", ".join(f"{label} {number(entry.get(key))}" for key, label in SCORES)
     met = "meets" if criterion.is_met(entry) else "does not meet"
-    epochs = [entry["epoch"] for entry in history]
-    return f"Best epoch {best} (of {min(epochs)} to {max(epochs)}): {found}; it {met} the criterion."
-
-
-def _loss_panels(history: Epochs, best: int | None) -> list[Chart]:
-    """A small chart for the errors on validation, then one for each loss that was recorded."""
-    errors = {"val_mse": "rationale", "val_guider_mse": "guider"}
-    panels = [_panel("MSE on validation", "mean squared error", errors, history, best)]
-    panels += [_panel(title, key, {key: ""}, history, best) for key, title in _TERMS.items()]
-    return [panel for panel in panels if panel is not None]
-
-
-def _panel(
-    title: str, y_label: str, keys: Mapping[str, str], history: Epochs, best: int | None
-) -> Chart | None:
-    shown = {key: label for key, label in keys.items() if any(key in entry for entry in history)}
-    values = [
-        entry[key]
-        for entry in history
-        for key in shown
-        if entry.get(key) is not None and math.isfinite(entry[key])
-    ]
-    if not values:
-        return None
-    lines = [
-        Line(name=label or y_label, points=_points(history, key), style=i, label=bool(label))
-        for i, (key, label) in enumerate(shown.items())
-    ]
-    return Chart(
-        name=f"panel-{next(iter(shown))}",
-        title=title,
-        description=_description(history, lines, best),
-        x=_epoch_axis(history),
-        y=Axis.around(values, y_label),
-        lines=lines,
-        rules=_best_rule(best, label=False),
-        width=360,
-        height=190,
-        margin_right=70 if any(line.label for line in lines) else 12,
-        axis_names=False,
-    )
+    return f"Best epoch {entry['epoch'] + 1} of {len(history)}: {found}; it {met} the criterion."
 
 
 def _epoch_table(history: Epochs, best: int | None) -> dict[str, Any] | None:
-    columns = [
-        *_SCORES,
-        ("val_mse", "MSE"),
-        ("val_guider_mse", "guider MSE"),
-        ("train_objective", "objective"),
-    ]
+    columns = [*SCORES, *ERRORS]
     shown = [(key, label) for key, label in columns if any(key in entry for entry in history)]
     if not shown:
         return None
     rows = [
         {
-            "epoch": entry["epoch"],
+            "epoch": entry["epoch"] + 1,
             "is_best": entry["epoch"] == best,
             "cells": [entry.get(key) for key, _ in shown],
         }
         for entry in history
     ]
     return {"names": [label for _, label in shown], "rows": rows}
+
+
+def sentence(criterion: Criterion | None) -> str:
+    """A criterion as people say it: `best recall with precision ≥ 0.878 (validation)`."""
+    if criterion is None:
+        return "not known"
+    labels = dict((*SCORES, *ERRORS))
+
+    def name(metric: str) -> str:
+        return labels.get(metric, metric)
+
+    signs = {"at_least": "≥", "at_most": "≤"}
+    bounds = [f"{name(bound.metric)} {signs[bound.kind]} {bound.limit:g}" for bound in criterion.bounds]
+    return f"best {name(criterion.metric)} with {' and '.join(bounds)}, on validation"
+
+
+def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
+    """The report of a study.
+
+    Args:
+        findings: what the study found.
+        published: rows to stand beside its best.
+    """
+    shown = findings.predictions[:_NUM_EXAMPLES]
+    return _render(
+        "study_page.html.j2",
+        title=f"{findings.study}: {findings.dataset} {findings.aspect}".strip(),
+        findings=findings,
+        criterion=sentence(findings.criterion),
+        verdict=_verdict(findings),
+        groups=_comparison(findings, published),
+        scatter=figures.precision_recall_chart(findings, published),
+        panels=figures.hyper_parameter_panels(findings),
+        curves=figures.curve_panels(findings),
+        trials=[_trial_row(trial, findings) for trial in (*findings.trials, *findings.replicates)],
+        texts=markup.marked_texts(shown),
+        num_texts=len(findings.predictions),
+    )
+
+
+def _verdict(findings: Findings) -> str:
+    winner = findings.winner
+    if winner is None:
+        return "No trial finished an epoch, so there is nothing to choose from."
+    figures_of = (
+        f"precision {percent(winner.precision)}, recall {percent(winner.recall)}, F1 {percent(winner.f1)} "
+        f"with {percent(winner.selection_rate)} of the tokens selected"
+    )
+    epoch = "" if winner.epoch is None else f" at epoch {winner.epoch + 1}"
+    if winner.is_met:
+        return f"The best trial is {winner.name}{epoch}: {figures_of}, on validation. It meets the criterion."
+    short = "" if winner.objective is None else f", short by {-winner.objective:.3f}"
+    return (
+        f"No trial meets the criterion, so nothing was registered. The nearest is {winner.name}{epoch}: "
+        f"{figures_of}, on validation{short}."
+    )
+
+
+def _comparison(findings: Findings, published: Sequence[PublishedRow]) -> list[dict[str, Any]]:
+    """Groups of rows, each with a heading that says on what its numbers were measured."""
+    groups = [
+        {"heading": "This study, validation", "kind": "ours", "rows": _own_rows(findings)},
+        {
+            "heading": "This study, sealed test split",
+            "kind": "ours",
+            "rows": findings.readings
+            or [ScoreRow(name="not read yet", note="python -m pipeline.evaluate reads it")],
+        },
+        {
+            "heading": "Trivial rationales" + (f", {findings.trivial_note}" if findings.trivial_note else ""),
+            "kind": "trivial",
+            "rows": findings.trivial or [ScoreRow(name="not computed")],
+        },
+    ]
+    for source in dict.fromkeys(row.source for row in published):
+        rows = [row for row in published if row.source == source]
+        groups.append(
+            {
+                "heading": f"{source}, {rows[0].note}",
+                "kind": "paper",
+                "rows": [
+                    ScoreRow(
+                        name=row.method,
+                        precision=row.value("precision"),
+                        recall=row.value("recall"),
+                        f1=row.value("f1"),
+                        selection_rate=row.value("selected"),
+                    )
+                    for row in rows
+                ],
+            }
+        )
+    return groups
+
+
+def _own_rows(findings: Findings) -> list[ScoreRow]:
+    if findings.winner is None:
+        return [ScoreRow(name="no trial has a score")]
+    winner = findings.winner
+    row = ScoreRow(
+        name=f"{winner.name}, best epoch",
+        precision=winner.precision,
+        recall=winner.recall,
+        f1=winner.f1,
+        selection_rate=winner.selection_rate,
+        note="meets the criterion" if winner.is_met else "does not meet the criterion",
+    )
+    if not findings.spread:
+        return [row]
+    mean = {name: mean for name, mean, _ in findings.spread}
+    deviations = ", ".join(f"{name} ± {percent(sd)}" for name, _, sd in findings.spread)
+    seeds = ScoreRow(
+        name=f"mean of {findings.num_seeds} seeds",
+        precision=mean.get("precision"),
+        recall=mean.get("recall"),
+        f1=mean.get("F1"),
+        selection_rate=mean.get("selected"),
+        note=deviations,
+    )
+    return [row, seeds]
+
+
+def _trial_row(trial: TrialResult, findings: Findings) -> dict[str, Any]:
+    is_best = findings.winner is not None and trial.run_id == findings.winner.run_id
+    if trial.objective is None:
+        verdict = "–"
+    else:
+        verdict = "met" if trial.is_met else f"short by {-trial.objective:.3f}"
+    ended = "stopped early" if trial.is_stopped_early else trial.status.lower()
+    return {
+        "name": trial.name + (f", seed {trial.seed}" if trial.seed else ""),
+        "is_best": is_best,
+        "searched": [trial.searched.get(one.name) for one in findings.searched],
+        "epoch": None if trial.epoch is None else trial.epoch + 1,
+        "scores": [trial.precision, trial.recall, trial.f1, trial.selection_rate],
+        "mse": trial.mse,
+        "objective": trial.objective,
+        "verdict": verdict,
+        "state": trial.failure.replace("_", " ") or ended,
+    }

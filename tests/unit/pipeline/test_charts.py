@@ -136,3 +136,21 @@ def test_dots_carry_title_and_label():
     (mark,), (label,) = made.marks(), made.labels()
     assert (mark.title, mark.kind, (mark.x, mark.y)) == ("trial 3", "dot best", made.at(2, 0.5))
     assert (label.text, label.anchor) == ("best", "start")
+
+
+def test_names_of_dots_cover_neither_dots_nor_one_another():
+    dots = [Dot(x=5 + 0.1 * i, y=0.5 + 0.01 * i, name="", kind="paper", label=f"method{i}") for i in range(4)]
+    labels = chart(dots=dots).labels()
+    assert {label.text for label in labels} >= {"method3"}, "the last drawn is on top and named first"
+    boxes = []
+    for label in labels:
+        width = 7.0 * len(label.text)
+        left = label.x - {"start": 0, "middle": width / 2, "end": width}[label.anchor]
+        boxes.append((left, label.y - 7, left + width, label.y + 7))
+    for a, b in itertools.combinations(boxes, 2):
+        assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+
+
+def test_a_dot_at_the_right_end_is_named_on_its_left():
+    (label,) = chart(dots=[Dot(x=10, y=0.5, name="", kind="paper", label="InfoCal " * 3)]).labels()
+    assert label.anchor == "end"

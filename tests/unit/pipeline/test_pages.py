@@ -5,6 +5,8 @@ import re
 import pytest
 
 from pipeline import pages
+from pipeline.published import rows as published_rows
+from pipeline.results import Findings, ScoreRow, Searched, TrialResult
 from search_spaces.base import Bound, Criterion
 from tests.unit.pipeline.html_reader import Node, read
 
@@ -50,24 +52,6 @@ def assert_stands_alone(page: Node) -> None:
     assert not re.search(r"url\(|@import", page.find("style")[0].text)
     policies = [meta.attributes["content"] for meta in page.find("meta") if "http-equiv" in meta.attributes]
     assert len(policies) == 1 and policies[0].startswith("default-src 'none'")
-
-
-# ----------------------------------------------------------------------------------------------- numbers
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(0.12345, "0.123"), (0.0, "0.000"), (None, "–"), (float("nan"), "–"), (float("inf"), "–")],
-)
-def test_number(value, shown):
-    assert pages.number(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"), [(0.0714, "7.1 %"), (1, "100.0 %"), (None, "–"), (float("nan"), "–")]
-)
-def test_percent(value, shown):
-    assert pages.percent(value) == shown
 
 
 # -------------------------------------------------------------------------------------------- rationales
@@ -159,11 +143,11 @@ def test_curve_page_shows_threshold_and_best_epoch():
     assert_stands_alone(page)
     svg = page.find("svg")[0]
     assert svg.find("title")[0].text == "Validation scores by epoch"
-    assert "the best epoch is 1" in svg.find("desc")[0].text
+    assert "the best epoch is 2" in svg.find("desc")[0].text
     assert [svg.attributes["aria-labelledby"]] == ["scores-title scores-desc"]
     assert {"precision ≥ 0.8", "best epoch"} <= {text.text for text in svg.find("text")}
     note = page.find("p", "note")[0].words
-    assert "Best epoch 1 (of 0 to 2): precision 0.820, recall 0.600, F1 –, selected –; it meets" in note
+    assert "Best epoch 2 of 3: precision 0.820, recall 0.600, F1 –, selected –; it meets" in note
 
 
 def test_curve_page_says_where_the_criterion_is_not_met():
@@ -175,8 +159,8 @@ def test_epoch_table_holds_the_input():
     rows = [[cell.words for cell in row.walk() if cell.tag in ("td", "th")] for row in page.find("tr")]
     assert rows == [
         ["epoch", "precision", "recall", "MSE"],
-        ["0", "0.5000", "0.9000", "0.0400"],
-        ["1 (best)", "0.8125", "0.5000", "–"],
+        ["1", "0.5000", "0.9000", "0.0400"],
+        ["2 (best)", "0.8125", "0.5000", "–"],
     ]
 
 
@@ -194,7 +178,7 @@ def test_losses_have_panels_with_their_equation():
 def test_markers_hold_the_input():
     svg = curve_page(entry(3, 0.25, 0.75), entry(4, 0.5, None)).find("svg")[0]
     titles = {title.text for mark in svg.find("path", "mark") for title in mark.find("title")}
-    assert titles == {"precision: 0.25 at epoch 3", "precision: 0.5 at epoch 4", "recall: 0.75 at epoch 3"}
+    assert titles == {"precision: 0.25 at epoch 4", "precision: 0.5 at epoch 5", "recall: 0.75 at epoch 4"}
 
 
 def test_one_epoch_and_none_at_all():
@@ -203,12 +187,219 @@ def test_one_epoch_and_none_at_all():
     assert page.find("svg") == [] and "No epoch has the scores that it reads." in page.words
 
 
-def test_best_epoch_is_the_first_of_equals_and_skips_gaps():
-    history = [entry(0, 0.9, float("nan")), entry(1, 0.9, 0.4), entry(2, 0.85, 0.4), entry(3, None, 0.9)]
-    assert pages.best_epoch(history, CRITERION) == 1
-    assert pages.best_epoch(history[:1], CRITERION) is None
+@pytest.mark.parametrize(
+    ("criterion", "said"),
+    [
+        (CRITERION, "best recall with precision ≥ 0.8, on validation"),
+        (
+            Criterion(
+                metric="val_token_f1",
+                bounds=(
+                    Bound(metric="val_accuracy", limit=0.61, kind="at_least"),
+                    Bound(metric="val_selection_rate", limit=0.5, kind="at_most"),
+                ),
+                why="a test",
+            ),
+            "best F1 with val_accuracy ≥ 0.61 and selected ≤ 0.5, on validation",
+        ),
+        (None, "not known"),
+    ],
+)
+def test_criterion_in_words(criterion, said):
+    assert pages.sentence(criterion) == said
 
 
-def test_unmet_epochs_rank_below_met_ones_by_their_violation():
-    assert pages.best_epoch([entry(0, 0.5, 0.9), entry(1, 0.7, 0.1)], CRITERION) == 1
-    assert pages.objective(entry(0, 0.5, 0.9), CRITERION) == pytest.approx(-0.3)
+# ----------------------------------------------------------------------------------------------- a study
+
+
+def trial(number, objective, precision, recall, **changes) -> TrialResult:
+    made = {
+        "run_id": f"run{number}",
+        "name": f"trial-{number:02d}",
+        "status": "FINISHED",
+        "searched": {"lambda_ib": 0.0001 * (number + 1)},
+        "epoch": 4,
+        "objective": objective,
+        "precision": precision,
+        "recall": recall,
+        "f1": 0.625,
+        "selection_rate": 0.08125,
+        "mse": 0.0375,
+    }
+    return TrialResult(**(made | changes))
+
+
+FAILED = TrialResult(
+    run_id="run2", name="trial-02", status="FAILED", failure="degenerate_none", searched={"lambda_ib": 0.0003}
+)
+
+RANDOM_K = ScoreRow(name="random k", precision=0.125, recall=0.075, f1=0.09375, selection_rate=0.075)
+
+
+def findings(**changes) -> Findings:
+    trials = [trial(0, 0.5, 0.9, 0.5), trial(1, -0.1, 0.7, 0.75), FAILED]
+    made = {
+        "study": "study-1",
+        "run_id": "parent",
+        "dataset": "beer",
+        "aspect": "palate",
+        "status": "FINISHED",
+        "is_sample": False,
+        "criterion": CRITERION,
+        "notes": ["cut 90/10"],
+        "facts": {"command": "python -m pipeline.search", "seed": "7"},
+        "searched": [Searched(name="lambda_ib")],
+        "trials": trials,
+        "winner": trials[0],
+        "importance": {"lambda_ib": 1.0},
+        "importance_note": "over 2 trials",
+        "curves": {"trial-00": [entry(0, 0.5, 0.9), entry(1, 0.9, 0.5)]},
+        "predictions": [prediction(f"r{i}") for i in range(12)],
+        "trivial": [
+            ScoreRow(name="random k", precision=0.125, recall=0.075, f1=0.09375, selection_rate=0.075)
+        ],
+        "trivial_note": "on validation",
+    }
+    return Findings(**(made | changes))
+
+
+def study_page(published=(), **changes) -> Node:
+    return read(pages.study_page(findings(**changes), published))
+
+
+def table(page: Node, class_name: str) -> list[list[str]]:
+    (found,) = page.find("table", class_name)
+    return [[cell.words for cell in row.walk() if cell.tag in ("td", "th")] for row in found.find("tr")]
+
+
+def test_study_page_stands_alone_and_names_its_charts():
+    page = study_page(published_rows("beer", "palate"))
+    assert_stands_alone(page)
+    assert page.find("h1")[0].words == "study-1: beer palate"
+    for svg in page.find("svg"):
+        assert svg.attributes["role"] == "img"
+        assert svg.find("title")[0].text and svg.find("desc")[0].text
+
+
+def test_study_page_says_what_was_found():
+    words = study_page().words
+    assert (
+        "The best trial is trial-00 at epoch 5: precision 90.0 %, recall 50.0 %, F1 62.5 % with 8.1 % of the "
+        "tokens selected, on validation. It meets the criterion." in words
+    )
+    assert "best recall with precision ≥ 0.8, on validation" in words and "cut 90/10" in words
+
+
+def test_study_page_says_that_no_trial_meets_the_criterion():
+    near = trial(1, -0.1, 0.7, 0.75)
+    words = study_page(trials=[near], winner=near).words
+    assert (
+        "No trial meets the criterion, so nothing was registered. The nearest is trial-01 at epoch 5" in words
+    )
+    assert "on validation, short by 0.100." in words
+
+
+def test_comparison_keeps_validation_test_and_paper_apart():
+    shown = table(study_page(published_rows("beer", "palate")), "comparison")
+    headings = [row[0] for row in shown if len(row) == 1]
+    assert headings == [
+        "This study, validation",
+        "This study, sealed test split",
+        "Trivial rationales, on validation",
+        "[Sha2023] table 2, test",
+        "[Sha2023] table 3, test, tuned to select 7 %",
+        "masks of Lei et al. (2016), scored on all 994 annotated reviews",
+    ]
+    assert ["trial-00, best epoch", "90.0", "50.0", "62.5", "8.1", "meets the criterion"] in shown
+    assert ["not read yet", "–", "–", "–", "–", "python -m pipeline.evaluate reads it"] in shown
+    assert ["random k", "12.5", "7.5", "9.4", "7.5", ""] in shown
+
+
+def test_comparison_shows_every_published_number_as_printed():
+    rows = published_rows("beer", "smell")
+    shown = table(study_page(rows), "comparison")
+    for row in rows:
+        figures = [row.printed[name] for name in ("precision", "recall", "f1")]
+        selected = row.printed.get("selected")
+        cells = [*(f"{figure:.1f}" for figure in figures), "–" if selected is None else f"{selected:.1f}"]
+        assert [row.method, *cells, ""] in shown
+
+
+def test_comparison_shows_readings_of_the_test_split_and_the_spread_over_seeds():
+    page = study_page(
+        readings=[ScoreRow(name="test", precision=0.5, recall=0.25, f1=0.375, note="read once")],
+        spread=[("precision", 0.875, 0.0125), ("recall", 0.5, 0.025)],
+        num_seeds=3,
+    )
+    shown = table(page, "comparison")
+    assert ["test", "50.0", "25.0", "37.5", "–", "read once"] in shown
+    assert ["mean of 3 seeds", "87.5", "50.0", "–", "–", "precision ± 1.2 %, recall ± 2.5 %"] in shown
+
+
+def test_trials_are_listed_with_their_numbers():
+    shown = table(study_page(), "sortable")
+    assert shown == [
+        ["trial", "lambda_ib", "epoch", "precision", "recall", "F1", "selected", "MSE", "criterion", "ended"],
+        ["trial-00", "0.0001", "5", "90.0", "50.0", "62.5", "8.1", "0.0375", "met", "finished"],
+        ["trial-01", "0.0002", "5", "70.0", "75.0", "62.5", "8.1", "0.0375", "short by 0.100", "finished"],
+        ["trial-02", "0.0003", "–", "–", "–", "–", "–", "–", "–", "degenerate none"],
+    ]
+
+
+def test_trials_sort_by_their_exact_numbers():
+    (listed,) = study_page().find("table", "sortable")
+    rows = listed.find("tr")[1:]
+    values = [
+        [cell.attributes["data-value"] for cell in row.walk() if cell.tag in ("td", "th")] for row in rows
+    ]
+    assert values[0][3:5] == ["0.900000", "0.500000"] and values[2][3] == ""
+    assert [row.classes for row in rows] == [{"best"}, set(), set()]
+
+
+def test_repeated_and_stopped_trials_are_said_to_be_so():
+    page = study_page(
+        trials=[trial(0, 0.5, 0.9, 0.5, is_stopped_early=True)],
+        replicates=[trial(3, 0.4, 0.9, 0.4, seed="8")],
+    )
+    shown = table(page, "sortable")
+    assert [row[0] for row in shown[1:]] == ["trial-00", "trial-03, seed 8"]
+    assert shown[1][-1] == "stopped early"
+
+
+def test_ten_examples_are_shown_and_the_rest_is_pointed_to():
+    page = study_page()
+    assert [text.find("h3")[0].text for text in page.find("article")] == [f"r{i}" for i in range(10)]
+    assert "rationales.html of the trial's run shows 12" in page.words
+
+
+def test_importance_has_bars_or_a_reason():
+    (bar,) = study_page().find("span", "bar")
+    assert bar.attributes["style"] == "width:70.0%"
+    page = study_page(importance={}, importance_note="No importance: too few.")
+    assert page.find("span", "bar") == [] and "No importance: too few." in page.words
+
+
+def test_study_without_a_trial():
+    page = study_page(
+        trials=[], winner=None, predictions=[], curves={}, trivial=[], importance={}, criterion=None
+    )
+    assert "No trial finished an epoch, so there is nothing to choose from." in page.words
+    assert ["no trial has a score", "–", "–", "–", "–", ""] in table(page, "comparison")
+    assert ["not computed", "–", "–", "–", "–", ""] in table(page, "comparison")
+    assert table(page, "sortable")[-1] == ["no trial was started"]
+    assert "The winner's run holds no predictions to show." in page.words
+
+
+def test_sample_corpus_and_running_study_are_said_aloud():
+    words = study_page(is_sample=True, status="RUNNING").words
+    assert "Made-up sample corpus." in words and "The study is running: these are the trials so far." in words
+    assert "Made-up sample corpus." not in study_page().words
+
+
+def test_hostile_names_stay_text():
+    page = study_page(
+        study="<script>1</script>", notes=["<i>x</i>"], facts={"command": "a && <b>", "seed": "7"}
+    )
+    assert len(page.find("script")) == 1 and page.find("i") == []
+    assert page.find("pre")[0].text == "a && <b>"
+    assert [cell.words for cell in page.find("table", "facts")[0].find("td")] == ["7"]

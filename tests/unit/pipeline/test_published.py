@@ -1,4 +1,4 @@
-"""The published numbers: all there, as printed, and consistent where they must be, but for the paper's errors."""
+"""The published numbers: all there, as printed, and consistent where they must be."""
 
 from decimal import Decimal
 

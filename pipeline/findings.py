@@ -1,0 +1,331 @@
+"""Gathers what a study found from the tracker, and writes its page.
+
+What the tracker does not hold stays missing: nothing is estimated, and trials are never trained or scored
+here. The sealed test split is not read either; a reading that was logged on the winner's run is shown.
+"""
+
+import datetime
+import json
+import logging
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from infocal import baselines
+from infocal.errors import ConfigError
+from pipeline import pages, published
+from pipeline.errors import PipelineError
+from pipeline.figures import SCORES
+from pipeline.results import Findings, ScoreRow, Searched, TrialResult
+from pipeline.tracking import PARENT_TAG, READINGS_TAG, STUDY_TAG, TrackedRun, Tracker, read_back
+from search_spaces import registry
+from search_spaces.base import Bound, Criterion
+
+logger = logging.getLogger("pipeline.findings")
+
+PREDICTIONS = "best/predictions.json"
+"""Artifact of a trial's run."""
+
+LINES = {
+    "random_k": "random k",
+    "first_k": "first k",
+    "oracle_k": "oracle k, the ceiling",
+    "all_tokens": "all tokens",
+    "no_tokens": "no tokens",
+}
+"""Trivial rationales of `infocal.baselines`, and how they are called on a page."""
+
+_NUM_CURVES = 5
+_MIN_TRIALS = 4
+"""Trials from which an importance is computed at all."""
+
+_COLUMNS = {
+    "precision": "token_precision",
+    "recall": "token_recall",
+    "f1": "token_f1",
+    "selection_rate": "selection_rate",
+}
+"""Field of a `ScoreRow` -> name of the score."""
+
+_FACTS = {
+    "method": "method",
+    "space_name": "search space",
+    "sampler": "sampler",
+    "num_trials": "trials asked for",
+    "num_epochs": "epochs of a trial",
+    "device": "device",
+}
+"""Parameters of the study's run that its page repeats."""
+
+
+def page(tracker: Tracker, study_run_id: str) -> str:
+    """A study's page as HTML.
+
+    Raises:
+        PipelineError: if there is no such run, or it is no study.
+    """
+    found = gather(tracker, study_run_id)
+    return pages.study_page(found, published.rows(found.dataset, found.aspect))
+
+
+def gather(tracker: Tracker, study_run_id: str) -> Findings:
+    """Everything that the tracker holds about a study, finished or not.
+
+    Raises:
+        PipelineError: if there is no such run, or it is no study.
+    """
+    study = tracker.run(study_run_id)
+    if STUDY_TAG not in study.tags or PARENT_TAG in study.tags:
+        parent = study.tags.get(PARENT_TAG)
+        raise PipelineError(
+            f"run {study_run_id} (`{study.name}`) is not the run of a study",
+            hint=f"it is a trial of run {parent}" if parent else "name the run of a search",
+        )
+    searched = _searched(study)
+    children = tracker.children(study_run_id)
+    runs = {run.run_id: run for run in children}
+    results = [_trial(run, searched) for run in children]
+    trials = [result for result in results if not result.seed]
+    best = ranked(trials)
+    winner = next(
+        (t for t in trials if t.run_id == study.tags.get("winner_run_id")), best[0] if best else None
+    )
+    predictions = [] if winner is None else _predictions(tracker, winner.run_id)
+    trivial, trivial_note = _trivial(study, winner, predictions)
+    importances, importance_note = importance(trials, searched)
+    return Findings(
+        study=study.tags[STUDY_TAG],
+        run_id=study.run_id,
+        dataset=_parameter(study, "dataset"),
+        aspect=_parameter(study, "aspect"),
+        status=study.status,
+        is_sample=study.tags.get("corpus") == "sample",
+        criterion=_criterion(study),
+        notes=[note for note in study.tags.get("notes", "").split("; ") if note],
+        facts=_facts(study),
+        searched=searched,
+        trials=trials,
+        winner=winner,
+        replicates=[result for result in results if result.seed],
+        spread=_spread(study),
+        num_seeds=int(study.metrics.get("num_seeds", 1)),
+        importance=importances,
+        importance_note=importance_note,
+        curves={trial.name: _history(tracker, trial.run_id) for trial in best[:_NUM_CURVES]},
+        predictions=predictions,
+        trivial=trivial,
+        trivial_note=trivial_note,
+        readings=[] if winner is None else _readings(runs[winner.run_id]),
+    )
+
+
+def ranked(trials: Sequence[TrialResult]) -> list[TrialResult]:
+    """Trials that have a score, best first; of equal ones the earlier epoch, then the earlier start."""
+    scored = [(trial.objective, trial) for trial in trials if trial.objective is not None]
+    return [trial for _, trial in sorted(scored, key=lambda pair: (-pair[0], pair[1].epoch or 0))]
+
+
+def importance(trials: Sequence[TrialResult], searched: Sequence[Searched]) -> tuple[dict[str, float], str]:
+    """Share of the criterion's variance that each hyper-parameter explains, and how that was found.
+
+    fANOVA (Hutter et al., 2014) on the trials' best epochs, seeded. Empty where it would mean nothing: with
+    fewer than four scored trials, or where all trials have one value.
+    """
+    names = [one.name for one in searched]
+    scored = [t for t in trials if t.objective is not None and all(name in t.searched for name in names)]
+    if len(scored) < _MIN_TRIALS:
+        found = "is 1 such trial" if len(scored) == 1 else f"are {len(scored)} such trials"
+        return {}, f"No importance: it takes {_MIN_TRIALS} trials with a score, and there {found}."
+    if len({trial.objective for trial in scored}) == 1:
+        return {}, f"No importance: all {len(scored)} trials have the same value of the criterion."
+    varied = [one for one in searched if len({trial.searched[one.name] for trial in scored}) > 1]
+    if not varied:
+        return {}, f"No importance: all {len(scored)} trials have the same hyper-parameters."
+    fixed = [name for name in names if name not in {one.name for one in varied}]
+    note = (
+        f"Share of the variance of the criterion's value that each explains, over {len(scored)} trials "
+        "(fANOVA). With few trials it is a rough guide: two searches of this size may rank them differently."
+    )
+    return _fanova(scored, varied), note + (f" Not varied: {', '.join(fixed)}." if fixed else "")
+
+
+def _fanova(trials: Sequence[TrialResult], varied: Sequence[Searched]) -> dict[str, float]:
+    import optuna
+
+    values = {one.name: [trial.searched[one.name] for trial in trials] for one in varied}
+    distributions: dict[str, optuna.distributions.BaseDistribution] = {
+        one.name: optuna.distributions.FloatDistribution(
+            min(values[one.name]), max(values[one.name]), log=one.log and min(values[one.name]) > 0
+        )
+        for one in varied
+    }
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="maximize")
+    for trial in trials:
+        params = {one.name: trial.searched[one.name] for one in varied}
+        study.add_trial(
+            optuna.trial.create_trial(params=params, distributions=distributions, value=trial.objective)
+        )
+    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
+    return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+
+
+# ------------------------------------------------------------------------------------ parts of a study
+
+
+def _parameter(run: TrackedRun, name: str) -> str:
+    return str(read_back(run.params[name])) if name in run.params else ""
+
+
+def _searched(study: TrackedRun) -> list[Searched]:
+    """The ranges of the study's space; where it is not registered any more, every lambda."""
+    method, dataset, name = (_parameter(study, key) for key in ("method", "dataset", "space_name"))
+    try:
+        ranges = registry.space(method, dataset, name)
+    except (ConfigError, KeyError):
+        logger.warning("study %s: no search space `%s` of %s on %s", study.name, name, method, dataset)
+        return [Searched(name=key) for key in ("lambda_ib", "lambda_g", "lambda_mi", "lambda_lm")]
+    return [Searched(name=one.name, log=one.log) for one in ranges]
+
+
+def _criterion(study: TrackedRun) -> Criterion | None:
+    """The criterion as the study's run has it: its text read back, bounds stated by hand included."""
+    text = study.params.get("criterion") or study.tags.get("criterion", "")
+    metric, found, conditions = text.removeprefix("best ").partition(" with ")
+    if not found:
+        return None
+    bounds = []
+    for condition in conditions.split(", "):
+        name, sign, limit = condition.split(" ")
+        kind: Any = {">=": "at_least", "<=": "at_most"}[sign]
+        bounds.append(Bound(metric=name, limit=float(limit), kind=kind))
+    return Criterion(metric=metric, bounds=tuple(bounds), why="as tracked")
+
+
+def _facts(study: TrackedRun) -> dict[str, str]:
+    facts = {"command": _parameter(study, "command")}
+    facts |= {shown: _parameter(study, name) for name, shown in _FACTS.items()}
+    facts |= {
+        "seed": study.tags.get("seed", ""),
+        "data fingerprint": study.tags.get("data_fingerprint", ""),
+        "git commit": study.tags.get("git_commit", ""),
+        "metric mode": study.tags.get("metric_mode", ""),
+        "MLflow run": study.run_id,
+        "started": _time(study.started),
+        "took": ""
+        if study.ended is None
+        else str(datetime.timedelta(seconds=round(study.ended - study.started))),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _time(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _duration(study: TrackedRun) -> str:
+    """Hours, minutes and seconds; of a resumed study with the time between."""
+    return "" if study.ended is None else str(datetime.timedelta(seconds=round(study.ended - study.started)))
+
+
+def _spread(study: TrackedRun) -> list[tuple[str, float, float]]:
+    metrics = study.metrics
+    return [
+        (label, metrics[f"{name}_mean"], metrics[f"{name}_sd"])
+        for name, label in SCORES
+        if f"{name}_mean" in metrics and f"{name}_sd" in metrics
+    ]
+
+
+def _trivial(
+    study: TrackedRun, winner: TrialResult | None, predictions: Sequence[Mapping[str, Any]]
+) -> tuple[list[ScoreRow], str]:
+    """The trivial rationales as the study logged them, otherwise computed on the texts that are shown."""
+    logged = [_row(label, study.metrics, f"trivial_{line}_") for line, label in LINES.items()]
+    if any(row.f1 is not None for row in logged):
+        return logged, "annotated validation texts, at the winner's selection rate"
+    human = [text["human"] for text in predictions]
+    if winner is None or winner.selection_rate is None or not any(marks is not None for marks in human):
+        return [], ""
+    golds = [None if marks is None else np.array(marks, dtype=np.bool_) for marks in human]
+    lengths = [len(text["tokens"]) for text in predictions]
+    lines = baselines.trivial_lines(golds, lengths, winner.selection_rate)
+    rows = [
+        ScoreRow(
+            name=label,
+            precision=lines[line].micro.precision,
+            recall=lines[line].micro.recall,
+            f1=lines[line].micro.f1,
+            selection_rate=lines[line].selection_rate,
+        )
+        for line, label in LINES.items()
+    ]
+    return rows, f"{len(golds)} validation texts, at the winner's selection rate"
+
+
+def _row(name: str, metrics: Mapping[str, float], prefix: str, note: str = "") -> ScoreRow:
+    values = {field: metrics.get(prefix + score) for field, score in _COLUMNS.items()}
+    return ScoreRow(name=name, note=note, **values)
+
+
+# ------------------------------------------------------------------------------------ parts of a trial
+
+
+def _trial(run: TrackedRun, searched: Sequence[Searched]) -> TrialResult:
+    values = {one.name: read_back(run.params[one.name]) for one in searched if one.name in run.params}
+    metrics = run.metrics
+    row = _row(run.name, metrics, "best_val_")
+    return TrialResult(
+        run_id=run.run_id,
+        name=run.name,
+        status=run.status,
+        failure=run.tags.get("failure", ""),
+        is_stopped_early=run.tags.get("early_stopped") == "true",
+        seed=run.tags.get("seed", "?") if "seed" in run.params else "",
+        searched={name: float(value) for name, value in values.items() if isinstance(value, int | float)},
+        epoch=int(metrics["best_epoch"]) if "best_epoch" in metrics else None,
+        objective=metrics.get("best_objective"),
+        precision=row.precision,
+        recall=row.recall,
+        f1=row.f1,
+        selection_rate=row.selection_rate,
+        mse=metrics.get("best_val_mse"),
+    )
+
+
+def _history(tracker: Tracker, run_id: str) -> list[dict[str, Any]]:
+    """The scores of each epoch that was logged."""
+    epochs: dict[int, dict[str, Any]] = {}
+    for name, _ in SCORES:
+        for step, value in tracker.history(run_id, name):
+            epochs.setdefault(step, {"epoch": step})[name] = value
+    return [epochs[step] for step in sorted(epochs)]
+
+
+def _predictions(tracker: Tracker, run_id: str) -> list[dict[str, Any]]:
+    """The texts that the trial's best epoch was shown on; empty, and said so, where its run has none."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            path = tracker.download(run_id, PREDICTIONS, Path(folder))
+        except PipelineError as error:
+            logger.warning("no example rationales: %s", error)
+            return []
+        try:
+            found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise PipelineError(f"`{PREDICTIONS}` of run {run_id} is not JSON: {error}") from error
+    return found
+
+
+def _readings(run: TrackedRun) -> list[ScoreRow]:
+    """What was read of the sealed test split with this trial's model."""
+    count = run.tags.get(READINGS_TAG, "")
+    note = "" if not count else "read once" if count == "1" else f"last of {count} readings"
+    rows = [
+        _row("test", run.metrics, "test_", note),
+        _row("all annotated texts", run.metrics, "annotated_", "includes validation"),
+    ]
+    return [row for row in rows if row.f1 is not None]

@@ -1,0 +1,98 @@
+"""Write the page of a study: its best against published and trivial rationales, what mattered, all trials.
+
+python -m pipeline.report --dataset beer --aspect palate
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feature_store.sources import get_source
+from feature_store.sources.base import resolve_aspect
+from pipeline import settings
+from pipeline.errors import PipelineError, run_command
+
+if TYPE_CHECKING:
+    from pipeline.tracking import TrackedRun, Tracker
+
+REPORT = "report.html"
+"""Name of the page in the study's folder and among the artifacts of its run."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of `pipeline.report`."""
+    parser = settings.parser(
+        "pipeline.report", "Write the page of a study and store it with the study's run."
+    )
+    parser.add_argument("--dataset", default="beer", help="data set (default: %(default)s)")
+    parser.add_argument("--aspect", help="target of the data set, for beer appearance, smell or palate")
+    parser.add_argument("--sample", action="store_true", help="a study of the sample corpus, in runs/sample")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--study", metavar="NAME", help="name of the study (default: the latest)")
+    which.add_argument(
+        "--run", metavar="RUN_ID", help="MLflow run of the study; --dataset and --aspect do not matter then"
+    )
+    settings.add_storage_arguments(parser)
+    parser.add_argument(
+        "--output", metavar="FILE", help="where to write (default: STORAGE/studies/NAME/report.html)"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    given = build_parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    storage = settings.storage_dir(given.storage, given.sample)
+    output = None if given.output is None else Path(given.output)
+    if output is not None and output.is_dir():
+        raise PipelineError(
+            f"`{output}` is a folder", where="--output", hint=f"name a file, as in {output / REPORT}"
+        )
+    aspect = "" if given.run else resolve_aspect(get_source(given.dataset), given.aspect) or ""
+
+    from pipeline import findings
+    from pipeline.tracking import STUDY_TAG, Tracker
+
+    tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
+    study = tracker.run(given.run) if given.run else _study(tracker, given.dataset, aspect, given.study)
+    text = findings.page(tracker, study.run_id)
+    output = output or storage / "studies" / study.tags[STUDY_TAG] / REPORT
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PipelineError(f"cannot write `{output}`: {error.strerror}", where="--output") from error
+    tracker.log_text(study.run_id, text, REPORT)
+    print(output)
+    return 0
+
+
+def _study(tracker: "Tracker", dataset: str, aspect: str, name: str | None) -> "TrackedRun":
+    """The study's run, by its name or the latest one.
+
+    Raises:
+        PipelineError: if there is none.
+    """
+    from pipeline.tracking import translated
+
+    experiment = f"{dataset}/{aspect}" if aspect else dataset
+    with translated(f"cannot look for the experiment `{experiment}`"):
+        known = tracker.client.get_experiment_by_name(experiment)  # tracker.experiment would make it
+    found = None if known is None else tracker.latest_study(known.experiment_id, name)
+    if found is None:
+        what = f"there is no study `{name}` of" if name else "no study was tracked of"
+        raise PipelineError(
+            f"{what} {dataset}/{aspect} in {tracker.uri}",
+            where="--study" if name else None,
+            hint=f"run `python -m pipeline.search --dataset {dataset} --aspect {aspect}`, or say with "
+            "`--storage` or `--tracking-uri` where its results are",
+        )
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,124 @@
+"""What a study found, as plain values: gathered from the tracker by `findings`, shown by `pages`."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from search_spaces.base import Criterion
+
+MISSING = "–"
+
+
+def number(value: float | None, digits: int = 3, missing: str = MISSING) -> str:
+    """A number to so many places; a dash where it is missing or not finite."""
+    return missing if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A fraction in percent; a dash where it is missing or not finite."""
+    return MISSING if value is None or not math.isfinite(value) else f"{100 * value:.{digits}f} %"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrialResult:
+    """One trial and the scores of its best epoch on validation; None: not known."""
+
+    run_id: str
+    name: str
+    status: str
+    """FINISHED, FAILED, KILLED or RUNNING, as the tracker says it."""
+    failure: str = ""
+    """Why it ended before its time; empty where it did not."""
+    is_stopped_early: bool = False
+    seed: str = ""
+    """Seed of a trial that repeats the winner; empty for a trial of the search."""
+    searched: Mapping[str, float] = field(default_factory=dict)
+    """The hyper-parameters that the search varied."""
+    epoch: int | None = None
+    """Best epoch, from 0."""
+    objective: float | None = None
+    """The criterion's value at the best epoch: below 0 where a bound is broken."""
+    precision: float | None = None
+    recall: float | None = None
+    f1: float | None = None
+    selection_rate: float | None = None
+    mse: float | None = None
+
+    @property
+    def is_met(self) -> bool:
+        """Whether its best epoch keeps the criterion's bounds."""
+        return self.objective is not None and self.objective >= 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoreRow:
+    """A row of the comparison: fractions, None where nobody measured."""
+
+    name: str
+    precision: float | None = None
+    recall: float | None = None
+    f1: float | None = None
+    selection_rate: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Searched:
+    """A hyper-parameter that the search varied."""
+
+    name: str
+    log: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Findings:
+    """Everything that a study's page shows."""
+
+    study: str
+    run_id: str
+    dataset: str
+    aspect: str
+    status: str
+    is_sample: bool
+    """Whether the corpus was the made-up one."""
+    criterion: Criterion | None
+    notes: Sequence[str]
+    """What must be said aloud about the data."""
+    facts: Mapping[str, str]
+    """How the study was run: command, seed, fingerprint of the data, commit; what is unknown is left out."""
+    searched: Sequence[Searched]
+    trials: Sequence[TrialResult]
+    """In the order in which they started; without repetitions of the winner."""
+    winner: TrialResult | None
+    """The best trial by the criterion, whether or not it meets it."""
+    replicates: Sequence[TrialResult] = ()
+    spread: Sequence[tuple[str, float, float]] = ()
+    """Score, mean and deviation of the winner over its seeds."""
+    num_seeds: int = 1
+    importance: Mapping[str, float] = field(default_factory=dict)
+    """Share of the objective's variance, by hyper-parameter; they sum to 1."""
+    importance_note: str = ""
+    """How it was computed, or why it was not."""
+    curves: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """Trial's name -> its epochs, the best trials first."""
+    predictions: Sequence[Mapping[str, Any]] = ()
+    """The winner's `best/predictions.json`."""
+    trivial: Sequence[ScoreRow] = ()
+    """Trivial rationales at the winner's selection rate."""
+    trivial_note: str = ""
+    """On which texts they were computed."""
+    readings: Sequence[ScoreRow] = ()
+    """The winner on the sealed test split, where that was read."""
+
+    @property
+    def front(self) -> list[TrialResult]:
+        """Trials that no other beats in both precision and recall, by rising recall."""
+        scored = [t for t in self.trials if t.precision is not None and t.recall is not None]
+        front: list[TrialResult] = []
+        best = float("-inf")
+        for trial in sorted(scored, key=lambda t: (-(t.recall or 0), -(t.precision or 0))):
+            if (trial.precision or 0) > best:
+                best = trial.precision or 0
+                front.append(trial)
+        return front[::-1]

@@ -1,0 +1,64 @@
+"""How numbers are written, and which trials stand on the front."""
+
+import pytest
+
+from pipeline.results import Findings, TrialResult, number, percent
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.12345, "0.123"), (0.0, "0.000"), (None, "–"), (float("nan"), "–"), (float("inf"), "–")],
+)
+def test_number(value, shown):
+    assert number(value) == shown
+
+
+def test_number_with_other_places_and_another_sign_for_missing():
+    assert number(0.5, 1) == "0.5"
+    assert number(None, 4, "") == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.0714, "7.1 %"), (1, "100.0 %"), (None, "–"), (float("nan"), "–")]
+)
+def test_percent(value, shown):
+    assert percent(value) == shown
+
+
+def trial(name, precision, recall, objective=None) -> TrialResult:
+    return TrialResult(
+        run_id=name, name=name, status="FINISHED", precision=precision, recall=recall, objective=objective
+    )
+
+
+def front(*trials: TrialResult) -> list[str]:
+    made = Findings(
+        study="s",
+        run_id="p",
+        dataset="beer",
+        aspect="palate",
+        status="FINISHED",
+        is_sample=False,
+        criterion=None,
+        notes=[],
+        facts={},
+        searched=[],
+        trials=trials,
+        winner=None,
+    )
+    return [one.name for one in made.front]
+
+
+def test_front_holds_what_no_other_beats():
+    trials = [trial("a", 0.9, 0.2), trial("b", 0.8, 0.5), trial("c", 0.7, 0.4), trial("d", 0.3, 0.9)]
+    assert front(*trials) == ["a", "b", "d"]
+
+
+def test_front_leaves_out_failed_trials_and_keeps_one_of_equals():
+    assert front(trial("x", None, None), trial("a", 0.5, 0.5), trial("b", 0.5, 0.5)) == ["a"]
+    assert front() == []
+
+
+@pytest.mark.parametrize(("objective", "is_met"), [(0.4, True), (0.0, True), (-0.01, False), (None, False)])
+def test_criterion_is_met_from_zero_on(objective, is_met):
+    assert trial("a", 0.5, 0.5, objective).is_met is is_met
