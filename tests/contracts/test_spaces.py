@@ -1,0 +1,98 @@
+"""What holds for every registered method, dataset, aspect and search space."""
+
+import dataclasses
+import itertools
+
+import optuna
+import pytest
+
+from feature_store.sources import REGISTRY
+from infocal.config import InfoCalConfig
+from infocal.language_model import LanguageModelConfig
+from search_spaces import registry
+from search_spaces.base import Space
+
+PAIRS = registry.methods_and_datasets()
+SPACES = [(m, d, name) for m, d in PAIRS for name in registry.space_names(m, d)]
+TARGETS = [(d, aspect) for _, d in PAIRS for aspect in REGISTRY[d].aspects]
+every_space = pytest.mark.parametrize(("method", "dataset", "name"), SPACES)
+every_pair = pytest.mark.parametrize(("method", "dataset"), PAIRS)
+every_target = pytest.mark.parametrize(("dataset", "aspect"), TARGETS)
+
+
+def draws(space: Space, count: int) -> list[dict[str, float]]:
+    """Points that Optuna draws from a space."""
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    trials = (study.ask() for _ in range(count))
+    return [{r.name: r.suggest(trial) for r in space} for trial in trials]
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    monkeypatch.setattr(optuna.logging.get_logger("optuna.study.study"), "disabled", True)
+
+
+@every_space
+def test_every_draw_is_a_valid_config_with_every_preset(method, dataset, name):
+    space = registry.space(method, dataset, name)
+    points = draws(space, 200)
+    presets = [
+        registry.preset(dataset, aspect, sample)
+        for aspect, sample in itertools.product(REGISTRY[dataset].aspects, (False, True))
+    ]
+    for point, preset in itertools.product(points, presets):
+        config = InfoCalConfig.from_mapping(preset | point)
+        assert {name: getattr(config, name) for name in point} == point
+    for range_ in space:
+        values = {point[range_.name] for point in points}
+        assert all(range_.contains(value) for value in values), range_.name
+        assert len(values) > 5, f"`{range_.name}` hardly varies"
+
+
+@every_space
+def test_a_space_names_each_hyper_parameter_once_and_says_why(method, dataset, name):
+    space = registry.space(method, dataset, name)
+    names = [r.name for r in space]
+    assert len(names) == len(set(names))
+    assert set(names) <= {field.name for field in dataclasses.fields(InfoCalConfig)}
+    assert all(r.why.strip() and r.role in ("scientific", "nuisance") for r in space)
+
+
+@every_space
+def test_a_preset_never_fixes_what_a_space_varies(method, dataset, name):
+    varied = {r.name for r in registry.space(method, dataset, name)}
+    for aspect in REGISTRY[dataset].aspects:
+        assert not varied & set(registry.preset(dataset, aspect, sample=True))
+
+
+@every_space
+def test_the_first_point_lies_in_every_space(method, dataset, name):
+    point = registry.first_point(method, dataset)
+    space = registry.space(method, dataset, name)
+    assert set(point) == {r.name for r in space}
+    for range_ in space:
+        assert range_.contains(point[range_.name]), range_.name
+
+
+@every_pair
+def test_the_papers_space_is_offered_as_a_grid(method, dataset):
+    assert all(len(r.grid) > 1 for r in registry.space(method, dataset, "paper"))
+
+
+@every_target
+@pytest.mark.parametrize("sample", [False, True])
+def test_presets_are_valid_configs(dataset, aspect, sample):
+    preset = registry.preset(dataset, aspect, sample)
+    config = InfoCalConfig.from_mapping(preset)
+    assert {name: getattr(config, name) for name in preset} == preset
+    language_model = registry.language_model_preset(dataset, sample)
+    assert LanguageModelConfig(**language_model).to_dict().items() >= language_model.items()
+
+
+@every_target
+def test_every_aspect_has_a_criterion_that_refuses_the_empty_selection(dataset, aspect):
+    criterion = registry.criterion(dataset, aspect)
+    assert criterion.why
+    empty = dict.fromkeys((criterion.metric, *(bound.metric for bound in criterion.bounds)), 0.0)
+    assert not criterion.is_met(empty)
+    assert criterion.value(empty) < 0
