@@ -17,7 +17,11 @@ def number(value: float | None, digits: int = 3, missing: str = MISSING) -> str:
 
 def percent(value: float | None, digits: int = 1) -> str:
     """A fraction in percent; a dash where it is missing or not finite."""
-    return MISSING if value is None or not math.isfinite(value) else f"{100 * value:.{digits}f} %"
+    return (
+        MISSING
+        if value is None or not math.isfinite(value)
+        else f"{100 * value:.{digits}f}\N{NO-BREAK SPACE}%"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -89,7 +89,7 @@ def test_a_study_is_found_by_its_name(store, tmp_path):
 def test_a_study_is_found_by_its_run(store, tmp_path):
     output = tmp_path / "page.html"
     assert report.main(store.arguments("--run", store.first, "--output", str(output))) == 0
-    assert "recall 25.0 %" in output.read_text(encoding="utf-8")
+    assert "recall 25.0 %" in read(output.read_text(encoding="utf-8")).words
 
 
 def test_a_trial_is_no_study(store):
