@@ -91,8 +91,12 @@ def register(
 
     Returns:
         The number of the version.
+
+    Raises:
+        StateError: if the package is damaged.
+        PipelineError: if the store refuses it.
     """
-    metadata = checkpoints.read_json(package_dir / checkpoints.CONFIG)["metadata"]
+    metadata = checkpoints.load_package(package_dir).metadata
     every = {key: written(value) for key, value in {**_version_tags(metadata), **tags}.items()}
     with translated(f"cannot register a version of `{name}`"):
         logged = _log_model(tracker, package_dir, run_id, metadata)
@@ -140,6 +144,8 @@ def _log_model(tracker: Tracker, package_dir: Path, run_id: str, metadata: Mappi
                 pip_requirements=requirements(),
                 metadata=dict(metadata),
             )
+            # MLflow only warns where its own try of the example fails
+            mlflow.pyfunc.load_model(str(folder)).predict(*_EXAMPLE)
             client.log_model_artifacts(logged.model_id, str(folder))
     return logged
 

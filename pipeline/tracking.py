@@ -34,11 +34,14 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag, ViewType
 from mlflow.entities import Run as MlflowRun
 from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.errors import PipelineError
 
 logger = logging.getLogger("pipeline.tracking")
 
+CONFIG_ARTIFACT = "config.json"
+"""A trial's hyper-parameters and settings, among its artifacts."""
 PARENT_TAG, NAME_TAG = "mlflow.parentRunId", "mlflow.runName"
 STUDY_TAG, TRIAL_TAG = "study", "tune_trial_id"
 READINGS_TAG, READING_TIME_TAG = "test_readings", "test_reading_time"
@@ -141,9 +144,10 @@ class Tracker:
             self.client.search_experiments(max_results=1)
 
     def _prepare_sqlite(self, create: bool) -> None:
-        path = Path(self.uri.partition("?")[0].removeprefix("sqlite:").removeprefix("///"))
-        if str(path) in (".", ""):
+        match = re.fullmatch(r"sqlite:///(?P<path>[^?]+)(\?.*)?", self.uri)
+        if match is None:
             raise PipelineError(f"expected `sqlite:///FILE`, but got `{self.uri}`", where="--tracking-uri")
+        path = Path(match["path"])
         if not create and not path.is_file():
             raise PipelineError(
                 f"there is no tracking database `{path}`",
@@ -381,8 +385,10 @@ def translated(message: str, *, hint: str | None = None) -> Iterator[None]:
     """Make MLflow's errors, and those of the files below it, errors that a user can read."""
     try:
         yield
-    except (MlflowException, OSError) as error:
-        reason = " ".join(str(getattr(error, "message", error)).split())
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        # the database's own word is short; SQLAlchemy adds the statement to it, MlflowException its code
+        own = getattr(error, "orig", None) or getattr(error, "message", None) or error
+        reason = " ".join(str(own).split())
         raise PipelineError(f"{message}: {reason}", hint=hint) from error
 
 

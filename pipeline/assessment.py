@@ -1,0 +1,207 @@
+"""A finished model on the sealed test split: what `pipeline.evaluate` and `pipeline.promote` share."""
+
+import argparse
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feature_store.errors import UserError
+from feature_store.store import FeatureRequest, Features, load_features, open_features
+from infocal.model import InfoCal
+from pipeline import checkpoints, registry, settings
+from pipeline.errors import PipelineError
+from pipeline.loaders import embeddings_of
+from pipeline.registry import ModelVersion
+from pipeline.scoring import Scores, TestReading, score_test
+from pipeline.tracking import CONFIG_ARTIFACT, READINGS_TAG, Tracker, config_of
+
+logger = logging.getLogger("pipeline.assessment")
+
+HEADLINE = (
+    "test_token_precision",
+    "test_token_recall",
+    "test_token_f1",
+    "test_iou_f1",
+    "test_selection_rate",
+    "test_mse",
+    "test_accuracy",
+    "test_macro_f1",
+)
+"""Scores that become tags of the model version."""
+
+_COLUMNS = {
+    "precision": "token_precision",
+    "recall": "token_recall",
+    "f1": "token_f1",
+    "iou f1": "iou_f1",
+    "selected": "selection_rate",
+}
+_TASK_SCORES = ("mse", "mae", "accuracy", "macro_f1")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model that is about to be scored, with the features that it was trained on."""
+
+    label: str
+    model: InfoCal
+    features: Features
+    calibrated_threshold: float | None
+    run_id: str
+    """The run that trained it: each reading of the test split is recorded there."""
+    metadata: dict[str, Any]
+    version: ModelVersion | None = None
+    """Where it is registered; readings are tagged there too."""
+
+
+def of_version(tracker: Tracker, version: ModelVersion, given: argparse.Namespace, folder: Path) -> Subject:
+    """A registered model.
+
+    Args:
+        tracker: the store.
+        version: which.
+        given: parsed flags; `data_dir`, `cache_dir` and `embedding` are read.
+        folder: where its package may be copied to.
+    """
+    directory = registry.load_version_package(tracker, version.name, version.version, folder)
+    package = checkpoints.load_package(directory)
+    run_id = version.run_id or package.metadata.get("run_id")
+    if not run_id:
+        raise PipelineError(
+            f"{version.uri} names no run that trained it, so a reading of the test split cannot be recorded",
+            hint="register models with `python -m pipeline.search`",
+        )
+    return Subject(
+        label=f"{version.name} version {version.version}",
+        model=package.model,
+        features=features_of(package.metadata, given),
+        calibrated_threshold=package.metadata["calibrated_threshold"],
+        run_id=run_id,
+        metadata=package.metadata,
+        version=version,
+    )
+
+
+def of_run(tracker: Tracker, run_id: str, given: argparse.Namespace, folder: Path) -> Subject:
+    """The best epoch of a tracked trial; arguments as for `of_version`.
+
+    Raises:
+        PipelineError: if the run is a study, or holds no model of this pipeline.
+    """
+    run = tracker.run(run_id)
+    config_of(run)  # refuses a study
+    fingerprint = run.tags.get("data_fingerprint")
+    if fingerprint is None:
+        raise PipelineError(
+            f"run {run_id} (`{run.name}`) is no trial of a search: it has no `data_fingerprint`"
+        )
+    best = tracker.download(run_id, checkpoints.BEST, folder)
+    stored = checkpoints.read_json(tracker.download(run_id, CONFIG_ARTIFACT, folder))
+    scores = checkpoints.read_json(best / checkpoints.BEST_SCORES)
+    metadata = {
+        "dataset": stored["run"]["dataset"],
+        "aspect": stored["run"]["aspect"],
+        "sample": run.tags.get(registry.CORPUS_TAG) == registry.SAMPLE_CORPUS,
+        "data_fingerprint": fingerprint,
+        "max_length": stored["config"]["max_length"],
+        "epoch": scores["epoch"],
+    }
+    features = features_of(metadata, given)
+    return Subject(
+        label=f"run {run.name}, epoch {scores['epoch'] + 1}",
+        model=checkpoints.load_best(best, embeddings_of(features)),
+        features=features,
+        calibrated_threshold=scores["scores"].get("val_calibrated_threshold"),
+        run_id=run_id,
+        metadata=metadata,
+    )
+
+
+def features_of(metadata: Mapping[str, Any], given: argparse.Namespace) -> Features:
+    """The very features that a model was trained on, from the cache or built again.
+
+    Args:
+        metadata: `dataset`, `aspect`, `sample`, `data_fingerprint` and `max_length` of the model.
+        given: parsed flags; `data_dir`, `cache_dir` and `embedding` are read.
+
+    Raises:
+        PipelineError: if what is there has another fingerprint.
+        UserError: of the feature store, if they have to be built and cannot be.
+    """
+    wanted = metadata["data_fingerprint"]
+    cache = settings.cache_dir(given.cache_dir)
+    for directory in sorted((cache / "features").glob(f"*-{wanted[:16]}")):
+        try:
+            found = load_features(directory)
+        except UserError as error:
+            logger.warning("%s: building the features again", error)
+            continue
+        if found.fingerprint == wanted:
+            return found
+    sample = metadata["sample"]
+    built = open_features(
+        FeatureRequest(
+            dataset=metadata["dataset"],
+            aspect=metadata["aspect"] or None,
+            data_dir=Path(given.data_dir) if given.data_dir and not sample else None,
+            cache_dir=cache,
+            sample=sample,
+            max_length=metadata["max_length"],
+            embedding=given.embedding,
+        )
+    )
+    if built.fingerprint != wanted:
+        raise PipelineError(
+            f"the model was trained on features {wanted[:16]}, but the data and flags given make "
+            f"{built.fingerprint[:16]}: its scores would not be comparable",
+            where=str(built.directory),
+            hint="use the search's files and `--embedding`, or the cache it filled (`--cache-dir`)",
+        )
+    return built
+
+
+def read_test(tracker: Tracker, subject: Subject) -> TestReading:
+    """Score a model on test; the reading is recorded on its run and its version before it is returned."""
+
+    def log_reading(scores: Scores) -> None:
+        count = tracker.log_test_reading(subject.run_id, scores)
+        logger.info("reading %d of the test split, recorded in run %s", count, subject.run_id)
+        if subject.version is not None:
+            tags: dict[str, Any] = {name: round(scores[name], 6) for name in HEADLINE if name in scores}
+            registry.tag(tracker, subject.version, tags | {READINGS_TAG: count})
+
+    return score_test(subject.model, subject.features, subject.calibrated_threshold, log_reading)
+
+
+def describe(subject: Subject, reading: TestReading) -> str:
+    """The scores on test as a table, the trivial lines below the model's."""
+    features = subject.features
+    name = "/".join(part for part in (features.dataset, features.aspect) if part)
+    rows = {"model": _cells(lambda score: reading.scores.get(f"test_{score}"))}
+    if subject.calibrated_threshold is not None:
+        title = f"model at p >= {subject.calibrated_threshold:.3f}"
+        rows[title] = _cells(lambda score: reading.scores.get(f"test_calibrated_{score}"))
+    for line, scores in reading.trivial.items():
+        rows[line] = _cells(scores.get)
+    width = max(len(title) for title in rows)
+    lines = [f"{subject.label} on test of {name}, {len(reading.predictions)} texts", ""]
+    lines.append(" " * width + "".join(f"{column:>11}" for column in _COLUMNS))
+    lines += [f"{title:<{width}}" + "".join(f"{cell:>11}" for cell in cells) for title, cells in rows.items()]
+    lines.append("")
+    for prefix, who in (
+        ("test_", "from the rationale"),
+        ("test_guider_", "by the guider, from the whole text"),
+    ):
+        found = [
+            f"{n} {reading.scores[prefix + n]:.4f}" for n in _TASK_SCORES if prefix + n in reading.scores
+        ]
+        lines.append(f"prediction {who}: {', '.join(found)}")
+    lines += [f"note: {note}" for note in features.notes]
+    return "\n".join(lines)
+
+
+def _cells(score: Callable[[str], float | None]) -> list[str]:
+    values = [score(name) for name in _COLUMNS.values()]
+    return ["-" if value is None else f"{value:.4f}" for value in values]

@@ -1,0 +1,91 @@
+"""Score a trial or a registered model on the sealed test split; each reading is recorded on its run.
+
+python -m pipeline.evaluate --model models:/infocal-beer-palate@challenger
+python -m pipeline.evaluate --run RUN_ID
+"""
+
+import argparse
+import logging
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline import settings
+from pipeline.errors import PipelineError, run_command
+
+if TYPE_CHECKING:
+    from pipeline.assessment import Subject
+    from pipeline.scoring import TestReading
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of `pipeline.evaluate`."""
+    parser = settings.parser(
+        "pipeline.evaluate", "Score a trial or a registered model on the sealed test split."
+    )
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--run", metavar="RUN_ID", help="MLflow run of a trial")
+    which.add_argument("--model", metavar="URI", help="models:/NAME@ALIAS or models:/NAME/VERSION")
+    parser.add_argument("--json", metavar="FILE", help="also write every score to this file")
+    parser.add_argument("--sample", action="store_true", help="look in runs/sample for results, not in runs")
+    settings.add_storage_arguments(parser)
+    group = parser.add_argument_group("features, where the cache does not hold them any more")
+    group.add_argument("--data-dir", metavar="DIR", help="folder with DATASET/ in it (default: INFOCAL_DATA)")
+    group.add_argument(
+        "--cache-dir", metavar="DIR", help="cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)"
+    )
+    group.add_argument(
+        "--embedding", default="word2vec", help="as it was given to the search (default: %(default)s)"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    given = build_parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    target = Path(given.json) if given.json else None
+    if target is not None and not target.absolute().parent.is_dir():
+        # found out before the test split is read, not after
+        raise PipelineError(f"there is no folder `{target.parent}`", where=f"--json {target}")
+    storage = settings.storage_dir(given.storage, given.sample)
+    uri = settings.tracking_uri(given.tracking_uri, storage)
+    from pipeline import assessment, registry
+    from pipeline.tracking import Tracker
+
+    name_and_which = registry.parse_uri(given.model) if given.model else None
+    tracker = Tracker(uri, create=False)
+    with tempfile.TemporaryDirectory() as folder:
+        if name_and_which is not None:
+            version = registry.find(tracker, *name_and_which)
+            subject = assessment.of_version(tracker, version, given, Path(folder))
+        else:
+            subject = assessment.of_run(tracker, given.run, given, Path(folder))
+    reading = assessment.read_test(tracker, subject)
+    print(assessment.describe(subject, reading))
+    if target is not None:
+        write(target, subject, reading)
+    return 0
+
+
+def write(target: Path, subject: "Subject", reading: "TestReading") -> None:
+    """Every score of a reading as JSON."""
+    from pipeline.checkpoints import write_json
+
+    write_json(
+        target,
+        {
+            "model": subject.label,
+            "run_id": subject.run_id,
+            "data_fingerprint": subject.features.fingerprint,
+            "num_texts": len(reading.predictions),
+            "scores": reading.scores,
+            "trivial": reading.trivial,
+        },
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

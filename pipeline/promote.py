@@ -1,0 +1,177 @@
+"""Make a registered model the champion, if the sealed test split says that it meets its criterion.
+
+python -m pipeline.promote --dataset beer --aspect palate
+"""
+
+import argparse
+import dataclasses
+import logging
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline import settings
+from pipeline.errors import CriterionNotMet, PipelineError, run_command
+from search_spaces import registry as search_spaces
+from search_spaces.base import Criterion
+
+if TYPE_CHECKING:
+    from pipeline.registry import ModelVersion
+    from pipeline.tracking import Tracker
+
+_PRECISION = "val_token_precision"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of `pipeline.promote`."""
+    parser = settings.parser(
+        "pipeline.promote", "Score a registered model on the sealed test split and make it the champion."
+    )
+    settings.add_data_arguments(parser)
+    parser.add_argument(
+        "--embedding", default="word2vec", help="as it was given to the search (default: %(default)s)"
+    )
+    settings.add_storage_arguments(parser)
+    group = parser.add_argument_group("promotion")
+    group.add_argument(
+        "--version", type=settings.positive_int, help="version (default: the alias `challenger`)"
+    )
+    group.add_argument(
+        "--min-precision",
+        type=settings.fraction,
+        help="threshold on test precision (default: the one the model was chosen by)",
+    )
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    given = build_parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    from feature_store.sources import get_source
+    from feature_store.sources.base import resolve_aspect
+
+    aspect = resolve_aspect(get_source(given.dataset), given.aspect) or ""
+    search_spaces.criterion(given.dataset, aspect)
+    storage = settings.storage_dir(given.storage, given.sample)
+    uri = settings.tracking_uri(given.tracking_uri, storage)
+    from pipeline import registry
+    from pipeline.tracking import Tracker
+
+    tracker = Tracker(uri, create=False)
+    name = registry.model_name(given.dataset, aspect)
+    version = registry.find(tracker, name, given.version or registry.CHALLENGER)
+    holder = registry.champion(tracker, name)
+    if holder is not None and holder.version == version.version:
+        print(f"{name} version {version.version} is `{registry.CHAMPION}` already")
+        return 0
+    _check_corpus(version, holder)
+    _judge(tracker, version, given, aspect)
+    registry.promote(tracker, version)
+    before = "there was none" if holder is None else f"it was version {holder.version}"
+    print(f"\n`{registry.CHAMPION}` of {name} is version {version.version} now ({before}). Next:")
+    print(next_steps(f"models:/{name}@{registry.CHAMPION}", uri))
+    return 0
+
+
+def _check_corpus(version: "ModelVersion", holder: "ModelVersion | None") -> None:
+    """Keep a model of the made-up corpus from replacing one of real data."""
+    from pipeline.registry import CORPUS_TAG, REAL_CORPUS, SAMPLE_CORPUS
+
+    is_sample = version.tags.get(CORPUS_TAG) == SAMPLE_CORPUS
+    if is_sample and holder is not None and holder.tags.get(CORPUS_TAG, REAL_CORPUS) != SAMPLE_CORPUS:
+        raise PipelineError(
+            f"{version.uri} was trained on the made-up sample corpus and cannot replace "
+            f"version {holder.version}, which was trained on real data",
+            hint="keep sample models in a store of their own: `--sample`, or another `--storage`",
+        )
+
+
+def _judge(tracker: "Tracker", version: "ModelVersion", given: argparse.Namespace, aspect: str) -> None:
+    """Read the test split, print the scores and record the verdict.
+
+    Raises:
+        CriterionNotMet: if a bound does not hold; with the numbers.
+    """
+    from pipeline import assessment, registry
+
+    criterion, origin = threshold(given.dataset, aspect, given.min_precision, version.tags)
+    with tempfile.TemporaryDirectory() as folder:
+        subject = assessment.of_version(tracker, version, given, Path(folder))
+        reading = assessment.read_test(tracker, subject)
+    print(assessment.describe(subject, reading))
+    missed = misses(criterion, reading.scores)
+    verdict = {"test_criterion": str(criterion), "test_criterion_met": str(not missed).lower()}
+    registry.tag(tracker, version, verdict)
+    if missed:
+        raise CriterionNotMet(
+            f"{version.uri} was not promoted: {'; '.join(missed)} ({origin})",
+            hint="search with more trials or epochs, or state another threshold with `--min-precision`",
+        )
+    print("\n" + "; ".join(str(bound) for bound in criterion.bounds) + f": met ({origin})")
+
+
+def threshold(
+    dataset: str, aspect: str, min_precision: float | None, tags: Mapping[str, str]
+) -> tuple[Criterion, str]:
+    """The criterion in terms of test scores, and where its threshold on precision comes from.
+
+    Args:
+        dataset: whose criterion.
+        aspect: whose criterion.
+        min_precision: the flag, which comes first.
+        tags: of the model version; its `min_precision` comes second, the criterion as it is last.
+
+    Raises:
+        PipelineError: if a threshold is stated for a criterion that has none on precision.
+    """
+    criterion, origin = search_spaces.criterion(dataset, aspect), "the criterion's threshold"
+    stated = min_precision
+    if stated is not None:
+        origin = "the threshold of `--min-precision`"
+    elif "min_precision" in tags:
+        stated, origin = float(tags["min_precision"]), "the threshold that the model was chosen by"
+    if stated is not None:
+        try:
+            criterion = criterion.with_limit(_PRECISION, stated)
+        except ValueError as error:
+            raise PipelineError(f"{error}", where="--min-precision") from error
+    bounds = tuple(dataclasses.replace(bound, metric=_on_test(bound.metric)) for bound in criterion.bounds)
+    return Criterion(metric=_on_test(criterion.metric), bounds=bounds, why=criterion.why), origin
+
+
+def _on_test(name: str) -> str:
+    return "test_" + name.removeprefix("val_")
+
+
+def misses(criterion: Criterion, scores: Mapping[str, Any]) -> list[str]:
+    """What does not hold, with the numbers; empty where all bounds do.
+
+    Raises:
+        PipelineError: if the test split lacks a score that the criterion reads.
+    """
+    missed = []
+    for bound in criterion.bounds:
+        if bound.metric not in scores:
+            raise PipelineError(
+                f"the test split gives no `{bound.metric}`, which the criterion reads: {criterion}"
+            )
+        if bound.violation(scores) > 0:
+            missed.append(f"{bound.metric} is {scores[bound.metric]:.4f}, but {bound} is asked for")
+    return missed
+
+
+def next_steps(model: str, uri: str) -> str:
+    """What to do with a champion."""
+    store = shlex.quote(uri)
+    return (
+        f'  python -m pipeline.explain --model {model} --tracking-uri {store} --text "..."\n'
+        f"  MLFLOW_TRACKING_URI={store} mlflow models serve -m {model} --env-manager local -p 5001"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,133 @@
+"""A tracking store, sample features and an untrained model of a few units, for tests of the MLflow side."""
+
+import atexit
+import functools
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from ray.tune import Checkpoint
+
+from feature_store.store import FeatureRequest, Features, open_features
+from infocal.config import InfoCalConfig, Task
+from infocal.model import InfoCal
+from pipeline import checkpoints, registry
+from pipeline.loaders import embeddings_of, task_of
+from pipeline.tracking import Tracker
+
+NAME = "infocal-beer-palate"
+WORDS = ["<pad>", "<unk>", "a", "smooth", "creamy", "body", "thin", "."]
+CONFIG = InfoCalConfig(hidden_size=4, encoder="lstm")
+
+
+@functools.cache
+def session_folder() -> Path:
+    """A folder that lives as long as the process."""
+    folder = tempfile.mkdtemp(prefix="infocal-tests-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+@functools.cache
+def empty_database() -> Path:
+    """A store's database in a folder of its own, as a tracker makes it where there is none."""
+    path = session_folder() / "store" / "mlflow.db"
+    Tracker(f"sqlite:///{path}")
+    return path
+
+
+def new_store(folder: Path) -> Tracker:
+    """A store of one's own in `folder`; copied, since MLflow needs a second or more to make one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(empty_database(), folder / "mlflow.db")
+    return Tracker(f"sqlite:///{folder / 'mlflow.db'}")
+
+
+@functools.cache
+def sample_features() -> Features:
+    """The sample corpus with random word vectors, built once a process."""
+    return open_features(
+        FeatureRequest(aspect="palate", sample=True, embedding="random", cache_dir=sample_cache())
+    )
+
+
+def sample_cache() -> Path:
+    """Cache folder of `sample_features`."""
+    return session_folder() / "cache"
+
+
+def metadata(**changes: Any) -> dict[str, Any]:
+    """What a study writes into a package; `changes` on top."""
+    return {
+        "dataset": "beer",
+        "aspect": "palate",
+        "method": "infocal",
+        "sample": True,
+        "data_fingerprint": "f" * 64,
+        "study": "first",
+        "run_id": None,
+        "epoch": 3,
+        "calibrated_threshold": 0.6,
+        "criterion": "best recall",
+        "min_precision": 0.05,
+        "scores": {"val_token_f1": 0.5},
+        "max_length": 256,
+        "class_names": [],
+        **changes,
+    }
+
+
+def small_package(folder: Path, task: Task | None = None, **changes: Any) -> Path:
+    """An untrained model of `WORDS`; `changes` go into its metadata."""
+    torch.manual_seed(0)
+    model = InfoCal(CONFIG, task or Task(kind="regression"), torch.randn(len(WORDS), 5)).eval()
+    checkpoints.save_package(folder, checkpoints.Package(model, WORDS, metadata(**changes)))
+    return folder
+
+
+def sample_model() -> InfoCal:
+    """An untrained model of the sample features; it selects nearly every token."""
+    torch.manual_seed(0)
+    features = sample_features()
+    return InfoCal(CONFIG, task_of(features), embeddings_of(features)).eval()
+
+
+def sample_package(folder: Path, **changes: Any) -> Path:
+    """A package of `sample_model`."""
+    features = sample_features()
+    described = metadata(data_fingerprint=features.fingerprint, **changes)
+    package = checkpoints.Package(sample_model(), features.vocabulary.tokens, described)
+    checkpoints.save_package(folder, package)
+    return folder
+
+
+def registered(tracker: Tracker, package: Path, **changes: Any) -> tuple[int, str]:
+    """Register a package under a run of its own; returns the version and the run's id."""
+    experiment = tracker.experiment("beer", "palate")
+    run_id = tracker.start_run(experiment, "trial-00", {"lambda_ib": 0.1}, {})
+    version = registry.register(tracker, package, name=NAME, run_id=run_id, tags={}, **changes)
+    return version, run_id
+
+
+def save_trial_checkpoint(folder: Path, model: InfoCal, scores: dict[str, float]) -> Path:
+    """What a trial's checkpoint holds, but for the state to go on from."""
+    folder.mkdir(parents=True)
+    best = {"epoch": 1, "value": 0.5, "violation": 0.0, "is_met": True, "scores": scores}
+    checkpoints.save_best(folder / checkpoints.BEST, model, best, [{"example_id": "1"}])
+    (folder / "history.json").write_text(json.dumps([{"epoch": 0}, {"epoch": 1}]))
+    return folder
+
+
+def fake_trial(trial_id: str, config: dict[str, Any], checkpoint: Path | None = None) -> Any:
+    """As much of Tune's Trial as the tracking callback reads."""
+    return SimpleNamespace(
+        trial_id=trial_id,
+        config=config,
+        last_result={},
+        checkpoint=None if checkpoint is None else Checkpoint.from_directory(str(checkpoint)),
+        get_error=lambda: None,
+    )

@@ -1,0 +1,169 @@
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feature_store.errors import MissingDataError
+from pipeline import assessment, registry
+from pipeline.errors import PipelineError
+from pipeline.tracking import CONFIG_ARTIFACT, Tracker
+from tests.small_store import (
+    CONFIG,
+    NAME,
+    metadata,
+    new_store,
+    registered,
+    sample_cache,
+    sample_features,
+    sample_model,
+    sample_package,
+    save_trial_checkpoint,
+)
+
+
+def flags(cache: Path | None = None, **changes: Any) -> argparse.Namespace:
+    values = {"data_dir": None, "cache_dir": str(cache or sample_cache()), "embedding": "random"}
+    return argparse.Namespace(**{**values, **changes})
+
+
+def wanted(**changes: Any) -> dict[str, Any]:
+    return metadata(data_fingerprint=sample_features().fingerprint, **changes)
+
+
+@pytest.fixture
+def tracker(tmp_path: Path) -> Tracker:
+    return new_store(tmp_path / "store")
+
+
+# ------------------------------------------------------------------------------------------ features
+
+
+def test_features_come_from_the_cache_whatever_the_flags_say():
+    found = assessment.features_of(wanted(), flags(embedding="word2vec", data_dir="nowhere"))
+    assert found.directory == sample_features().directory
+
+
+def test_features_are_built_again_where_the_cache_is_empty(tmp_path: Path):
+    built = assessment.features_of(wanted(), flags(tmp_path))
+    assert built.fingerprint == sample_features().fingerprint
+    assert built.directory.is_relative_to(tmp_path)
+
+
+def test_features_of_another_fingerprint_are_refused():
+    with pytest.raises(
+        PipelineError, match="was trained on features 0{16}, but the data and flags given make"
+    ) as caught:
+        assessment.features_of(metadata(data_fingerprint="0" * 64), flags())
+    assert sample_features().fingerprint[:16] in str(caught.value)
+    assert "--embedding" in (caught.value.hint or "")
+
+
+def test_real_features_need_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("INFOCAL_DATA", raising=False)
+    with pytest.raises(MissingDataError, match="no data folder was named"):
+        assessment.features_of(wanted(sample=False) | {"data_fingerprint": "0" * 64}, flags(tmp_path))
+
+
+def test_damaged_features_are_built_again(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    cache = tmp_path / "cache"
+    shutil.copytree(sample_cache(), cache)
+    (broken,) = (cache / "features").glob("*-palate-*")
+    (broken / "test.arrow").write_bytes(b"short")
+    assert assessment.features_of(wanted(), flags(cache)).table("val").num_rows > 0
+    assert "building the features again" in caplog.text
+
+
+# ------------------------------------------------------------------------------------------- subjects
+
+
+def stored_trial(tracker: Tracker, folder: Path, tags: dict[str, str] | None = None) -> str:
+    """A finished trial in the store, as the tracking callback leaves it."""
+    experiment = tracker.experiment("beer", "palate")
+    every = {"data_fingerprint": sample_features().fingerprint, "corpus": "sample"} if tags is None else tags
+    run_id = tracker.start_run(experiment, "trial-07", {"lambda_ib": 0.1}, every)
+    checkpoint = save_trial_checkpoint(
+        folder / "checkpoint", sample_model(), {"val_calibrated_threshold": 0.75}
+    )
+    document = json.dumps({"config": CONFIG.to_dict(), "run": {"dataset": "beer", "aspect": "palate"}})
+    tracker.finish(run_id, artifacts={"best": checkpoint / "best", CONFIG_ARTIFACT: document})
+    return run_id
+
+
+def test_a_trial_is_read_from_its_run(tracker: Tracker, tmp_path: Path):
+    run_id = stored_trial(tracker, tmp_path)
+    subject = assessment.of_run(tracker, run_id, flags(), tmp_path / "out")
+    assert subject.label == "run trial-07, epoch 2"
+    assert (subject.calibrated_threshold, subject.run_id, subject.version) == (0.75, run_id, None)
+    expected = sample_model().state_dict()
+    assert all((value == expected[name]).all() for name, value in subject.model.state_dict().items())
+
+
+def test_a_study_is_no_trial(tracker: Tracker, tmp_path: Path):
+    study = tracker.start_study(tracker.experiment("beer", "palate"), "one", {}, {})
+    with pytest.raises(PipelineError, match="is the study `one`"):
+        assessment.of_run(tracker, study, flags(), tmp_path)
+
+
+def test_a_run_of_something_else_is_no_trial(tracker: Tracker, tmp_path: Path):
+    run_id = stored_trial(tracker, tmp_path, tags={})
+    with pytest.raises(PipelineError, match="is no trial of a search: it has no `data_fingerprint`"):
+        assessment.of_run(tracker, run_id, flags(), tmp_path / "out")
+
+
+def test_a_trial_without_a_model_is_named(tracker: Tracker, tmp_path: Path):
+    run_id = tracker.start_run(
+        tracker.experiment("beer", "palate"), "trial-00", {}, {"data_fingerprint": "0"}
+    )
+    with pytest.raises(PipelineError, match=f"run {run_id} has no artifact `best`"):
+        assessment.of_run(tracker, run_id, flags(), tmp_path)
+
+
+def test_a_version_without_a_run_cannot_be_read(tracker: Tracker, tmp_path: Path):
+    registered(tracker, sample_package(tmp_path / "model"))
+    source = tracker.client.get_model_version_download_uri(NAME, "1")
+    tracker.client.create_model_version(NAME, source=source)
+    with pytest.raises(PipelineError, match="models:/infocal-beer-palate/2 names no run"):
+        assessment.of_version(tracker, registry.find(tracker, NAME, 2), flags(), tmp_path / "out")
+
+
+# ------------------------------------------------------------------------------------------- readings
+
+
+def test_a_reading_is_recorded_on_run_and_version(tracker: Tracker, tmp_path: Path):
+    _, run_id = registered(tracker, sample_package(tmp_path / "model"))
+    version = registry.find(tracker, NAME, 1)
+    subject = assessment.of_version(tracker, version, flags(), tmp_path / "out")
+    reading = assessment.read_test(tracker, subject)
+    assessment.read_test(tracker, subject)
+    run, tags = tracker.run(run_id), registry.find(tracker, NAME, 1).tags
+    assert run.metrics["test_token_f1"] == pytest.approx(reading.scores["test_token_f1"])
+    assert len(tracker.history(run_id, "test_token_f1")) == 2
+    assert run.tags["test_readings"] == tags["test_readings"] == "2"
+    assert float(tags["test_token_precision"]) == pytest.approx(
+        reading.scores["test_token_precision"], abs=1e-6
+    )
+    table = assessment.describe(subject, reading)
+    rows = {line.split("  ")[0]: line.split()[-5:] for line in table.splitlines()}
+    assert rows["model"][0] == f"{reading.scores['test_token_precision']:.4f}"
+    assert rows["all_tokens"][1] == "1.0000"
+    assert rows["model at p >= 0.600"][-1] == f"{reading.scores['test_calibrated_selection_rate']:.4f}"
+    assert f"infocal-beer-palate version 1 on test of beer/palate, {len(reading.predictions)} texts" in table
+    assert f"mse {reading.scores['test_mse']:.4f}" in table
+    assert "note: made-up sample corpus" in table
+
+
+def test_nothing_is_read_where_it_cannot_be_recorded(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    registered(tracker, sample_package(tmp_path / "model"))
+    subject = assessment.of_version(tracker, registry.find(tracker, NAME, 1), flags(), tmp_path / "out")
+
+    def fail(*args: object, **kwargs: object):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(tracker.client, "log_batch", fail)
+    with pytest.raises(PipelineError, match="cannot record the reading of the test split .*disk full"):
+        assessment.read_test(tracker, subject)

@@ -1,0 +1,192 @@
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infocal.config import Task
+from pipeline import explain
+from pipeline.errors import PipelineError, run_command
+from pipeline.explainer import ExplainedToken, Explanation
+from tests.small_store import NAME, new_store, registered, small_package
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    return small_package(tmp_path / "model")
+
+
+class Bytes(io.TextIOWrapper):
+    """Standard input or output with a say on whether it is a terminal."""
+
+    terminal = False
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+def standard_input(monkeypatch: pytest.MonkeyPatch, content: bytes, terminal: bool = False):
+    stream = Bytes(io.BytesIO(content), encoding="utf-8")
+    stream.terminal = terminal
+    monkeypatch.setattr(sys, "stdin", stream)
+
+
+def explanation(text: str, chosen: set[str], **changes: Any) -> Explanation:
+    tokens, position = [], 0
+    for word in text.split():
+        start = text.index(word, position)
+        position = start + len(word)
+        tokens.append(ExplainedToken(word, start, position, 0.5, word in chosen))
+    values: dict[str, Any] = {"prediction": 0.25, "probabilities": [], "tokens": tokens}
+    return Explanation(**{**values, **changes})
+
+
+# -------------------------------------------------------------------------------------------- marking
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        (set(), "a very  smooth body"),
+        ({"very", "smooth"}, "a [very  smooth] body"),
+        ({"a", "body"}, "[a] very  smooth [body]"),
+        ({"a", "very", "smooth", "body"}, "[a very  smooth body]"),
+    ],
+)
+def test_runs_of_selected_tokens_are_marked_in_the_text_as_given(chosen: set[str], expected: str):
+    text = "a very  smooth body"
+    assert explain.marked(text, explanation(text, chosen), ("[", "]")) == expected
+
+
+def test_a_text_of_several_lines_stays_on_one():
+    text = "smooth\nbody\r\nthin"
+    assert explain.line(text, explanation(text, {"body"}), [], ("[", "]")) == "0.250\tsmooth [body] thin"
+
+
+@pytest.mark.parametrize(("names", "said"), [(["bad", "good"], "good (0.700)"), ([], "class 1 (0.700)")])
+def test_a_class_is_said_by_name_and_probability(names: list[str], said: str):
+    found = explanation("a body", set(), prediction=1.0, probabilities=[0.3, 0.7])
+    assert explain.line("a body", found, names, ("[", "]")) == f"{said}\ta body"
+
+
+# -------------------------------------------------------------------------------------------- command
+
+
+def test_texts_of_the_command_line(package: Path, capsys: pytest.CaptureFixture[str]):
+    texts = ["A smooth body .", "creamy"]
+    assert explain.main(["--package", str(package), "--text", texts[0], "--text", texts[1]]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    for text, line in zip(texts, lines, strict=True):
+        score, _, marked = line.partition("\t")
+        assert 0 < float(score) < 1
+        assert marked.replace("[", "").replace("]", "") == text
+        assert "[" in marked, "the untrained model selects nearly everything"
+
+
+def test_bold_on_a_terminal(
+    package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    explain.main(["--package", str(package), "--text", "creamy"])
+    assert capsys.readouterr().out.endswith("\t\033[1mcreamy\033[0m\n")
+    monkeypatch.setenv("NO_COLOR", "1")
+    explain.main(["--package", str(package), "--text", "creamy"])
+    assert capsys.readouterr().out.endswith("\t[creamy]\n")
+
+
+def test_json_holds_every_token(package: Path, capsys: pytest.CaptureFixture[str]):
+    explain.main(["--package", str(package), "--text", "Crème brûlée", "--json"])
+    printed = capsys.readouterr().out
+    answer = json.loads(printed)
+    assert answer["text"] == "Crème brûlée"
+    assert "è" in printed
+    assert [(token["token"], token["start"], token["end"]) for token in answer["tokens"]] == [
+        ("crème", 0, 5),
+        ("brûlée", 6, 12),
+    ]
+    assert answer["rationale"] == [token["token"] for token in answer["tokens"] if token["selected"]]
+
+
+def test_more_lines_than_a_batch_keep_their_order(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+):
+    file = tmp_path / "texts.txt"
+    file.write_text("".join(f"body {i}\n" for i in range(130)) + "\n  \nlast one")
+    assert explain.main(["--package", str(package), "--input", str(file), "--json"]) == 0
+    texts = [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()]
+    assert texts == [f"body {i}" for i in range(130)] + ["last one"]
+    assert caplog.messages == [f"{file}:131: empty line left out", f"{file}:132: empty line left out"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--input", "-"]])
+def test_standard_input(
+    package: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    standard_input(monkeypatch, b"a body\r\ncreamy\n")
+    explain.main(["--package", str(package), "--json", *arguments])
+    assert [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()] == ["a body", "creamy"]
+
+
+def test_a_registered_model_is_loaded_by_alias(
+    tmp_path: Path, package: Path, capsys: pytest.CaptureFixture[str]
+):
+    tracker = new_store(tmp_path)
+    registered(tracker, package)
+    command = ["--tracking-uri", tracker.uri, "--text", "creamy body"]
+    explain.main(["--model", f"models:/{NAME}@challenger", *command])
+    registered_says = capsys.readouterr().out
+    explain.main(["--package", str(package), *command])
+    assert registered_says == capsys.readouterr().out
+
+
+def test_class_names_come_from_the_package(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    task = Task(kind="classification", num_classes=2)
+    package = small_package(tmp_path / "classes", task, class_names=["bad", "good"])
+    explain.main(["--package", str(package), "--text", "creamy"])
+    assert capsys.readouterr().out.split()[0] in {"bad", "good"}
+
+
+# ------------------------------------------------------------------------------------------- mistakes
+
+
+def test_a_line_that_is_not_utf8_is_named_after_the_lines_before_it():
+    stream = explain.lines([b"fine\n", b"caf\xe9\n"], "texts.txt")
+    assert next(stream) == "fine"
+    with pytest.raises(PipelineError, match="texts.txt:2: the line is not UTF-8"):
+        next(stream)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--package", "none", "--text", "a"], "cannot read the file"),
+        (["--package", "none", "--text", "a", "--text", " "], "error: --text: text 2 of 2 is empty"),
+        (
+            ["--package", "none", "--input", "missing.txt"],
+            "error: --input missing.txt: cannot read the file: No such",
+        ),
+        (["--package", "none", "--input", "."], "error: --input .: cannot read the file: Is a directory"),
+        (["--model", "champion", "--text", "a"], "error: --model: expected `models:/NAME@ALIAS`"),
+        (["--model", f"models:/{NAME}@champion", "--storage", "none", "--text", "a"], "no tracking database"),
+    ],
+)
+def test_mistakes_are_named(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+):
+    monkeypatch.chdir(tmp_path)
+    assert run_command(explain.main, arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_terminal_without_text_is_asked_for_one(
+    package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    standard_input(monkeypatch, b"", terminal=True)
+    assert run_command(explain.main, ["--package", str(package)]) == 2
+    assert (
+        capsys.readouterr().err == 'error: no text was given\n\nhint: add `--text "..."`, or `--input FILE`\n'
+    )

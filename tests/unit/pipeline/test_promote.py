@@ -1,0 +1,176 @@
+from pathlib import Path
+
+import pytest
+
+from pipeline import promote, registry
+from pipeline.errors import CriterionNotMet, PipelineError, run_command
+from pipeline.tracking import Tracker
+from search_spaces.base import Bound, Criterion
+from tests.small_store import NAME, new_store, registered, sample_cache, sample_package
+
+SCORES = {"test_token_precision": 0.9, "test_token_recall": 0.5}
+
+
+@pytest.fixture
+def tracker(tmp_path: Path) -> Tracker:
+    return new_store(tmp_path)
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    return sample_package(tmp_path / "model")
+
+
+def command(tracker: Tracker, *more: str, aspect: str = "palate") -> list[str]:
+    given = ["--dataset", "beer", "--aspect", aspect, "--sample", "--tracking-uri", tracker.uri]
+    return [*given, "--cache-dir", str(sample_cache()), *more]
+
+
+# ------------------------------------------------------------------------------------------ threshold
+
+
+def limits(criterion: Criterion) -> dict[str, float]:
+    return {bound.metric: bound.limit for bound in criterion.bounds}
+
+
+@pytest.mark.parametrize(
+    ("flag", "tags", "limit", "origin"),
+    [
+        (None, {}, 0.878, "the criterion's threshold"),
+        (None, {"min_precision": "0.6"}, 0.6, "the threshold that the model was chosen by"),
+        (0.7, {"min_precision": "0.6"}, 0.7, "the threshold of `--min-precision`"),
+        (0.0, {"min_precision": "0.6"}, 0.0, "the threshold of `--min-precision`"),
+    ],
+)
+def test_threshold_comes_from_the_flag_the_version_or_the_criterion(
+    flag: float | None, tags: dict[str, str], limit: float, origin: str
+):
+    criterion, where = promote.threshold("beer", "palate", flag, tags)
+    assert limits(criterion) == {"test_token_precision": limit}
+    assert criterion.metric == "test_token_recall"
+    assert where == origin
+
+
+def test_a_criterion_without_precision_takes_no_threshold(monkeypatch: pytest.MonkeyPatch):
+    bound = Bound(metric="val_selection_rate", limit=0.2, kind="at_most")
+    other = Criterion(metric="val_accuracy", bounds=(bound,), why="a test")
+    monkeypatch.setattr(promote.search_spaces, "criterion", lambda dataset, aspect: other)
+    assert limits(promote.threshold("beer", "palate", None, {})[0]) == {"test_selection_rate": 0.2}
+    with pytest.raises(
+        PipelineError, match="--min-precision: the criterion has no bound on `val_token_precision`"
+    ):
+        promote.threshold("beer", "palate", 0.5, {})
+
+
+def criterion_at(limit: float) -> Criterion:
+    bound = Bound(metric="test_token_precision", limit=limit, kind="at_least")
+    return Criterion(metric="test_token_recall", bounds=(bound,), why="a test")
+
+
+def test_a_bound_that_is_reached_exactly_holds():
+    assert promote.misses(criterion_at(0.9), SCORES) == []
+
+
+def test_a_bound_that_is_missed_is_named_with_its_numbers():
+    assert promote.misses(criterion_at(0.95), SCORES) == [
+        "test_token_precision is 0.9000, but test_token_precision >= 0.95 is asked for"
+    ]
+
+
+def test_a_score_that_is_not_there_is_named():
+    with pytest.raises(PipelineError, match="the test split gives no `test_token_precision`"):
+        promote.misses(criterion_at(0.5), {})
+
+
+# -------------------------------------------------------------------------------------------- command
+
+
+def test_challenger_that_meets_the_threshold_becomes_champion(
+    tracker: Tracker, package: Path, capsys: pytest.CaptureFixture[str]
+):
+    registered(tracker, package)
+    assert promote.main(command(tracker)) == 0
+    version = registry.find(tracker, NAME, registry.CHAMPION)
+    assert version.tags["test_criterion_met"] == "true"
+    assert "test_token_precision >= 0.05" in version.tags["test_criterion"]
+    printed = capsys.readouterr().out
+    assert "all_tokens" in printed
+    assert "test_token_precision >= 0.05: met (the threshold that the model was chosen by)" in printed
+    assert f"`champion` of {NAME} is version 1 now (there was none). Next:" in printed
+    assert f"--model models:/{NAME}@champion --tracking-uri {tracker.uri}" in printed
+    assert "mlflow models serve" in printed
+
+
+def test_model_below_the_threshold_is_refused_with_the_numbers(
+    tracker: Tracker, package: Path, capsys: pytest.CaptureFixture[str]
+):
+    _, run_id = registered(tracker, package)
+    assert run_command(promote.main, command(tracker, "--min-precision", "0.99")) == 2
+    captured = capsys.readouterr()
+    precision = tracker.run(run_id).metrics["test_token_precision"]
+    assert captured.err.splitlines()[-3] == (
+        f"error: models:/{NAME}/1 was not promoted: test_token_precision is {precision:.4f}, but "
+        "test_token_precision >= 0.99 is asked for (the threshold of `--min-precision`)"
+    )
+    assert captured.err.splitlines()[-1].startswith("hint: search with more trials")
+    assert "all_tokens" in captured.out
+    assert registry.champion(tracker, NAME) is None
+    tags = registry.find(tracker, NAME, 1).tags
+    assert (tags["test_criterion_met"], tags["test_readings"]) == ("false", "1")
+
+
+def test_a_refused_model_leaves_the_champion(tracker: Tracker, package: Path):
+    for _ in range(2):
+        registered(tracker, package)
+    registry.promote(tracker, registry.find(tracker, NAME, 1))
+    with pytest.raises(CriterionNotMet, match=f"models:/{NAME}/2 was not promoted"):
+        promote.main(command(tracker, "--min-precision", "0.99"))
+    assert registry.find(tracker, NAME, registry.CHAMPION).version == 1
+    assert promote.main(command(tracker, "--version", "2")) == 0
+    assert registry.find(tracker, NAME, registry.CHAMPION).version == 2
+
+
+def test_the_champion_itself_is_not_read_again(
+    tracker: Tracker, package: Path, capsys: pytest.CaptureFixture[str]
+):
+    _, run_id = registered(tracker, package)
+    registry.promote(tracker, registry.find(tracker, NAME, 1))
+    assert promote.main(command(tracker)) == 0
+    assert capsys.readouterr().out == f"{NAME} version 1 is `champion` already\n"
+    assert "test_readings" not in tracker.run(run_id).tags
+
+
+def test_a_sample_model_never_replaces_one_of_real_data(tracker: Tracker, package: Path, tmp_path: Path):
+    registered(tracker, sample_package(tmp_path / "real", sample=False))
+    registry.promote(tracker, registry.find(tracker, NAME, 1))
+    _, run_id = registered(tracker, package)
+    with pytest.raises(
+        PipelineError, match="sample corpus and cannot replace version 1, .* real data"
+    ) as caught:
+        promote.main(command(tracker))
+    assert "--storage" in (caught.value.hint or "")
+    assert "test_readings" not in tracker.run(run_id).tags, "refused before the test split is read"
+
+
+def test_an_alias_of_the_aspect_is_understood(tracker: Tracker):
+    with pytest.raises(PipelineError, match="no alias `challenger` of model `infocal-beer-smell`"):
+        promote.main(command(tracker, aspect="aroma"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--aspect", "palete"], "no aspect `palete` in dataset `beer`"),
+        (["--dataset", "bear", "--aspect", "palate"], "`bear`"),
+        (["--aspect", "palate", "--storage", "nowhere-at-all"], "there is no tracking database"),
+    ],
+)
+def test_mistakes_are_named(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    assert run_command(promote.main, arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_threshold_outside_0_to_1_is_refused(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit, match="2"):
+        promote.main(["--aspect", "palate", "--min-precision", "87"])
+    assert "expected a number from 0 to 1, but got '87'" in capsys.readouterr().err

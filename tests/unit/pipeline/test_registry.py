@@ -1,0 +1,312 @@
+import json
+import os
+import pickletools
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infocal.errors import StateError
+from pipeline import checkpoints, registry
+from pipeline.errors import PipelineError
+from pipeline.registry import CHALLENGER, CHAMPION, model_name, parse_uri
+from pipeline.tracking import Tracker
+from tests.small_store import NAME, metadata, new_store, registered, small_package
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def tracker(tmp_path: Path) -> Tracker:
+    return new_store(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Tracker:
+    """A store with one registered model, to be read only."""
+    folder = tmp_path_factory.mktemp("store")
+    tracker = new_store(folder)
+    version, _ = registered(tracker, small_package(folder / "model"))
+    registry.promote(tracker, registry.find(tracker, NAME, version))
+    return tracker
+
+
+@pytest.fixture(scope="module")
+def model_folder(store: Tracker) -> Path:
+    source = store.client.get_model_version_download_uri(NAME, "1")
+    return Path(source.removeprefix("file://"))
+
+
+@pytest.mark.parametrize(("aspect", "name"), [("palate", "infocal-beer-palate"), ("", "infocal-beer")])
+def test_model_name(aspect: str, name: str):
+    assert model_name("beer", aspect) == name
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("models:/infocal-beer-palate@champion", ("infocal-beer-palate", "champion")),
+        ("models:/infocal-beer-palate/3", ("infocal-beer-palate", 3)),
+    ],
+)
+def test_uri_names_a_model_and_which(uri: str, expected: tuple[str, object]):
+    assert parse_uri(uri) == expected
+
+
+@pytest.mark.parametrize(
+    "uri", ["infocal-beer-palate", "models:/a", "models:/a/b", "runs:/1/model", "models:/a@b@c"]
+)
+def test_other_uris_are_refused(uri: str):
+    with pytest.raises(PipelineError, match=f"or `models:/NAME/VERSION`, but got `{uri}`"):
+        parse_uri(uri)
+
+
+def test_registered_version_is_challenger_and_knows_its_run(tracker: Tracker, tmp_path: Path):
+    version, run_id = registered(tracker, small_package(tmp_path / "model"))
+    found = registry.find(tracker, NAME, CHALLENGER)
+    assert (found.version, found.run_id, found.aliases) == (version, run_id, (CHALLENGER,))
+    assert found.uri == "models:/infocal-beer-palate/1"
+    assert found.tags["data_fingerprint"] == "f" * 64
+    assert (found.tags["corpus"], found.tags["min_precision"]) == ("sample", "0.05")
+    assert "run_id" not in found.tags
+    run = tracker.client.get_run(run_id)
+    assert len(run.outputs.model_outputs) == 1, "the run's page shows the model"
+    logged = tracker.client.get_logged_model(run.outputs.model_outputs[0].model_id)
+    assert (logged.status, logged.params["lambda_ib"]) == ("READY", "0.1")
+
+
+def test_versions_count_up_and_the_alias_moves_on_request_only(tracker: Tracker, tmp_path: Path):
+    package = small_package(tmp_path / "model")
+    assert registered(tracker, package)[0] == 1
+    assert registered(tracker, package)[0] == 2
+    assert registered(tracker, package, alias=None)[0] == 3
+    assert registry.find(tracker, NAME, CHALLENGER).version == 2
+    assert registry.find(tracker, NAME, 3).aliases == ()
+
+
+def test_champion_is_none_until_a_version_is_promoted(tracker: Tracker, tmp_path: Path):
+    registered(tracker, small_package(tmp_path / "model"))
+    assert registry.champion(tracker, NAME) is None
+    registry.promote(tracker, registry.find(tracker, NAME, 1))
+    holder = registry.champion(tracker, NAME)
+    assert holder is not None and holder.version == 1
+    assert holder.aliases == (CHALLENGER, CHAMPION)
+
+
+def test_tags_are_written_as_parameters_are(tracker: Tracker, tmp_path: Path):
+    registered(tracker, small_package(tmp_path / "model"))
+    registry.tag(tracker, registry.find(tracker, NAME, 1), {"test_token_f1": 0.25, "note": "fine"})
+    tags = registry.find(tracker, NAME, 1).tags
+    assert (tags["test_token_f1"], tags["note"]) == ("0.25", "fine")
+
+
+@pytest.mark.parametrize(
+    ("name", "which", "message"),
+    [
+        (
+            NAME,
+            "best",
+            "no alias `best` of model `infocal-beer-palate`; it has version 1 and alias `challenger` = 1",
+        ),
+        (NAME, 7, "no version 7 of model `infocal-beer-palate`; it has version 1"),
+        (
+            "infocal-beer-palete",
+            "champion",
+            "no alias `champion` of .*palete`; there is `infocal-beer-palate`",
+        ),
+    ],
+)
+def test_what_is_not_there_is_named_with_what_is(store: Tracker, name: str, which: str | int, message: str):
+    with pytest.raises(
+        PipelineError, match=message.replace("alias `challenger` = 1", "alias .*`challenger` = 1")
+    ):
+        registry.find(store, name, which)
+
+
+def test_empty_registry_says_so(tracker: Tracker):
+    with pytest.raises(PipelineError, match="there is no model at all") as caught:
+        registry.find(tracker, NAME, CHALLENGER)
+    assert "pipeline.search" in (caught.value.hint or "")
+    with pytest.raises(PipelineError, match=f"cannot read model `{NAME}`"):
+        registry.champion(tracker, NAME)
+
+
+def test_package_comes_back_whole(store: Tracker, tmp_path: Path):
+    folder = registry.load_version_package(store, NAME, CHALLENGER, tmp_path / "out")
+    package = checkpoints.load_package(folder)
+    assert package.metadata == metadata()
+    assert folder.is_relative_to(tmp_path / "out")
+
+
+def test_lost_files_are_named(tracker: Tracker, tmp_path: Path):
+    registered(tracker, small_package(tmp_path / "model"))
+    source = Path(tracker.client.get_model_version_download_uri(NAME, "1").removeprefix("file://"))
+    source.rename(tmp_path / "moved")
+    with pytest.raises(PipelineError, match="cannot read the files of models:/infocal-beer-palate/1"):
+        registry.load_version_package(tracker, NAME, 1, tmp_path / "out")
+
+
+def test_a_folder_that_is_no_package_registers_nothing(tracker: Tracker, tmp_path: Path):
+    package = small_package(tmp_path / "model")
+    (package / checkpoints.WEIGHTS).write_bytes(b"short")
+    run_id = tracker.start_run(tracker.experiment("beer", "palate"), "one", {}, {})
+    with pytest.raises(StateError, match="`model.safetensors` is missing or does not match its sha256"):
+        registry.register(tracker, package, name=NAME, run_id=run_id, tags={})
+    assert list(tracker.client.search_registered_models()) == []
+
+
+# ------------------------------------------------------------------------------------ what is logged
+
+
+def is_pickle(content: bytes) -> bool:
+    """Whether the bytes are a pickle of protocol 2 or newer, or a zip as torch writes it."""
+    if content[:2] == b"PK":
+        return True
+    if content[:1] != b"\x80":
+        return False
+    try:
+        return all(True for _ in pickletools.genops(content))
+    except ValueError:
+        return False
+
+
+def test_a_pickle_is_recognised():
+    import pickle
+
+    assert is_pickle(pickle.dumps({"a": 1}))
+    assert not is_pickle(b"\x80abc")
+    assert not is_pickle(json.dumps({"a": 1}).encode())
+
+
+def test_nothing_logged_is_a_pickle(model_folder: Path):
+    files = [path for path in model_folder.rglob("*") if path.is_file()]
+    names = {path.relative_to(model_folder).as_posix() for path in files}
+    assert {"MLmodel", "served_model.py", "artifacts/package/model.safetensors"} <= names
+    assert [path.name for path in files if path.suffix in {".pkl", ".pickle", ".pt", ".pth", ".bin"}] == []
+    assert [path.name for path in files if is_pickle(path.read_bytes())] == []
+
+
+def test_model_states_its_signature_example_and_code(model_folder: Path):
+    described = yaml.safe_load((model_folder / "MLmodel").read_text())
+    flavor = described["flavors"]["python_function"]
+    assert flavor["loader_module"] == "mlflow.pyfunc.loaders.code_model"
+    assert "python_model" not in flavor
+    signature = {part: json.loads(described["signature"][part]) for part in ("inputs", "outputs", "params")}
+    assert signature["inputs"] == [{"type": "string", "required": True}]
+    assert set(signature["outputs"][0]["properties"]) == {
+        "prediction",
+        "probabilities",
+        "rationale",
+        "tokens",
+    }
+    assert signature["params"][0]["name"] == "all_tokens"
+    assert described["metadata"]["dataset"] == "beer"
+    example = json.loads((model_folder / "serving_input_example.json").read_text())
+    assert example["params"] == {"all_tokens": False}
+
+
+def test_requirements_are_pinned_without_their_build(model_folder: Path):
+    lines = (model_folder / "requirements.txt").read_text().splitlines()
+    assert [line for line in lines if "==" not in line or "+" in line] == []
+    assert {"torch", "mlflow", "safetensors"} <= {line.partition("==")[0] for line in lines}
+
+
+# ------------------------------------------------------------------------------- in another process
+
+LOAD = """
+import json, sys
+import mlflow
+mlflow.set_tracking_uri(sys.argv[1])
+model = mlflow.pyfunc.load_model("models:/infocal-beer-palate@champion")
+print(json.dumps(model.predict(["a smooth body", "Creamy!"])))
+"""
+
+
+def environment() -> dict[str, str]:
+    """The project's packages can be imported, as where it is installed; nothing else is known of it."""
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+@pytest.mark.slow
+def test_model_loads_in_another_process_and_folder(store: Tracker, tmp_path: Path):
+    command = [sys.executable, "-c", LOAD, store.uri]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    answers = json.loads(done.stdout.splitlines()[-1])
+    assert [sorted(answer) for answer in answers] == [["prediction", "probabilities", "rationale"]] * 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def served(store: Tracker, tmp_path: Path) -> Iterator[str]:
+    """Address of a model server, in a session of its own that ends with the test."""
+    port = free_port()
+    command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", f"models:/{NAME}@{CHAMPION}"]
+    command += ["--env-manager", "local", "-h", "127.0.0.1", "-p", str(port)]
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            # the server starts `uvicorn` by its name
+            env={**environment(), "MLFLOW_TRACKING_URI": store.uri, "PATH": with_scripts()},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            wait_for(f"http://127.0.0.1:{port}/ping", server, tmp_path / "log")
+            yield f"http://127.0.0.1:{port}/invocations"
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
+            server.wait(timeout=60)
+
+
+def with_scripts() -> str:
+    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def wait_for(url: str, server: subprocess.Popen[bytes], log: Path):
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline:
+        assert server.poll() is None, log.read_text()
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            time.sleep(0.5)
+    pytest.fail(f"no answer from {url} in 240 s: {log.read_text()}")
+
+
+def post(url: str, payload: object) -> dict[str, object]:
+    body = json.dumps(payload).encode()
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.slow
+def test_mlflow_models_serve_answers(served: str):
+    answer = post(served, {"inputs": ["a smooth body", "Creamy!"], "params": {"all_tokens": True}})
+    first, second = answer["predictions"]
+    assert [token["token"] for token in first["tokens"]] == ["a", "smooth", "body"]
+    assert [(token["start"], token["end"]) for token in second["tokens"]] == [(0, 6), (6, 7)]
+    with pytest.raises(urllib.error.HTTPError, match="400") as caught:
+        post(served, {"inputs": ["a smooth body", " "]})
+    assert "position 1" in caught.value.read().decode()
+    caught.value.close()

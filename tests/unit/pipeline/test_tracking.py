@@ -1,0 +1,321 @@
+import logging
+import math
+import pickle
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import PipelineError
+from pipeline.tracking import (
+    PARENT_TAG,
+    READING_TIME_TAG,
+    READINGS_TAG,
+    TRIAL_TAG,
+    Tracker,
+    config_of,
+    read_back,
+    warn_skipped,
+    written,
+)
+from tests.small_store import empty_database, new_store
+
+
+@pytest.fixture
+def tracker(tmp_path: Path) -> Tracker:
+    return new_store(tmp_path)
+
+
+@pytest.fixture
+def experiment(tracker: Tracker) -> str:
+    return tracker.experiment("beer", "palate")
+
+
+def child(tracker: Tracker, experiment: str, study: str, trial_id: str, status: str | None = None) -> str:
+    run_id = tracker.start_run(experiment, f"trial-{trial_id}", {}, {PARENT_TAG: study, TRIAL_TAG: trial_id})
+    if status:
+        tracker.finish(run_id, status)
+    return run_id
+
+
+# -------------------------------------------------------------------------------------------- values
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_float_parses_back_equal(value: float):
+    assert read_back(written(value)) == value
+    assert float(written(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(True, "true"), (None, "null"), (3, "3"), (1e-5, "1e-05"), ("rcnn", "rcnn"), ([1, 2], "[1, 2]")],
+)
+def test_values_are_spelt_as_json_and_text_as_it_is(value: object, text: str):
+    assert written(value) == text
+    assert read_back(text) == value
+
+
+# --------------------------------------------------------------------------------------------- store
+
+
+def test_sqlite_store_is_made_with_its_folder_and_artifacts_beside_it(tmp_path: Path):
+    assert empty_database().is_file()  # made by a tracker, in a folder that was missing
+    tracker = new_store(tmp_path / "new")
+    run_id = tracker.start_run(tracker.experiment("beer", "smell"), "one", {}, {})
+    tracker.log_text(run_id, "hello", "notes/a.txt")
+    stored = tmp_path / "new" / "artifacts" / "beer-smell"
+    assert [path.read_text() for path in stored.rglob("a.txt")] == ["hello"]
+
+
+def test_artifact_root_can_be_named(tmp_path: Path):
+    new_store(tmp_path)
+    tracker = Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path / "kept")
+    tracker.log_text(tracker.start_run(tracker.experiment("beer", ""), "one", {}, {}), "x", "x.txt")
+    assert len(list((tmp_path / "kept" / "beer").rglob("x.txt"))) == 1
+
+
+def test_missing_store_is_an_error_where_only_reading(tmp_path: Path):
+    with pytest.raises(PipelineError, match="there is no tracking database `.*none.db`") as caught:
+        Tracker(f"sqlite:///{tmp_path}/none.db", create=False)
+    assert "--storage" in (caught.value.hint or "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("sqlite://", "expected `sqlite:///FILE`, but got `sqlite://`"),
+        ("ftp://nowhere", "cannot use the tracking store `ftp://nowhere`"),
+    ],
+)
+def test_unusable_store_is_named(uri: str, message: str):
+    with pytest.raises(PipelineError, match=message):
+        Tracker(uri)
+
+
+def test_file_that_is_no_database_is_named(tmp_path: Path):
+    (tmp_path / "mlflow.db").write_text("not a database, and long enough to be none " * 10)
+    with pytest.raises(
+        PipelineError, match="cannot use the tracking store .*mlflow.db`: file is not a database"
+    ):
+        Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
+
+
+def test_server_that_is_down_is_found_at_once():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(PipelineError, match=f"no MLflow server answers at http://127.0.0.1:{port}"):
+            Tracker(f"http://127.0.0.1:{port}")
+
+
+class Refusing(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_error(401)
+
+    do_POST = do_GET  # noqa: N815
+
+    def log_message(self, *args: object):
+        pass
+
+
+@pytest.fixture
+def refusing_server() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Refusing)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_server_that_refuses_is_named(refusing_server: str):
+    with pytest.raises(PipelineError, match=f"cannot use the tracking store `{refusing_server}`.*401"):
+        Tracker(refusing_server)
+
+
+def test_tracker_can_be_pickled(tracker: Tracker, experiment: str):
+    copy = pickle.loads(pickle.dumps(tracker))
+    assert copy.experiment("beer", "palate") == experiment
+
+
+# --------------------------------------------------------------------------------- experiments, studies
+
+
+def test_experiment_is_made_once(tracker: Tracker, experiment: str):
+    assert tracker.experiment("beer", "palate") == experiment
+    assert tracker.experiment("beer", "smell") != experiment
+    assert tracker.client.get_experiment(experiment).name == "beer/palate"
+
+
+def test_deleted_experiment_is_named(tracker: Tracker, experiment: str):
+    tracker.client.delete_experiment(experiment)
+    with pytest.raises(PipelineError, match="the experiment `beer/palate` was deleted") as caught:
+        tracker.experiment("beer", "palate")
+    assert f"--experiment-id {experiment}" in (caught.value.hint or "")
+
+
+def test_study_is_opened_again_by_its_name(tracker: Tracker, experiment: str):
+    first = tracker.start_study(
+        experiment, "a study's name", {"num_trials": 4, "seed": 0}, {"corpus": "real"}
+    )
+    tracker.finish(first, "KILLED")
+    again = tracker.start_study(
+        experiment, "a study's name", {"num_trials": 8, "seed": 0, "new": 1}, {"x": "y"}
+    )
+    run = tracker.run(first)
+    assert again == first
+    assert (run.status, run.name) == ("RUNNING", "a study's name")
+    assert run.params == {"num_trials": "4", "seed": "0", "new": "1"}
+    assert run.tags["resumed.num_trials"] == "8"
+    assert "resumed.seed" not in run.tags
+    assert (run.tags["corpus"], run.tags["x"]) == ("real", "y")
+
+
+def test_another_name_is_another_study_and_the_latest_is_found(tracker: Tracker, experiment: str):
+    assert tracker.latest_study(experiment) is None
+    first = tracker.start_study(experiment, "one", {}, {})
+    second = tracker.start_study(experiment, "two", {}, {})
+    tracker.start_run(experiment, "a run without study", {}, {})
+    child(tracker, experiment, second, "t1")
+    latest, named = tracker.latest_study(experiment), tracker.latest_study(experiment, "one")
+    assert latest is not None and latest.run_id == second
+    assert named is not None and named.run_id == first
+    assert tracker.latest_study(experiment, "three") is None
+
+
+def test_many_parameters_are_all_logged(tracker: Tracker, experiment: str):
+    run_id = tracker.start_run(experiment, "one", {f"p{i}": i for i in range(230)}, {})
+    assert len(tracker.run(run_id).params) == 230
+
+
+def test_children_come_in_order_and_of_one_study_only(tracker: Tracker, experiment: str):
+    one, two = (tracker.start_study(experiment, name, {}, {}) for name in ("one", "two"))
+    ids = [child(tracker, experiment, one, f"t{i}") for i in range(3)]
+    child(tracker, experiment, two, "other")
+    assert [run.run_id for run in tracker.children(one)] == ids
+
+
+def test_all_pages_of_children_are_read(tracker: Tracker, experiment: str, monkeypatch: pytest.MonkeyPatch):
+    study = tracker.start_study(experiment, "one", {}, {})
+    ids = {child(tracker, experiment, study, f"t{i}") for i in range(5)}
+    search = tracker.client.search_runs
+
+    def two_at_a_time(*args: object, **kwargs: object):
+        return search(*args, **kwargs, max_results=2)
+
+    monkeypatch.setattr(tracker.client, "search_runs", two_at_a_time)
+    assert {run.run_id for run in tracker.children(study)} == ids
+
+
+def test_unknown_run_is_named(tracker: Tracker):
+    with pytest.raises(PipelineError, match="there is no run `nope`"):
+        tracker.run("nope")
+    with pytest.raises(PipelineError, match="cannot list the trials of run nope"):
+        tracker.children("nope")
+
+
+def test_reconcile_ends_what_is_left_open(tracker: Tracker, experiment: str):
+    study = tracker.start_study(experiment, "one", {}, {})
+    known = child(tracker, experiment, study, "known")
+    failed = child(tracker, experiment, study, "failed", "FAILED")
+    forgotten = child(tracker, experiment, study, "forgotten")
+    forgotten_late = child(tracker, experiment, study, "forgotten late", "FINISHED")
+    tracker.reconcile(study, ["known", "failed"])
+    status = {run.run_id: run.status for run in tracker.children(study)}
+    assert status == {
+        known: "FINISHED",
+        failed: "FAILED",
+        forgotten: "KILLED",
+        forgotten_late: "KILLED",
+    }
+
+
+# -------------------------------------------------------------------------------- metrics and artifacts
+
+
+def test_metrics_are_logged_by_step_and_the_rest_is_counted(tracker: Tracker, experiment: str):
+    run_id = tracker.start_run(experiment, "one", {}, {})
+    values = {"val_mse": 0.5, "flag": True, "text": "x", "bad": math.nan, "worse": math.inf, "a#b": 1.0}
+    assert tracker.log_metrics(run_id, values, 0) == Counter({"bad": 1, "worse": 1, "a#b": 1})
+    tracker.log_metrics(run_id, {"val_mse": 1}, 1)
+    assert tracker.run(run_id).metrics == {"val_mse": 1.0}
+    assert tracker.history(run_id, "val_mse") == [(0, 0.5), (1, 1.0)]
+    assert tracker.history(run_id, "never") == []
+
+
+def test_more_metrics_than_a_batch_takes(tracker: Tracker, experiment: str):
+    run_id = tracker.start_run(experiment, "one", {}, {})
+    tracker.log_metrics(run_id, {f"m{i}": i for i in range(1203)}, 0)
+    assert tracker.run(run_id).metrics["m1202"] == 1202
+
+
+def test_what_was_left_out_is_said(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.WARNING, "pipeline.tracking"):
+        warn_skipped(Counter())
+        assert caplog.messages == []
+        warn_skipped(Counter({"val_mse": 2}))
+    assert caplog.messages == [
+        "not logged, since the value is not finite or MLflow takes no such name: val_mse (2 x)"
+    ]
+
+
+def test_finish_stores_texts_files_and_folders(tracker: Tracker, experiment: str, tmp_path: Path):
+    run_id = tracker.start_run(experiment, "one", {}, {})
+    (tmp_path / "best").mkdir()
+    (tmp_path / "best" / "a.json").write_text("{}")
+    (tmp_path / "local.db").write_bytes(b"\x00\x01")
+    artifacts = {"page.html": "<p>", "best": tmp_path / "best", "stored/optuna.db": tmp_path / "local.db"}
+    tracker.finish(run_id, metrics={"f1": 0.5}, tags={"winner": "3"}, artifacts=artifacts)
+    run = tracker.run(run_id)
+    assert (run.status, run.metrics, run.tags["winner"]) == ("FINISHED", {"f1": 0.5}, "3")
+    assert run.ended is not None and run.ended >= run.started
+    assert tracker.download(run_id, "page.html", tmp_path / "out").read_text() == "<p>"
+    assert (tracker.download(run_id, "best", tmp_path / "out") / "a.json").read_text() == "{}"
+    assert tracker.download(run_id, "stored/optuna.db", tmp_path / "out").read_bytes() == b"\x00\x01"
+
+
+def test_missing_files_are_named(tracker: Tracker, experiment: str, tmp_path: Path):
+    run_id = tracker.start_run(experiment, "one", {}, {})
+    with pytest.raises(PipelineError, match=f"run {run_id} has no artifact `best`"):
+        tracker.download(run_id, "best", tmp_path / "out")
+    with pytest.raises(PipelineError, match="cannot store `x.txt` in run .*none.txt"):
+        tracker.log_artifact(run_id, tmp_path / "none.txt", "x.txt")
+
+
+def test_each_reading_of_the_test_split_is_kept(tracker: Tracker, experiment: str):
+    run_id = tracker.start_run(experiment, "one", {}, {})
+    assert tracker.log_test_reading(run_id, {"test_token_f1": 0.5}) == 1
+    assert tracker.log_test_reading(run_id, {"test_token_f1": 0.25}) == 2
+    run = tracker.run(run_id)
+    assert tracker.history(run_id, "test_token_f1") == [(1, 0.5), (2, 0.25)]
+    assert run.tags[READINGS_TAG] == "2"
+    assert run.tags[READING_TIME_TAG].endswith("+00:00")
+
+
+# ----------------------------------------------------------------------------------------------- replay
+
+
+def test_config_of_a_trial_is_what_was_logged(tracker: Tracker, experiment: str):
+    config = {"lambda_ib": 3e-7, "encoder": "rcnn", "train_embeddings": False, "hidden_size": 4}
+    run_id = tracker.start_run(experiment, "trial-00", {**config, "seed": 3}, {})
+    assert config_of(tracker.run(run_id)) == config
+
+
+def test_config_of_a_study_is_refused(tracker: Tracker, experiment: str):
+    study = tracker.start_study(experiment, "one", {"lambda_ib": 1}, {})
+    with pytest.raises(PipelineError, match=f"run {study} is the study `one`") as caught:
+        config_of(tracker.run(study))
+    assert caught.value.hint == "name the run of one of its trials"
+    tracker.finish(study, tags={"winner_run_id": "abc"})
+    with pytest.raises(PipelineError, match="is the study `one`") as caught:
+        config_of(tracker.run(study))
+    assert caught.value.hint == "its winner is run abc"
