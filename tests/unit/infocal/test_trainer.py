@@ -118,11 +118,10 @@ def test_epochs_are_counted():
 @pytest.mark.parametrize("task", [REGRESSION, CLASSES], ids=["regression", "classification"])
 @pytest.mark.parametrize("encoder", ["rcnn", "lstm"])
 def test_training_lowers_the_prediction_losses(task, encoder):
-    batches = random_batches(3, task)
-    trainer = small_trainer(
-        task, encoder=encoder, learning_rate=0.02, hidden_size=8, lambda_g=0.1, lambda_ib=0.0, lambda_lm=0.0
-    )
-    first, *_, last = (trainer.train_epoch(batches) for _ in range(12))
+    batches = random_batches(2, task)
+    off = {"lambda_g": 0.1, "lambda_ib": 0.0, "lambda_lm": 0.0}
+    trainer = small_trainer(task, encoder=encoder, learning_rate=0.05, hidden_size=6, **off)
+    first, *_, last = (trainer.train_epoch(batches) for _ in range(7))
     assert last["sp"] + last["guide"] < 0.8 * (first["sp"] + first["guide"])
 
 
@@ -374,6 +373,23 @@ def test_a_checkpoint_holds_what_evaluation_reads():
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_array_equal(a.select_probability, b.select_probability)
         np.testing.assert_array_equal(a.output, b.output)
+
+
+def test_the_learning_rates_schedule_is_continued():
+    def step(trainer, times):
+        for scheduler in trainer.schedulers * times:
+            scheduler.step()
+
+    changes = {"learning_rate": 0.001, "learning_rate_decay": 0.5}
+    trainer, continued = small_trainer(**changes), small_trainer(**changes)
+    for one in (trainer, continued):
+        one.train_epoch(random_batches(1))
+    step(trainer, 29)
+    continued.load_state_dict(through_a_file(trainer.state_dict()))
+    step(continued, 20)
+    # 30 epochs and 20 more: the milestone at 50 is the second one
+    for optimizer in (continued.optimizer, continued.discriminator_optimizer):
+        assert optimizer.param_groups[0]["lr"] == 0.00025
 
 
 def test_a_checkpoint_of_another_config_is_refused():
