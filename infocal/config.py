@@ -12,7 +12,7 @@ from infocal.errors import ConfigError
 Encoder = Literal["rcnn", "lstm"]
 Sampling = Literal["straight_through", "relaxed"]
 DiscriminatorLoss = Literal["standard", "printed"]
-Pooling = Literal["max", "last"]
+Pooling = Literal["mean", "max", "last"]
 TaskKind = Literal["regression", "classification"]
 
 

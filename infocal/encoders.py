@@ -197,7 +197,7 @@ def build_encoder(kind: str, embedding_size: int, hidden_size: int) -> Encoder:
 def pool(
     states: Float[Tensor, "B T Z"], gate: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"], how: str
 ) -> Float[Tensor, "B Z"]:
-    """One vector a text: the `max` of each unit over its tokens, or the `last` state of each direction.
+    """One vector a text: `mean` or `max` of each unit over its seen tokens, or the `last` state of each direction.
 
     Unselected tokens are zeros in `states` and take part in the maximum: an empty selection gives
     the zero vector, and the gradient by the mask of an unselected token is not lost. Padding does not.
@@ -205,6 +205,8 @@ def pool(
     if how == "max":
         # not amax: it would share a gradient among all zeros of the row
         return states.masked_fill(~is_token.unsqueeze(-1), -torch.inf).max(dim=1).values
+    if how == "mean":
+        return states.sum(dim=1) / gate.sum(dim=1, keepdim=True).clamp(min=1)
     batch, length, width = states.shape
     position = torch.arange(length, device=states.device)
     seen = gate > 0

@@ -47,7 +47,8 @@ class RateControl(torch.nn.Module):
         multiplier (rate - target) + rate_penalty (rate - target)^2,
         multiplier <- clamp(multiplier + rate_step_size (rate - target))
 
-    an augmented Lagrangian. The target falls from 1 to `target_selection_rate` as the pressure rises.
+    an augmented Lagrangian. The target falls from `start_selection_rate` to `target_selection_rate` as the
+    pressure rises; a target of 1 while training is dense would drive every p_i to 1, where it has no gradient.
     Without it the weights of [Sha2023] end at the empty or at the full rationale (docs/experiments.md).
     """
 
@@ -65,7 +66,8 @@ class RateControl(torch.nn.Module):
         """The control's loss at this mean selection rate; updates the multiplier. Zero when off."""
         if self.config.target_selection_rate == 0:
             return torch.zeros_like(rate)
-        target = 1 - pressure * (1 - self.config.target_selection_rate)
+        start = self.config.start_selection_rate
+        target = start + pressure * (self.config.target_selection_rate - start)
         excess = rate - target
         with torch.no_grad():
             step = self.multiplier + self.config.rate_step_size * excess

@@ -10,8 +10,8 @@ import torch
 
 from feature_store.store import Features, derived
 from infocal.batch import Batch
-from infocal.config import Task
-from infocal.language_model import LanguageModelConfig, LanguageModelTrainer
+from infocal.config import LanguageModelConfig, Task
+from infocal.language_model import LanguageModelTrainer
 
 LM_STEP, LM_VERSION = "lm_logit", 1
 _POOL = 50

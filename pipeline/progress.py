@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from ray import tune
@@ -52,13 +53,7 @@ class ProgressLines(tune.Callback):
             return
         if result["best_objective"] > self.best.get("best_objective", float("-inf")):
             self.best = dict(result)
-        parts = [f"trial {number:02d} epoch {result['epoch'] + 1}/{self.num_epochs}"]
-        parts += [f"{label} {result[name]:.4f}" for name, label in _SHOWN if name in result]
-        parts.append(
-            f"precision {result['val_token_precision']:.3f} recall {result['val_token_recall']:.3f} "
-            f"selection_rate {result['val_selection_rate']:.3f}  {result['epoch_s']:.1f} s"
-        )
-        self._line("  ".join(parts))
+        self._line(f"trial {number:02d} {epoch_line(result, self.num_epochs)}")
         self._status(trials)
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
@@ -102,6 +97,17 @@ class ProgressLines(tune.Callback):
     def _line(self, text: str) -> None:
         clear = "\033[K" if self._out.isatty() else ""
         print(clear + text, file=self._out, flush=True)
+
+
+def epoch_line(result: Mapping[str, Any], num_epochs: int) -> str:
+    """One epoch in one line: losses, rationale scores on validation, and the time it took."""
+    parts = [f"epoch {result['epoch'] + 1}/{num_epochs}"]
+    parts += [f"{label} {result[name]:.4f}" for name, label in _SHOWN if name in result]
+    parts.append(
+        f"precision {result['val_token_precision']:.3f} recall {result['val_token_recall']:.3f} "
+        f"selection_rate {result['val_selection_rate']:.3f}  {result['epoch_s']:.1f} s"
+    )
+    return "  ".join(parts)
 
 
 def _clock(seconds: float) -> str:

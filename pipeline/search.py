@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infocal.config import InfoCalConfig
-from pipeline import cluster, settings
+from pipeline import cluster, planning, settings
 from pipeline.errors import PipelineError, run_command
+from search_spaces import registry
 
 if TYPE_CHECKING:
     from pipeline.study import StudySettings
@@ -63,7 +64,8 @@ def main(arguments: Sequence[str]) -> int:
         )
     logger.info("results: %s\ntracking: %s", directory, uri)
     if not given.resume:
-        prepared = _with_features(given, prepared)
+        run = dataclasses.replace(prepared.run, features_dir=planning.features_dir(given, prepared.run))
+        prepared = dataclasses.replace(prepared, run=run)
     directory.mkdir(parents=True, exist_ok=True)
     prepared.save(directory)
     from pipeline.outcome import conduct
@@ -74,45 +76,20 @@ def main(arguments: Sequence[str]) -> int:
 
 def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySettings":
     """Check every flag and resolve the settings; the features' folder is still missing."""
-    from feature_store.sources import get_source
-    from feature_store.sources.base import resolve_aspect
-    from infocal.language_model import LanguageModelConfig
     from pipeline.study import StudySettings
-    from search_spaces import registry
 
-    aspect = resolve_aspect(get_source(given.dataset), given.aspect) or ""
     space = registry.space(given.method, given.dataset, given.space)
-    chosen = settings.hyper_parameters(given.config, given.set)
-    searched = [r.name for r in space if r.name in chosen]
-    if searched:
+    run = planning.run_settings(given, {}, num_threads=max(1, int(given.cpus_per_trial)))
+    fixed = [r.name for r in space if r.name in run.base]
+    if fixed:
         raise PipelineError(
-            f"`{searched[0]}` is searched over, it cannot be fixed as well",
+            f"`{fixed[0]}` is searched over, so it cannot be fixed as well",
             where="--set",
             hint="train one configuration with `python -m pipeline.train`",
         )
-    base = registry.preset(given.dataset, aspect, given.sample) | chosen
-    InfoCalConfig.from_mapping(base)
     first = registry.first_point(given.method, given.dataset)
-    fits = all(r.contains(first[r.name]) for r in space)
-    criterion = registry.criterion(given.dataset, aspect)
-    if given.min_precision is not None:
-        criterion = criterion.with_limit("val_token_precision", given.min_precision)
-    run = settings.RunSettings(
-        dataset=given.dataset,
-        aspect=aspect,
-        method=given.method,
-        features_dir="",
-        language_model=LanguageModelConfig(**registry.language_model_preset(given.dataset, given.sample)).to_dict(),
-        base=base,
-        criterion=criterion,
-        num_epochs=given.epochs,
-        seed=given.seed,
-        device=given.device,
-        bf16=given.bf16,
-        num_threads=max(1, int(given.cpus_per_trial)),
-    )
     return StudySettings(
-        name=given.name or settings.default_name(given.dataset, aspect),
+        name=given.name or settings.default_name(given.dataset, run.aspect),
         run=run,
         space_name=given.space,
         sampler=given.sampler,
@@ -123,30 +100,8 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         num_seeds=given.seeds,
         sample=given.sample,
         command=shlex.join(["python", "-m", "pipeline.search", *arguments]),
-        first_points=[first] if fits else [],
+        first_points=[first] if all(r.contains(first[r.name]) for r in space) else [],
     )
-
-
-def _with_features(given: argparse.Namespace, prepared: "StudySettings") -> "StudySettings":
-    """Open or build the features, and say aloud what has to be said about them."""
-    from feature_store.store import FeatureRequest, open_features
-
-    config = InfoCalConfig.from_mapping(prepared.run.base)
-    features = open_features(
-        FeatureRequest(
-            dataset=given.dataset,
-            aspect=prepared.run.aspect,
-            data_dir=Path(given.data_dir) if given.data_dir else None,
-            cache_dir=settings.cache_dir(given.cache_dir),
-            sample=given.sample,
-            max_length=config.max_length,
-            embedding=given.embedding,
-        )
-    )
-    for note in features.notes:
-        logger.info("note: %s", note)
-    run = dataclasses.replace(prepared.run, features_dir=str(features.directory.resolve()))
-    return dataclasses.replace(prepared, run=run)
 
 
 def _resumed(given: argparse.Namespace, storage: Path) -> "StudySettings":
@@ -166,9 +121,8 @@ def _resumed(given: argparse.Namespace, storage: Path) -> "StudySettings":
 
 def _plan(prepared: "StudySettings", directory: Path, uri: str) -> str:
     """What would be done, for `--dry-run`."""
-    from search_spaces import registry
-
     run = prepared.run
+    space = registry.space(run.method, run.dataset, prepared.space_name)
     lines = [
         f"study        {prepared.name}  ({run.method} on {run.dataset}/{run.aspect})",
         f"results      {directory}",
@@ -176,12 +130,15 @@ def _plan(prepared: "StudySettings", directory: Path, uri: str) -> str:
         f"criterion    {run.criterion}",
         f"trials       {prepared.num_trials} of {run.num_epochs} epochs, sampler {prepared.sampler}, seed {run.seed}",
         f"first        {prepared.first_points or 'none: the published best lies outside this space'}",
+        "\nsearched",
     ]
-    for r in registry.space(run.method, run.dataset, prepared.space_name):
+    for r in space:
         scale = "log scale" if r.log else f"step {r.step:g}" if r.step else "continuous"
-        lines.append(f"{r.name:<12} {r.low:g} .. {r.high:g}, {scale}: {r.why}")
-    lines += [f"{name:<12} {value}" for name, value in InfoCalConfig.from_mapping(run.base).to_dict().items()
-              if name not in {r.name for r in registry.space(run.method, run.dataset, prepared.space_name)}]
+        lines.append(f"  {r.name:<24} {r.low:g} .. {r.high:g}, {scale}  ({r.why})")
+    lines.append("\nfixed")
+    searched = {r.name for r in space}
+    fixed = InfoCalConfig.from_mapping(run.base).to_dict().items()
+    lines += [f"  {name:<24} {value}" for name, value in fixed if name not in searched]
     return "\n".join(lines)
 
 

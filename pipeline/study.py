@@ -1,6 +1,5 @@
 """A study: the Tune run of one search, from its settings to the ranked candidates."""
 
-import contextlib
 import dataclasses
 import os
 from collections.abc import Sequence
@@ -74,6 +73,8 @@ class Study:
     def __init__(self, settings: StudySettings, space: Space, directory: Path) -> None:
         self.settings, self.space, self.directory = settings, space, directory
         self.search: ConstrainedOptunaSearch | None = None
+        self.trial_ids: set[str] = set()
+        """Every trial that Tune knows of, finished or failed."""
 
     @property
     def base_config(self) -> InfoCalConfig:
@@ -91,8 +92,7 @@ class Study:
             PipelineError: if there is nothing to resume.
         """
         tuner = self._restored(callbacks) if resume else self._new(callbacks)
-        results = tuner.fit()
-        return ranked(candidate for result in results if (candidate := _candidate(result)) is not None)
+        return ranked(self._fit(tuner))
 
     def replicate(self, winner: Candidate, callbacks: Sequence[tune.Callback]) -> list[Candidate]:
         """Train the winner's configuration again with the further seeds that were asked for."""
@@ -107,7 +107,11 @@ class Study:
             ),
             run_config=self._run_config("replicates", callbacks),
         )
+        return self._fit(tuner)
+
+    def _fit(self, tuner: tune.Tuner) -> list[Candidate]:
         results = tuner.fit()
+        self.trial_ids |= {result.metrics["trial_id"] for result in results if result.metrics}
         return [candidate for result in results if (candidate := _candidate(result)) is not None]
 
     def export(self) -> Path:
@@ -168,9 +172,8 @@ def _candidate(result: tune.Result) -> Candidate | None:
     if result.checkpoint is None:
         return None
     folder = Path(result.checkpoint.path)
-    with contextlib.suppress(FileNotFoundError):
-        if not (folder / checkpoints.BEST).is_dir():
-            return None
+    if not (folder / checkpoints.BEST).is_dir():
+        return None
     best = checkpoints.read_json(folder / checkpoints.BEST / checkpoints.BEST_SCORES)
     return Candidate(
         trial_id=result.metrics["trial_id"],

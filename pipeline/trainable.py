@@ -11,9 +11,8 @@ import numpy as np
 import torch
 
 from feature_store.store import Features, load_features
-from infocal.config import InfoCalConfig
+from infocal.config import InfoCalConfig, LanguageModelConfig
 from infocal.errors import TrainingFailure
-from infocal.language_model import LanguageModelConfig
 from infocal.objective import pressure
 from infocal.trainer import Trainer, resolve_device
 from pipeline import checkpoints

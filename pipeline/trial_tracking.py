@@ -14,11 +14,10 @@ from ray.tune.result import AUTO_RESULT_KEYS, DEBUG_METRICS
 
 from pipeline.checkpoints import BEST
 from pipeline.errors import USER_ERRORS
-from pipeline.tracking import MAX_TAG, PARENT_TAG, TRIAL_TAG, Tracker, warn_skipped, written
+from pipeline.tracking import CONFIG_ARTIFACT, MAX_TAG, PARENT_TAG, TRIAL_TAG, Tracker, warn_skipped, written
 
 logger = logging.getLogger("pipeline.tracking")
 
-CONFIG_ARTIFACT = "config.json"
 FAILURE, FAILURE_MESSAGE = "failure", "failure_message"
 
 _STEP_METRIC = "objective"

@@ -1,0 +1,335 @@
+"""What becomes of a study: run it under tracking, package and register its winner, say what was found."""
+
+import dataclasses
+import functools
+import logging
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from feature_store.store import Features, load_features
+from infocal import baselines
+from infocal.config import InfoCalConfig, LanguageModelConfig
+from infocal.trainer import resolve_device
+from pipeline import checkpoints, cluster, findings, pages, registry
+from pipeline.criterion import Candidate
+from pipeline.errors import PipelineError
+from pipeline.loaders import Loader, embeddings_of, language_model_scores, task_of
+from pipeline.progress import ProgressLines, epoch_line
+from pipeline.scoring import METRIC_MODE
+from pipeline.settings import RunSettings
+from pipeline.study import Study, StudySettings
+from pipeline.tracking import Tracker
+from pipeline.trainable import BEST_SHOWN, HISTORY, Result, train
+from pipeline.trial_tracking import TrialTracking
+from search_spaces.registry import space
+
+logger = logging.getLogger("pipeline.outcome")
+
+PACKAGE, REPORT, OPTUNA_ARTIFACT = "model", "report.html", "optuna.db"
+_SUMMARY = ("val_token_precision", "val_token_recall", "val_token_f1", "val_selection_rate", "val_mse")
+
+
+def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | None, resume: bool) -> str:
+    """Run a prepared study to its end.
+
+    Args:
+        prepared: what to do, its features built.
+        storage: folder of all results.
+        uri: MLflow's.
+        address: Ray cluster; None: RAY_ADDRESS, else a private local one.
+        resume: go on with the study.
+
+    Returns:
+        The table of results and what to run next.
+    """
+    run = prepared.run
+    features = load_features(Path(run.features_dir))
+    logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
+    # trained here, once; the trials find the stored scores
+    language_model_scores(features, LanguageModelConfig(**run.language_model), resolve_device(run.device))
+    study = Study(prepared, space(run.method, run.dataset, prepared.space_name), storage / "studies" / prepared.name)
+    tracker = Tracker(uri)
+    tags = _tags(prepared, features)
+    experiment = tracker.experiment(run.dataset, run.aspect)
+    study_run = tracker.start_study(experiment, prepared.name, _parameters(prepared), tags)
+    status = "KILLED"
+    try:
+        with cluster.session(address):
+            candidates = study.run(_callbacks(prepared, tracker, study_run, tags), resume)
+            replicates = study.replicate(candidates[0], _callbacks(prepared, tracker, study_run, tags)) if candidates else []
+        status = "FAILED"
+        text = _conclude(study, features, tracker, study_run, [candidates, replicates])
+        status = "FINISHED"
+    finally:
+        tracker.finish(study_run, status)
+    return text
+
+
+def _tags(prepared: StudySettings, features: Features) -> dict[str, str]:
+    """Tags of the study's run and of every trial's."""
+    return {
+        "data_fingerprint": features.fingerprint,
+        "git_commit": git_commit(),
+        "seed": str(prepared.run.seed),
+        "metric_mode": METRIC_MODE,
+        "corpus": "sample" if prepared.sample else "real",
+        "criterion": str(prepared.run.criterion),
+        "notes": "; ".join(features.notes),
+    }
+
+
+def _parameters(prepared: StudySettings) -> dict[str, Any]:
+    """Parameters of the study's run: all settings but the nested ones, which get names of their own."""
+    values = dataclasses.asdict(prepared)
+    run = values.pop("run")
+    del values["first_points"]
+    base = {f"base.{name}": value for name, value in run.pop("base").items()}
+    language_model = {f"language_model.{name}": value for name, value in run.pop("language_model").items()}
+    return values | run | {"criterion": str(prepared.run.criterion)} | base | language_model
+
+
+def _callbacks(prepared: StudySettings, tracker: Tracker, study_run: str, tags: Mapping[str, str]) -> list[Any]:
+    run = prepared.run
+    tracking = TrialTracking(
+        tracker,
+        study_run,
+        base=InfoCalConfig.from_mapping(run.base).to_dict(),
+        settings=dataclasses.asdict(run),
+        tags=tags,
+        num_epochs=run.num_epochs,
+        render=functools.partial(render_trial, run=run),
+    )
+    return [tracking, ProgressLines(prepared.num_trials, run.num_epochs)]
+
+
+def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) -> dict[str, str]:
+    """The pages of a trial: its rationales and its curves, by file name."""
+    best = checkpoints.read_json(checkpoint / checkpoints.BEST / checkpoints.BEST_SCORES)
+    shown = checkpoints.read_json(checkpoint / checkpoints.BEST / checkpoints.BEST_PREDICTIONS)
+    title = f"{run.dataset}/{run.aspect}"
+    note = f"validation reviews at epoch {best['epoch'] + 1}, the trial's best by: {run.criterion}"
+    return {
+        "rationales.html": pages.rationale_page(title=f"Rationales, {title}", predictions=shown, note=note),
+        "curve.html": pages.curve_page(
+            title=f"Training curve, {title}",
+            history=checkpoints.read_json(checkpoint / HISTORY),
+            criterion=run.criterion,
+        ),
+    }
+
+
+def _conclude(
+    study: Study, features: Features, tracker: Tracker, study_run: str, found: Sequence[list[Candidate]]
+) -> str:
+    """Choose, package, register and report."""
+    candidates, replicates = found
+    prepared = study.settings
+    tracker.reconcile(study_run, {c.trial_id for group in found for c in group} | study.trial_ids)
+    artifacts: dict[str, str | Path] = {OPTUNA_ARTIFACT: study.export()}
+    if not candidates:
+        tracker.finish(study_run, "FAILED", artifacts=artifacts)
+        raise PipelineError(
+            f"none of the {prepared.num_trials} trials finished an epoch",
+            hint=f"their failures stand in `mlflow ui --backend-store-uri {tracker.uri}`",
+        )
+    winner = candidates[0]
+    runs = {run.tags["tune_trial_id"]: run.run_id for run in tracker.children(study_run)}
+    package = pack_winner(study, features, winner, runs[winner.trial_id])
+    version = None
+    if winner.is_met:
+        name = registry.model_name(prepared.run.dataset, prepared.run.aspect)
+        version = registry.register(
+            tracker, package, name=name, run_id=runs[winner.trial_id], tags=_version_tags(prepared, winner, features)
+        )
+    metrics = {name: winner.scores[name] for name in BEST_SHOWN if name in winner.scores}
+    metrics |= _trivial(features, winner) | _spread([winner, *replicates])
+    outcome = {"winner_trial_id": winner.trial_id, "winner_run_id": runs[winner.trial_id]}
+    outcome["criterion_met"] = str(winner.is_met).lower()
+    tracker.finish(study_run, metrics=metrics, tags=outcome, artifacts=artifacts)
+    report = study.directory / REPORT
+    report.write_text(findings.page(tracker, study_run), encoding="utf-8")
+    tracker.finish(study_run, artifacts={REPORT: report})
+    return describe(study, tracker, candidates, replicates, version)
+
+
+def pack_winner(study: Study, features: Features, winner: Candidate, run_id: str) -> Path:
+    """Write the winner as a package into the study's folder; replaces an older one."""
+    prepared = study.settings
+    metadata = package_metadata(prepared.run, features, winner.epoch, winner.scores)
+    metadata |= {"sample": prepared.sample, "study": prepared.name, "run_id": run_id}
+    return pack(winner.checkpoint / checkpoints.BEST, study.directory / PACKAGE, features, metadata)
+
+
+def package_metadata(
+    run: RunSettings, features: Features, epoch: int, scores: Mapping[str, float]
+) -> dict[str, Any]:
+    """Where a model comes from, as its package says it."""
+    return {
+        "dataset": run.dataset,
+        "aspect": run.aspect,
+        "method": run.method,
+        "data_fingerprint": features.fingerprint,
+        "epoch": epoch,
+        "calibrated_threshold": scores.get("val_calibrated_threshold"),
+        "criterion": str(run.criterion),
+        "min_precision": min_precision(run),
+        "scores": dict(scores),
+        "max_length": InfoCalConfig.from_mapping(run.base).max_length,
+        "class_names": list(features.task.class_names or ()),
+    }
+
+
+def min_precision(run: RunSettings) -> float | None:
+    """The criterion's threshold on precision; None where it has none."""
+    limits = [bound.limit for bound in run.criterion.bounds if bound.metric == "val_token_precision"]
+    return limits[0] if limits else None
+
+
+def pack(best: Path, target: Path, features: Features, metadata: Mapping[str, Any]) -> Path:
+    """Join the weights of `best` with words and vectors to a package at `target`, whole or not at all."""
+    model = checkpoints.load_best(best, embeddings_of(features))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        staged = Path(folder) / target.name
+        checkpoints.save_package(
+            staged, checkpoints.Package(model, list(features.vocabulary.tokens), dict(metadata))
+        )
+        shutil.rmtree(target, ignore_errors=True)
+        staged.replace(target)
+    return target
+
+
+def _version_tags(prepared: StudySettings, winner: Candidate, features: Features) -> dict[str, str]:
+    tags = {
+        "study": prepared.name,
+        "criterion": str(prepared.run.criterion),
+        "data_fingerprint": features.fingerprint,
+        "corpus": "sample" if prepared.sample else "real",
+        **{name: f"{winner.scores[name]:.4f}" for name in BEST_SHOWN if name in winner.scores},
+    }
+    limit = min_precision(prepared.run)
+    return tags if limit is None else tags | {"min_precision": str(limit)}
+
+
+def _trivial(features: Features, winner: Candidate) -> dict[str, float]:
+    """Token scores of the trivial lines on the annotated validation texts, at the winner's selection rate."""
+    loader = Loader(features.table("val_annotated"), task_of(features))
+    rate = winner.scores["val_selection_rate"]
+    lines = baselines.trivial_scores(loader.golds(), loader.token_ids.lengths, rate, mode=METRIC_MODE)
+    return {
+        f"trivial_{line}_{name}": scores[name]
+        for line, scores in lines.items()
+        for name in ("token_precision", "token_recall", "token_f1", "selection_rate")
+    }
+
+
+def _spread(candidates: Sequence[Candidate]) -> dict[str, float]:
+    """Mean and deviation over the winner's seeds; nothing where there is one."""
+    if len(candidates) < 2:
+        return {}
+    values = {name: [c.scores[name] for c in candidates] for name in BEST_SHOWN if name in candidates[0].scores}
+    found = {"num_seeds": float(len(candidates))}
+    found |= {f"{name}_mean": mean(column) for name, column in values.items()}
+    return found | {f"{name}_sd": stdev(column) for name, column in values.items()}
+
+
+def describe(
+    study: Study,
+    tracker: Tracker,
+    candidates: Sequence[Candidate],
+    replicates: Sequence[Candidate],
+    version: int | None,
+) -> str:
+    """The table of trials, what was chosen, and what to run next."""
+    prepared, winner = study.settings, candidates[0]
+    run = prepared.run
+    lines = [f"{run.dataset}/{run.aspect}: {len(candidates)} trials, {run.criterion}", "", table(candidates)]
+    spread = _spread([winner, *replicates])
+    if spread:
+        parts = [f"{n.removeprefix('val_')} {spread[n + '_mean']:.3f} +- {spread[n + '_sd']:.3f}" for n in BEST_SHOWN if n + "_mean" in spread]
+        lines += ["", f"winner over {int(spread['num_seeds'])} seeds: " + ", ".join(parts)]
+    name = registry.model_name(run.dataset, run.aspect)
+    store = f"--tracking-uri {tracker.uri}"
+    lines += ["", f"report   {study.directory / REPORT}", f"model    {study.directory / PACKAGE}"]
+    if version is None:
+        scores = winner.scores
+        lines += [
+            "",
+            f"No trial meets the criterion ({run.criterion}): nothing was registered. The nearest one has "
+            f"precision {scores['val_token_precision']:.3f}, recall {scores['val_token_recall']:.3f}, selection rate "
+            f"{scores['val_selection_rate']:.3f} at epoch {winner.epoch + 1}.",
+            "What to do: more trials or epochs (`--trials`, `--epochs`), `--space wide`, or state another threshold "
+            "with `--min-precision`.",
+        ]
+    else:
+        lines += [
+            "",
+            f"registered {name} version {version} as `challenger`. Next:",
+            f"  python -m pipeline.promote --dataset {run.dataset} --aspect {run.aspect} {store}"
+            + (" --sample" if prepared.sample else " --data-dir DATA"),
+            f'  python -m pipeline.explain --model models:/{name}@challenger {store} --text "..."',
+        ]
+    lines.append(f"  mlflow ui --backend-store-uri {tracker.uri}")
+    return "\n".join(lines)
+
+
+def table(candidates: Sequence[Candidate]) -> str:
+    """The trials, best first, with what was searched and what it gave on validation."""
+    searched = sorted(candidates[0].config)
+    head = [*searched, "epoch", "precision", "recall", "f1", "selected", "mse", "criterion"]
+    rows = []
+    for c in candidates:
+        figures = [f"{c.scores[name]:.4f}" if name in c.scores else "-" for name in _SUMMARY]
+        met = "met" if c.is_met else f"missed by {c.violation:.3f}"
+        rows.append([*(f"{c.config[name]:g}" for name in searched), str(c.epoch + 1), *figures, met])
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    return "\n".join("  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in [head, *rows])
+
+
+def git_commit() -> str:
+    """The commit of the code that runs, `-dirty` where it was changed; `unknown` outside a checkout."""
+    folder = Path(__file__).parent
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return found.stdout.strip()
+
+
+def train_alone(run: RunSettings, output: Path, *, sample: bool) -> str:
+    """Train one configuration without Ray or MLflow and write its best epoch as a package.
+
+    Returns:
+        The best epoch's figures and what to run next.
+    """
+    features = load_features(Path(run.features_dir))
+    output.parent.mkdir(parents=True, exist_ok=True)
+
+    def report(result: Result, folder: Path) -> None:
+        if "failure" in result:
+            raise PipelineError(f"training failed: {result['failure_message']}")
+        logger.info("%s", epoch_line(result, run.num_epochs))
+
+    with tempfile.TemporaryDirectory(dir=output.parent) as folder:
+        best = train({}, run, report, Path(folder)).best
+        metadata = package_metadata(run, features, best["epoch"], best["scores"])
+        metadata |= {"sample": sample, "study": None, "run_id": None}
+        pack(Path(folder) / checkpoints.BEST, output, features, metadata)
+    figures = ", ".join(f"{n.removeprefix('val_')} {best['scores'][n]:.4f}" for n in BEST_SHOWN if n in best["scores"])
+    met = "met" if best["is_met"] else f"missed by {best['violation']:.3f}"
+    return (
+        f"best epoch {best['epoch'] + 1} on validation: {figures}\n{run.criterion}: {met}\n\nmodel    {output}\n"
+        f'  python -m pipeline.explain --package {output} --text "..."'
+    )

@@ -1,0 +1,72 @@
+"""From checked flags to the settings of a run, and to its features: what search and train share."""
+
+import argparse
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from feature_store.sources import get_source
+from feature_store.sources.base import resolve_aspect
+from infocal.config import InfoCalConfig, LanguageModelConfig
+from pipeline import settings
+from search_spaces import registry
+
+logger = logging.getLogger("pipeline.planning")
+
+
+def run_settings(given: argparse.Namespace, tracked: Mapping[str, Any], num_threads: int = 1) -> settings.RunSettings:
+    """Check the flags and resolve what a worker needs; the features' folder is still missing.
+
+    Hyper-parameters come from the dataset's preset, then `tracked`, then `--config`, then `--set`.
+
+    Args:
+        given: parsed flags.
+        tracked: hyper-parameters of an earlier run to start from.
+        num_threads: torch threads of a trial.
+
+    Raises:
+        UserError: of the room that refuses a name or a value.
+    """
+    aspect = resolve_aspect(get_source(given.dataset), given.aspect) or ""
+    chosen = {**tracked, **settings.hyper_parameters(given.config, given.set)}
+    base = registry.preset(given.dataset, aspect, given.sample) | chosen
+    InfoCalConfig.from_mapping(base)
+    criterion = registry.criterion(given.dataset, aspect)
+    if given.min_precision is not None:
+        criterion = criterion.with_limit("val_token_precision", given.min_precision)
+    language_model = LanguageModelConfig(**registry.language_model_preset(given.dataset, given.sample))
+    return settings.RunSettings(
+        dataset=given.dataset,
+        aspect=aspect,
+        method=given.method,
+        features_dir="",
+        language_model=language_model.to_dict(),
+        base=base,
+        criterion=criterion,
+        num_epochs=given.epochs,
+        seed=given.seed,
+        device=given.device,
+        bf16=given.bf16,
+        num_threads=num_threads,
+    )
+
+
+def features_dir(given: argparse.Namespace, run: settings.RunSettings) -> str:
+    """Open or build the features, say aloud what has to be said about them, and name their folder."""
+    from feature_store.store import FeatureRequest, open_features
+
+    features = open_features(
+        FeatureRequest(
+            dataset=run.dataset,
+            aspect=run.aspect or None,
+            data_dir=Path(given.data_dir) if given.data_dir else None,
+            cache_dir=settings.cache_dir(given.cache_dir),
+            sample=given.sample,
+            max_length=InfoCalConfig.from_mapping(run.base).max_length,
+            embedding=given.embedding,
+        )
+    )
+    for note in features.notes:
+        logger.info("note: %s", note)
+    return str(features.directory.resolve())

@@ -1,0 +1,66 @@
+"""Train one configuration without Ray: the paper's best values, or those of a tracked trial.
+
+python -m pipeline.train --dataset beer --aspect palate
+"""
+
+import argparse
+import dataclasses
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline import cluster, planning, settings
+from pipeline.errors import PipelineError, run_command
+from search_spaces import registry
+
+logger = logging.getLogger("pipeline.train")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of `pipeline.train`."""
+    parser = settings.parser("pipeline.train", "Train one configuration, without Ray.")
+    settings.add_data_arguments(parser)
+    settings.add_training_arguments(parser)
+    settings.add_storage_arguments(parser)
+    group = parser.add_argument_group("model")
+    group.add_argument("--method", default="infocal", help="method to train (default: %(default)s)")
+    group.add_argument("--min-precision", type=settings.fraction, help="another precision threshold for the criterion")
+    group.add_argument("--from-run", metavar="RUN_ID", help="take the hyper-parameters of this MLflow run")
+    group.add_argument("--threads", type=settings.positive_int, default=1, help="torch threads (default: %(default)s)")
+    group.add_argument("--output", metavar="DIR", help="new folder of the model (default: STORAGE/models/NAME)")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    given = build_parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    cluster.prepare_environment()
+    storage = settings.storage_dir(given.storage, given.sample)
+    run = planning.run_settings(given, _start(given, storage), num_threads=given.threads)
+    name = settings.default_name(run.dataset, run.aspect)
+    output = Path(given.output) if given.output else storage / "models" / name
+    if output.exists():
+        raise PipelineError(f"`{output}` is there already", where="--output", hint="name a new folder")
+    logger.info("model: %s", output)
+    run = dataclasses.replace(run, features_dir=planning.features_dir(given, run))
+    from pipeline.outcome import train_alone
+
+    print(train_alone(run, output, sample=given.sample))
+    return 0
+
+
+def _start(given: argparse.Namespace, storage: Path) -> dict[str, Any]:
+    """The hyper-parameters to start from: the tracked run's, else the published best."""
+    if not given.from_run:
+        return registry.first_point(given.method, given.dataset)
+    from pipeline.tracking import Tracker, config_of
+
+    tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
+    return config_of(tracker.run(given.from_run))
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
