@@ -197,7 +197,7 @@ def build_encoder(kind: str, embedding_size: int, hidden_size: int) -> Encoder:
 def pool(
     states: Float[Tensor, "B T Z"], gate: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"], how: str
 ) -> Float[Tensor, "B Z"]:
-    """One vector a text: `mean` or `max` of each unit over its seen tokens, or the `last` state of each direction.
+    """One vector a text: `mean` or `max` of each unit over seen tokens, or each direction's `last` state.
 
     Unselected tokens are zeros in `states` and take part in the maximum: an empty selection gives
     the zero vector, and the gradient by the mask of an unselected token is not lost. Padding does not.

@@ -47,9 +47,10 @@ class RateControl(torch.nn.Module):
         multiplier (rate - target) + rate_penalty (rate - target)^2,
         multiplier <- clamp(multiplier + rate_step_size (rate - target))
 
-    an augmented Lagrangian. The target falls from `start_selection_rate` to `target_selection_rate` as the
-    pressure rises; a target of 1 while training is dense would drive every p_i to 1, where it has no gradient.
-    Without it the weights of [Sha2023] end at the empty or at the full rationale (docs/experiments.md).
+    an augmented Lagrangian. The target falls from `start_selection_rate` to `target_selection_rate`
+    as the pressure rises; a target of 1 while training is dense would drive every p_i to 1, where it has
+    no gradient. Without the control the weights of [Sha2023] end at the empty or at the full rationale
+    (docs/experiments.md).
     """
 
     # Eight nats a unit of rate already outweigh L_sp; the clamp only stops a run-away.

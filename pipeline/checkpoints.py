@@ -53,7 +53,9 @@ def save_package(directory: Path, package: Package) -> None:
     }
     write_json(directory / CONFIG, description)
     write_json(directory / VOCABULARY, package.vocabulary)
-    write_json(directory / DIGESTS, {name: _digest(directory / name) for name in (WEIGHTS, CONFIG, VOCABULARY)})
+    write_json(
+        directory / DIGESTS, {name: _digest(directory / name) for name in (WEIGHTS, CONFIG, VOCABULARY)}
+    )
 
 
 def load_package(directory: Path) -> Package:
@@ -69,7 +71,9 @@ def load_package(directory: Path) -> Package:
             )
     description = read_json(directory / CONFIG)
     if description["format"] != _FORMAT:
-        raise StateError(f"expected format {_FORMAT}, but got {description['format']}", where=str(directory / CONFIG))
+        raise StateError(
+            f"expected format {_FORMAT}, but got {description['format']}", where=str(directory / CONFIG)
+        )
     weights = load_weights(directory / WEIGHTS)
     config = InfoCalConfig.from_mapping(description["config"])
     model = InfoCal(config, Task(**description["task"]), weights["embeddings"])
@@ -91,7 +95,9 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
         raise StateError(f"cannot read the weights: {error}", where=str(path)) from error
 
 
-def save_best(directory: Path, model: InfoCal, scores: Mapping[str, Any], predictions: list[dict[str, Any]]) -> None:
+def save_best(
+    directory: Path, model: InfoCal, scores: Mapping[str, Any], predictions: list[dict[str, Any]]
+) -> None:
     """Replace a trial's best weights, their scores and the predictions to show; without the word vectors."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -112,7 +118,9 @@ def load_best(directory: Path, embeddings: torch.Tensor) -> InfoCal:
         StateError: if a file is missing or damaged, or the word vectors have another size.
     """
     description = read_json(directory / CONFIG)
-    model = InfoCal(InfoCalConfig.from_mapping(description["config"]), Task(**description["task"]), embeddings)
+    model = InfoCal(
+        InfoCalConfig.from_mapping(description["config"]), Task(**description["task"]), embeddings
+    )
     try:
         model.load_state_dict(load_weights(directory / WEIGHTS))
     except RuntimeError as error:

@@ -1,6 +1,7 @@
 """Ray: a private one on this machine, or the cluster that an address names."""
 
 import contextlib
+import logging
 import os
 import secrets
 import tempfile
@@ -23,16 +24,22 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
     import ray  # 1.5 s that --help need not wait for
 
     wanted = address or os.environ.get("RAY_ADDRESS") or "local"
-    quiet = {"include_dashboard": False, "logging_level": "error", "log_to_driver": False}
     try:
         if wanted == "local":
             # a token of our own: other users of this machine cannot talk to it, and no file is left behind
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
             # sockets of a long temporary path would not fit their 107 bytes
             temporary = os.path.join(tempfile.gettempdir(), "ray")
-            ray.init(address="local", num_cpus=num_cpus, _temp_dir=temporary, **quiet)
+            ray.init(
+                address="local",
+                num_cpus=num_cpus,
+                _temp_dir=temporary,
+                include_dashboard=False,
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+            )
         else:
-            ray.init(address=wanted, logging_level="error", log_to_driver=False)
+            ray.init(address=wanted, logging_level=logging.ERROR, log_to_driver=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise PipelineError(f"cannot reach Ray at `{wanted}`: {error}", where="--address") from error
     try:

@@ -1,4 +1,4 @@
-"""The final choice: the best epoch of all trials, by the criterion and not by the scheduler's number alone."""
+"""The final choice: the best epoch of all trials, by the criterion."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

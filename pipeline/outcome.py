@@ -8,14 +8,13 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 from feature_store.store import Features, load_features
 from infocal import baselines
 from infocal.config import InfoCalConfig, LanguageModelConfig
 from infocal.trainer import resolve_device
-from pipeline import checkpoints, cluster, findings, pages, registry
+from pipeline import checkpoints, cluster, findings, pages, registry, summary
 from pipeline.criterion import Candidate
 from pipeline.errors import PipelineError
 from pipeline.loaders import Loader, embeddings_of, language_model_scores, task_of
@@ -23,6 +22,7 @@ from pipeline.progress import ProgressLines, epoch_line
 from pipeline.scoring import METRIC_MODE
 from pipeline.settings import RunSettings
 from pipeline.study import Study, StudySettings
+from pipeline.summary import PACKAGE, REPORT
 from pipeline.tracking import Tracker
 from pipeline.trainable import BEST_SHOWN, HISTORY, Result, train
 from pipeline.trial_tracking import TrialTracking
@@ -30,8 +30,7 @@ from search_spaces.registry import space
 
 logger = logging.getLogger("pipeline.outcome")
 
-PACKAGE, REPORT, OPTUNA_ARTIFACT = "model", "report.html", "optuna.db"
-_SUMMARY = ("val_token_precision", "val_token_recall", "val_token_f1", "val_selection_rate", "val_mse")
+OPTUNA_ARTIFACT = "optuna.db"
 
 
 def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | None, resume: bool) -> str:
@@ -52,7 +51,9 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
     logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
     # trained here, once; the trials find the stored scores
     language_model_scores(features, LanguageModelConfig(**run.language_model), resolve_device(run.device))
-    study = Study(prepared, space(run.method, run.dataset, prepared.space_name), storage / "studies" / prepared.name)
+    study = Study(
+        prepared, space(run.method, run.dataset, prepared.space_name), storage / "studies" / prepared.name
+    )
     tracker = Tracker(uri)
     tags = _tags(prepared, features)
     experiment = tracker.experiment(run.dataset, run.aspect)
@@ -61,7 +62,11 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
     try:
         with cluster.session(address):
             candidates = study.run(_callbacks(prepared, tracker, study_run, tags), resume)
-            replicates = study.replicate(candidates[0], _callbacks(prepared, tracker, study_run, tags)) if candidates else []
+            replicates = (
+                study.replicate(candidates[0], _callbacks(prepared, tracker, study_run, tags))
+                if candidates
+                else []
+            )
         status = "FAILED"
         text = _conclude(study, features, tracker, study_run, [candidates, replicates])
         status = "FINISHED"
@@ -93,7 +98,9 @@ def _parameters(prepared: StudySettings) -> dict[str, Any]:
     return values | run | {"criterion": str(prepared.run.criterion)} | base | language_model
 
 
-def _callbacks(prepared: StudySettings, tracker: Tracker, study_run: str, tags: Mapping[str, str]) -> list[Any]:
+def _callbacks(
+    prepared: StudySettings, tracker: Tracker, study_run: str, tags: Mapping[str, str]
+) -> list[Any]:
     run = prepared.run
     tracking = TrialTracking(
         tracker,
@@ -144,17 +151,28 @@ def _conclude(
     if winner.is_met:
         name = registry.model_name(prepared.run.dataset, prepared.run.aspect)
         version = registry.register(
-            tracker, package, name=name, run_id=runs[winner.trial_id], tags=_version_tags(prepared, winner, features)
+            tracker,
+            package,
+            name=name,
+            run_id=runs[winner.trial_id],
+            tags=_version_tags(prepared, winner, features),
         )
     metrics = {name: winner.scores[name] for name in BEST_SHOWN if name in winner.scores}
-    metrics |= _trivial(features, winner) | _spread([winner, *replicates])
+    metrics |= _trivial(features, winner) | summary.spread([winner, *replicates])
     outcome = {"winner_trial_id": winner.trial_id, "winner_run_id": runs[winner.trial_id]}
     outcome["criterion_met"] = str(winner.is_met).lower()
     tracker.finish(study_run, metrics=metrics, tags=outcome, artifacts=artifacts)
     report = study.directory / REPORT
     report.write_text(findings.page(tracker, study_run), encoding="utf-8")
     tracker.finish(study_run, artifacts={REPORT: report})
-    return describe(study, tracker, candidates, replicates, version)
+    return summary.of_study(
+        prepared,
+        candidates,
+        replicates,
+        tracking_uri=tracker.uri,
+        directory=study.directory,
+        version=version,
+    )
 
 
 def pack_winner(study: Study, features: Features, winner: Candidate, run_id: str) -> Path:
@@ -228,69 +246,6 @@ def _trivial(features: Features, winner: Candidate) -> dict[str, float]:
     }
 
 
-def _spread(candidates: Sequence[Candidate]) -> dict[str, float]:
-    """Mean and deviation over the winner's seeds; nothing where there is one."""
-    if len(candidates) < 2:
-        return {}
-    values = {name: [c.scores[name] for c in candidates] for name in BEST_SHOWN if name in candidates[0].scores}
-    found = {"num_seeds": float(len(candidates))}
-    found |= {f"{name}_mean": mean(column) for name, column in values.items()}
-    return found | {f"{name}_sd": stdev(column) for name, column in values.items()}
-
-
-def describe(
-    study: Study,
-    tracker: Tracker,
-    candidates: Sequence[Candidate],
-    replicates: Sequence[Candidate],
-    version: int | None,
-) -> str:
-    """The table of trials, what was chosen, and what to run next."""
-    prepared, winner = study.settings, candidates[0]
-    run = prepared.run
-    lines = [f"{run.dataset}/{run.aspect}: {len(candidates)} trials, {run.criterion}", "", table(candidates)]
-    spread = _spread([winner, *replicates])
-    if spread:
-        parts = [f"{n.removeprefix('val_')} {spread[n + '_mean']:.3f} +- {spread[n + '_sd']:.3f}" for n in BEST_SHOWN if n + "_mean" in spread]
-        lines += ["", f"winner over {int(spread['num_seeds'])} seeds: " + ", ".join(parts)]
-    name = registry.model_name(run.dataset, run.aspect)
-    store = f"--tracking-uri {tracker.uri}"
-    lines += ["", f"report   {study.directory / REPORT}", f"model    {study.directory / PACKAGE}"]
-    if version is None:
-        scores = winner.scores
-        lines += [
-            "",
-            f"No trial meets the criterion ({run.criterion}): nothing was registered. The nearest one has "
-            f"precision {scores['val_token_precision']:.3f}, recall {scores['val_token_recall']:.3f}, selection rate "
-            f"{scores['val_selection_rate']:.3f} at epoch {winner.epoch + 1}.",
-            "What to do: more trials or epochs (`--trials`, `--epochs`), `--space wide`, or state another threshold "
-            "with `--min-precision`.",
-        ]
-    else:
-        lines += [
-            "",
-            f"registered {name} version {version} as `challenger`. Next:",
-            f"  python -m pipeline.promote --dataset {run.dataset} --aspect {run.aspect} {store}"
-            + (" --sample" if prepared.sample else " --data-dir DATA"),
-            f'  python -m pipeline.explain --model models:/{name}@challenger {store} --text "..."',
-        ]
-    lines.append(f"  mlflow ui --backend-store-uri {tracker.uri}")
-    return "\n".join(lines)
-
-
-def table(candidates: Sequence[Candidate]) -> str:
-    """The trials, best first, with what was searched and what it gave on validation."""
-    searched = sorted(candidates[0].config)
-    head = [*searched, "epoch", "precision", "recall", "f1", "selected", "mse", "criterion"]
-    rows = []
-    for c in candidates:
-        figures = [f"{c.scores[name]:.4f}" if name in c.scores else "-" for name in _SUMMARY]
-        met = "met" if c.is_met else f"missed by {c.violation:.3f}"
-        rows.append([*(f"{c.config[name]:g}" for name in searched), str(c.epoch + 1), *figures, met])
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    return "\n".join("  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in [head, *rows])
-
-
 def git_commit() -> str:
     """The commit of the code that runs, `-dirty` where it was changed; `unknown` outside a checkout."""
     folder = Path(__file__).parent
@@ -327,9 +282,4 @@ def train_alone(run: RunSettings, output: Path, *, sample: bool) -> str:
         metadata = package_metadata(run, features, best["epoch"], best["scores"])
         metadata |= {"sample": sample, "study": None, "run_id": None}
         pack(Path(folder) / checkpoints.BEST, output, features, metadata)
-    figures = ", ".join(f"{n.removeprefix('val_')} {best['scores'][n]:.4f}" for n in BEST_SHOWN if n in best["scores"])
-    met = "met" if best["is_met"] else f"missed by {best['violation']:.3f}"
-    return (
-        f"best epoch {best['epoch'] + 1} on validation: {figures}\n{run.criterion}: {met}\n\nmodel    {output}\n"
-        f'  python -m pipeline.explain --package {output} --text "..."'
-    )
+    return summary.of_one(best, run.criterion, output)

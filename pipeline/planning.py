@@ -15,7 +15,9 @@ from search_spaces import registry
 logger = logging.getLogger("pipeline.planning")
 
 
-def run_settings(given: argparse.Namespace, tracked: Mapping[str, Any], num_threads: int = 1) -> settings.RunSettings:
+def run_settings(
+    given: argparse.Namespace, tracked: Mapping[str, Any], num_threads: int = 1
+) -> settings.RunSettings:
     """Check the flags and resolve what a worker needs; the features' folder is still missing.
 
     Hyper-parameters come from the dataset's preset, then `tracked`, then `--config`, then `--set`.

@@ -75,7 +75,8 @@ class ProgressLines(tune.Callback):
 
     def summary(self, running: int) -> str:
         """Trials done, running and stopped, the best so far, and the time left."""
-        text = f"{self.done} done, {running} running, {self.stopped} stopped early, {self.failed} failed of {self.num_trials}"
+        text = f"{self.done} done, {running} running, {self.stopped} stopped early, {self.failed} failed"
+        text += f" of {self.num_trials}"
         if self.best:
             text += (
                 f" | best precision {self.best['best_val_token_precision']:.3f} "

@@ -90,7 +90,10 @@ class ConstrainedOptunaSearch(OptunaSearch):
     @property
     def study(self) -> optuna.Study:
         """The live study, in memory."""
-        return self._ot_study
+        study: optuna.Study | None = self._ot_study  # None until Tune sets the search up
+        if study is None:
+            raise PipelineError(f"the search over {', '.join(self._ranges)} has not started")
+        return study
 
     def suggest(self, trial_id: str) -> dict[str, float] | None:
         """The next point, without floating-point noise."""
@@ -99,10 +102,14 @@ class ConstrainedOptunaSearch(OptunaSearch):
             return None
         return {name: Range.clean(value) for name, value in point.items()}
 
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
         """Tell Optuna how the trial ended: its value and constraint, or that it failed."""
         trial = self._ot_trials.get(trial_id)
-        failed = error or bool(result and (FAILURE in result or not math.isfinite(result.get(OBJECTIVE, math.nan))))
+        failed = error or bool(
+            result and (FAILURE in result or not math.isfinite(result.get(OBJECTIVE, math.nan)))
+        )
         if trial is not None and result and not failed and trial_id not in self._completed_trials:
             trial.set_constraint(VIOLATION, float(result[VIOLATION]))
         super().on_trial_complete(trial_id, result=None if failed else result, error=failed)

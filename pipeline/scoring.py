@@ -72,13 +72,13 @@ def validate(predictor: Predictor, data: ValidationData, target_rate: float) -> 
 
 
 def task_scores(predictions: Sequence[Prediction], task: Task) -> Scores:
-    """`mse` and `mae`, or accuracy and macro scores, of the rationale's prediction and of the guider's (`guider_*`)."""
+    """`mse` and `mae`, or accuracy and macro scores; `guider_NAME` is the guider's."""
     target = np.array([prediction.target for prediction in predictions])
     outputs = {
         "": np.stack([prediction.output for prediction in predictions]),
         "guider_": np.stack([prediction.guider_output for prediction in predictions]),
     }
-    scores = {}
+    scores: Scores = {}
     for prefix, output in outputs.items():
         if task.kind == "regression":
             found = metrics.regression_scores(output[:, 0], target)
@@ -107,7 +107,7 @@ class TestReading:
     __test__ = False  # not a test class, whatever pytest reads into the name
 
     scores: Scores
-    """`test_NAME`, and `annotated_NAME` for validation and test together (to compare with published tables)."""
+    """`test_NAME`, and `annotated_NAME` for validation and test together, as published tables have it."""
     trivial: dict[str, Scores]
     """The trivial lines on test at the model's own selection rate: `all_tokens`, `random_k`, ..."""
     predictions: list[Prediction]
@@ -115,7 +115,10 @@ class TestReading:
 
 
 def score_test(
-    model: InfoCal, features: Features, calibrated_threshold: float | None, log_reading: Callable[[Scores], None]
+    model: InfoCal,
+    features: Features,
+    calibrated_threshold: float | None,
+    log_reading: Callable[[Scores], None],
 ) -> TestReading:
     """Open the sealed test split and score a finished model on it.
 

@@ -31,18 +31,48 @@ def build_parser() -> argparse.ArgumentParser:
     settings.add_storage_arguments(parser)
     study = parser.add_argument_group("search")
     study.add_argument("--method", default="infocal", help="method to train (default: %(default)s)")
-    study.add_argument("--trials", type=settings.positive_int, default=30, help="configurations to try (default: %(default)s)")
+    study.add_argument(
+        "--trials",
+        type=settings.positive_int,
+        default=30,
+        help="configurations to try (default: %(default)s)",
+    )
     study.add_argument("--space", default="paper", help="search space: paper or wide (default: %(default)s)")
-    study.add_argument("--sampler", default="tpe", choices=("tpe", "random", "grid", "gp"), help="who proposes points (default: %(default)s)")
-    study.add_argument("--seeds", type=settings.positive_int, default=1, help="seeds the winner is trained with in all (default: %(default)s)")
-    study.add_argument("--min-precision", type=settings.fraction, help="another precision threshold for the criterion")
-    study.add_argument("--max-concurrent", type=settings.positive_int, help="trials at once (default: as many as fit)")
-    study.add_argument("--cpus-per-trial", type=float, default=1.0, help="cores of a trial (default: %(default)s)")
-    study.add_argument("--gpus-per-trial", type=float, default=0.0, help="GPUs of a trial, may be a fraction (default: %(default)s)")
-    study.add_argument("--address", help="Ray cluster to use (default: RAY_ADDRESS, else a private local one)")
+    study.add_argument(
+        "--sampler",
+        default="tpe",
+        choices=("tpe", "random", "grid", "gp"),
+        help="who proposes points (default: %(default)s)",
+    )
+    study.add_argument(
+        "--seeds",
+        type=settings.positive_int,
+        default=1,
+        help="seeds the winner is trained with in all (default: %(default)s)",
+    )
+    study.add_argument(
+        "--min-precision", type=settings.fraction, help="another precision threshold for the criterion"
+    )
+    study.add_argument(
+        "--max-concurrent", type=settings.positive_int, help="trials at once (default: as many as fit)"
+    )
+    study.add_argument(
+        "--cpus-per-trial", type=float, default=1.0, help="cores of a trial (default: %(default)s)"
+    )
+    study.add_argument(
+        "--gpus-per-trial",
+        type=float,
+        default=0.0,
+        help="GPUs of a trial, may be a fraction (default: %(default)s)",
+    )
+    study.add_argument(
+        "--address", help="Ray cluster to use (default: RAY_ADDRESS, else a private local one)"
+    )
     study.add_argument("--name", help="name of the study (default: made of dataset, aspect and time)")
     study.add_argument("--resume", action="store_true", help="go on with the study that --name names")
-    study.add_argument("--dry-run", action="store_true", help="check everything, print the plan, train nothing")
+    study.add_argument(
+        "--dry-run", action="store_true", help="check everything, print the plan, train nothing"
+    )
     return parser
 
 
@@ -60,7 +90,9 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if directory.exists() and not given.resume:
         raise PipelineError(
-            f"there is a study `{prepared.name}` already", where="--name", hint="choose another name, or add `--resume`"
+            f"there is a study `{prepared.name}` already",
+            where="--name",
+            hint="choose another name, or add `--resume`",
         )
     logger.info("results: %s\ntracking: %s", directory, uri)
     if not given.resume:
@@ -128,7 +160,8 @@ def _plan(prepared: "StudySettings", directory: Path, uri: str) -> str:
         f"results      {directory}",
         f"tracking     {uri}",
         f"criterion    {run.criterion}",
-        f"trials       {prepared.num_trials} of {run.num_epochs} epochs, sampler {prepared.sampler}, seed {run.seed}",
+        f"trials       {prepared.num_trials} of {run.num_epochs} epochs",
+        f"sampler      {prepared.sampler}, seed {run.seed}",
         f"first        {prepared.first_points or 'none: the published best lies outside this space'}",
         "\nsearched",
     ]

@@ -71,27 +71,47 @@ def add_data_arguments(target: argparse.ArgumentParser) -> None:
     group.add_argument("--dataset", default="beer", help="data set (default: %(default)s)")
     group.add_argument("--aspect", help="target of the data set, for beer appearance, smell or palate")
     group.add_argument("--data-dir", metavar="DIR", help="folder with DATASET/ in it (default: INFOCAL_DATA)")
-    group.add_argument("--sample", action="store_true", help="use the small made-up corpus instead of real data")
-    group.add_argument("--cache-dir", metavar="DIR", help="folder of cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)")
+    group.add_argument(
+        "--sample", action="store_true", help="use the small made-up corpus instead of real data"
+    )
+    group.add_argument(
+        "--cache-dir",
+        metavar="DIR",
+        help="folder of cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)",
+    )
 
 
 def add_storage_arguments(target: argparse.ArgumentParser) -> None:
     """Flags that say where results and tracking are."""
     group = target.add_argument_group("results")
-    group.add_argument("--storage", metavar="DIR", help="folder of all results (default: runs, with --sample runs/sample)")
-    group.add_argument("--tracking-uri", metavar="URI", help="MLflow (default: MLFLOW_TRACKING_URI, else SQLite in the storage)")
+    group.add_argument(
+        "--storage", metavar="DIR", help="folder of all results (default: runs, with --sample runs/sample)"
+    )
+    group.add_argument(
+        "--tracking-uri",
+        metavar="URI",
+        help="MLflow (default: MLFLOW_TRACKING_URI, else SQLite in the storage)",
+    )
 
 
 def add_training_arguments(target: argparse.ArgumentParser) -> None:
     """Flags of how one configuration is trained."""
     group = target.add_argument_group("training")
-    group.add_argument("--epochs", type=positive_int, default=50, help="epochs of a trial (default: %(default)s)")
+    group.add_argument(
+        "--epochs", type=positive_int, default=50, help="epochs of a trial (default: %(default)s)"
+    )
     group.add_argument("--seed", type=int, default=0, help="seed of the study (default: %(default)s)")
     group.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
     group.add_argument("--bf16", action="store_true", help="bfloat16 autocast, on cuda only")
-    group.add_argument("--embedding", default="word2vec", help="word2vec, random or a file of word vectors (default: %(default)s)")
+    group.add_argument(
+        "--embedding",
+        default="word2vec",
+        help="word2vec, random or a file of word vectors (default: %(default)s)",
+    )
     group.add_argument("--config", metavar="FILE", help="TOML file with hyper-parameters")
-    group.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one hyper-parameter; may be repeated")
+    group.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="one hyper-parameter; may be repeated"
+    )
 
 
 def positive_int(text: str) -> int:

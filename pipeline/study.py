@@ -111,8 +111,9 @@ class Study:
 
     def _fit(self, tuner: tune.Tuner) -> list[Candidate]:
         results = tuner.fit()
-        self.trial_ids |= {result.metrics["trial_id"] for result in results if result.metrics}
-        return [candidate for result in results if (candidate := _candidate(result)) is not None]
+        every = [results[i] for i in range(len(results))]
+        self.trial_ids |= {result.metrics["trial_id"] for result in every if result.metrics}
+        return [candidate for result in every if (candidate := _candidate(result)) is not None]
 
     def export(self) -> Path:
         """Copy the finished Optuna study to SQLite, for optuna-dashboard; replaces an older copy."""
@@ -160,7 +161,9 @@ class Study:
         path = self.directory / TUNE
         if not tune.Tuner.can_restore(str(path)):
             raise PipelineError(
-                f"study `{self.settings.name}` holds no search to resume", where=str(path), hint="leave out `--resume`"
+                f"study `{self.settings.name}` holds no search to resume",
+                where=str(path),
+                hint="leave out `--resume`",
             )
         return tune.Tuner.restore(
             str(path.resolve()), trainable=self._trainable(), resume_unfinished=True, restart_errored=False
@@ -169,7 +172,7 @@ class Study:
 
 def _candidate(result: tune.Result) -> Candidate | None:
     """A trial's best epoch; None where the trial has none."""
-    if result.checkpoint is None:
+    if result.checkpoint is None or result.metrics is None:
         return None
     folder = Path(result.checkpoint.path)
     if not (folder / checkpoints.BEST).is_dir():

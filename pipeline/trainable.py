@@ -1,4 +1,4 @@
-"""One trial: train, evaluate each epoch, keep the best one, report. The loop is the same with and without Ray."""
+"""One trial: train, evaluate each epoch, keep the best one, report; the same with and without Ray."""
 
 import tempfile
 import time
@@ -112,7 +112,9 @@ class Trial:
         armed = pressure(self.config, self.trainer.epoch - 1) >= 1
         if armed and found.degenerate is not None:
             rate = found.scores["val_selection_rate"]
-            raise TrainingFailure(found.degenerate, f"epoch {self.trainer.epoch - 1}: selection rate {rate:.3f}")
+            raise TrainingFailure(
+                found.degenerate, f"epoch {self.trainer.epoch - 1}: selection rate {rate:.3f}"
+            )
 
     def _choose(self, found: Validation, number: int) -> Result:
         """The criterion's figures of this epoch and of the best one; keeps the weights if they are one."""
@@ -188,7 +190,11 @@ def _said(output: np.ndarray, regression: bool) -> float:
 
 
 def train(
-    values: Mapping[str, Any], run: RunSettings, report: Report, directory: Path, checkpoint: Path | None = None
+    values: Mapping[str, Any],
+    run: RunSettings,
+    report: Report,
+    directory: Path,
+    checkpoint: Path | None = None,
 ) -> Progress:
     """Train one configuration to the end, reporting each epoch.
 
