@@ -17,6 +17,7 @@ from infocal.config import InfoCalConfig, Task
 from infocal.model import InfoCal
 from pipeline import checkpoints, registry
 from pipeline.loaders import embeddings_of, task_of
+from pipeline.registry import ModelVersion
 from pipeline.tracking import Tracker
 
 NAME = "infocal-beer-palate"
@@ -111,6 +112,30 @@ def registered(tracker: Tracker, package: Path, **changes: Any) -> tuple[int, st
     run_id = tracker.start_run(experiment, "trial-00", {"lambda_ib": 0.1}, {})
     version = registry.register(tracker, package, name=NAME, run_id=run_id, tags={}, **changes)
     return version, run_id
+
+
+@functools.cache
+def _registered_database() -> Path:
+    tracker = new_store(session_folder() / "registered")
+    registered(tracker, sample_package(session_folder() / "package"))
+    return session_folder() / "registered" / "mlflow.db"
+
+
+def store_with_model(folder: Path) -> tuple[Tracker, ModelVersion]:
+    """A store of one's own whose challenger, version 1, is a sample package; its files are shared."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(_registered_database(), folder / "mlflow.db")
+    tracker = Tracker(f"sqlite:///{folder / 'mlflow.db'}")
+    return tracker, registry.find(tracker, NAME, registry.CHALLENGER)
+
+
+def next_version(tracker: Tracker, **tags: str) -> ModelVersion:
+    """Register version 1 once more, as challenger; `tags` on top of its own."""
+    first = registry.find(tracker, NAME, 1)
+    source = tracker.client.get_model_version_download_uri(NAME, "1")
+    made = tracker.client.create_model_version(NAME, source, first.run_id, {**first.tags, **tags})
+    tracker.client.set_registered_model_alias(NAME, registry.CHALLENGER, made.version)
+    return registry.find(tracker, NAME, int(made.version))
 
 
 def save_trial_checkpoint(folder: Path, model: InfoCal, scores: dict[str, float]) -> Path:

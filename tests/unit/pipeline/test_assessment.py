@@ -15,12 +15,11 @@ from tests.small_store import (
     NAME,
     metadata,
     new_store,
-    registered,
     sample_cache,
     sample_features,
     sample_model,
-    sample_package,
     save_trial_checkpoint,
+    store_with_model,
 )
 
 
@@ -121,8 +120,8 @@ def test_a_trial_without_a_model_is_named(tracker: Tracker, tmp_path: Path):
         assessment.of_run(tracker, run_id, flags(), tmp_path)
 
 
-def test_a_version_without_a_run_cannot_be_read(tracker: Tracker, tmp_path: Path):
-    registered(tracker, sample_package(tmp_path / "model"))
+def test_a_version_without_a_run_cannot_be_read(tmp_path: Path):
+    tracker, _ = store_with_model(tmp_path / "store")
     source = tracker.client.get_model_version_download_uri(NAME, "1")
     tracker.client.create_model_version(NAME, source=source)
     with pytest.raises(PipelineError, match="models:/infocal-beer-palate/2 names no run"):
@@ -132,9 +131,9 @@ def test_a_version_without_a_run_cannot_be_read(tracker: Tracker, tmp_path: Path
 # ------------------------------------------------------------------------------------------- readings
 
 
-def test_a_reading_is_recorded_on_run_and_version(tracker: Tracker, tmp_path: Path):
-    _, run_id = registered(tracker, sample_package(tmp_path / "model"))
-    version = registry.find(tracker, NAME, 1)
+def test_a_reading_is_recorded_on_run_and_version(tmp_path: Path):
+    tracker, version = store_with_model(tmp_path / "store")
+    run_id = version.run_id
     subject = assessment.of_version(tracker, version, flags(), tmp_path / "out")
     reading = assessment.read_test(tracker, subject)
     assessment.read_test(tracker, subject)
@@ -155,11 +154,9 @@ def test_a_reading_is_recorded_on_run_and_version(tracker: Tracker, tmp_path: Pa
     assert "note: made-up sample corpus" in table
 
 
-def test_nothing_is_read_where_it_cannot_be_recorded(
-    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    registered(tracker, sample_package(tmp_path / "model"))
-    subject = assessment.of_version(tracker, registry.find(tracker, NAME, 1), flags(), tmp_path / "out")
+def test_nothing_is_read_where_it_cannot_be_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    tracker, version = store_with_model(tmp_path / "store")
+    subject = assessment.of_version(tracker, version, flags(), tmp_path / "out")
 
     def fail(*args: object, **kwargs: object):
         raise OSError("disk full")

@@ -3,24 +3,22 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import evaluate
+from pipeline import evaluate, registry
 from pipeline.errors import run_command
 from pipeline.tracking import CONFIG_ARTIFACT, Tracker
 from tests.small_store import (
     NAME,
-    new_store,
-    registered,
     sample_cache,
     sample_features,
     sample_model,
-    sample_package,
     save_trial_checkpoint,
+    store_with_model,
 )
 
 
 @pytest.fixture
 def tracker(tmp_path: Path) -> Tracker:
-    return new_store(tmp_path)
+    return store_with_model(tmp_path)[0]
 
 
 def command(tracker: Tracker, *more: str) -> list[str]:
@@ -30,7 +28,7 @@ def command(tracker: Tracker, *more: str) -> list[str]:
 def test_a_registered_model_is_scored_and_written_as_json(
     tracker: Tracker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    _, run_id = registered(tracker, sample_package(tmp_path / "model"))
+    run_id = registry.find(tracker, NAME, 1).run_id
     target = tmp_path / "scores.json"
     model = f"models:/{NAME}@challenger"
     assert evaluate.main(command(tracker, "--model", model, "--json", str(target))) == 0

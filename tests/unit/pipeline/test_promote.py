@@ -6,19 +6,20 @@ from pipeline import promote, registry
 from pipeline.errors import CriterionNotMet, PipelineError, run_command
 from pipeline.tracking import Tracker
 from search_spaces.base import Bound, Criterion
-from tests.small_store import NAME, new_store, registered, sample_cache, sample_package
+from tests.small_store import NAME, next_version, sample_cache, store_with_model
 
 SCORES = {"test_token_precision": 0.9, "test_token_recall": 0.5}
 
 
 @pytest.fixture
 def tracker(tmp_path: Path) -> Tracker:
-    return new_store(tmp_path)
+    return store_with_model(tmp_path)[0]
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
-    return sample_package(tmp_path / "model")
+def run_id(tracker: Tracker) -> str:
+    """The run that trained the challenger."""
+    return registry.find(tracker, NAME, registry.CHALLENGER).run_id
 
 
 def command(tracker: Tracker, *more: str, aspect: str = "palate") -> list[str]:
@@ -86,9 +87,8 @@ def test_a_score_that_is_not_there_is_named():
 
 
 def test_challenger_that_meets_the_threshold_becomes_champion(
-    tracker: Tracker, package: Path, capsys: pytest.CaptureFixture[str]
+    tracker: Tracker, capsys: pytest.CaptureFixture[str]
 ):
-    registered(tracker, package)
     assert promote.main(command(tracker)) == 0
     version = registry.find(tracker, NAME, registry.CHAMPION)
     assert version.tags["test_criterion_met"] == "true"
@@ -102,9 +102,8 @@ def test_challenger_that_meets_the_threshold_becomes_champion(
 
 
 def test_model_below_the_threshold_is_refused_with_the_numbers(
-    tracker: Tracker, package: Path, capsys: pytest.CaptureFixture[str]
+    tracker: Tracker, run_id: str, capsys: pytest.CaptureFixture[str]
 ):
-    _, run_id = registered(tracker, package)
     assert run_command(promote.main, command(tracker, "--min-precision", "0.99")) == 2
     captured = capsys.readouterr()
     precision = tracker.run(run_id).metrics["test_token_precision"]
@@ -119,35 +118,38 @@ def test_model_below_the_threshold_is_refused_with_the_numbers(
     assert (tags["test_criterion_met"], tags["test_readings"]) == ("false", "1")
 
 
-def test_a_refused_model_leaves_the_champion(tracker: Tracker, package: Path):
-    for _ in range(2):
-        registered(tracker, package)
+def test_a_refused_model_leaves_the_champion(tracker: Tracker):
     registry.promote(tracker, registry.find(tracker, NAME, 1))
+    next_version(tracker, min_precision="0.99")
     with pytest.raises(CriterionNotMet, match=f"models:/{NAME}/2 was not promoted"):
-        promote.main(command(tracker, "--min-precision", "0.99"))
+        promote.main(command(tracker))
     assert registry.find(tracker, NAME, registry.CHAMPION).version == 1
+
+
+def test_a_version_can_be_named(tracker: Tracker, capsys: pytest.CaptureFixture[str]):
+    registry.promote(tracker, registry.find(tracker, NAME, 1))
+    next_version(tracker)
+    next_version(tracker)
     assert promote.main(command(tracker, "--version", "2")) == 0
     assert registry.find(tracker, NAME, registry.CHAMPION).version == 2
+    assert "is version 2 now (it was version 1)" in capsys.readouterr().out
 
 
 def test_the_champion_itself_is_not_read_again(
-    tracker: Tracker, package: Path, capsys: pytest.CaptureFixture[str]
+    tracker: Tracker, run_id: str, capsys: pytest.CaptureFixture[str]
 ):
-    _, run_id = registered(tracker, package)
     registry.promote(tracker, registry.find(tracker, NAME, 1))
     assert promote.main(command(tracker)) == 0
     assert capsys.readouterr().out == f"{NAME} version 1 is `champion` already\n"
     assert "test_readings" not in tracker.run(run_id).tags
 
 
-def test_a_sample_model_never_replaces_one_of_real_data(tracker: Tracker, package: Path, tmp_path: Path):
-    registered(tracker, sample_package(tmp_path / "real", sample=False))
-    registry.promote(tracker, registry.find(tracker, NAME, 1))
-    _, run_id = registered(tracker, package)
+def test_a_sample_model_never_replaces_one_of_real_data(tracker: Tracker, run_id: str):
+    registry.promote(tracker, next_version(tracker, corpus="real"))
     with pytest.raises(
-        PipelineError, match="sample corpus and cannot replace version 1, .* real data"
+        PipelineError, match="sample corpus and cannot replace version 2, .* real data"
     ) as caught:
-        promote.main(command(tracker))
+        promote.main(command(tracker, "--version", "1"))
     assert "--storage" in (caught.value.hint or "")
     assert "test_readings" not in tracker.run(run_id).tags, "refused before the test split is read"
 

@@ -27,14 +27,16 @@ from pipeline.tracking import (
 from tests.small_store import empty_database, new_store
 
 
-@pytest.fixture
-def tracker(tmp_path: Path) -> Tracker:
-    return new_store(tmp_path)
+@pytest.fixture(scope="module")
+def tracker(tmp_path_factory: pytest.TempPathFactory) -> Tracker:
+    """One store for all: to open one takes MLflow a third of a second."""
+    return new_store(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture
-def experiment(tracker: Tracker) -> str:
-    return tracker.experiment("beer", "palate")
+def experiment(tracker: Tracker, request: pytest.FixtureRequest) -> str:
+    """An experiment of the test's own."""
+    return tracker.experiment("beer", request.node.name)
 
 
 def child(tracker: Tracker, experiment: str, study: str, trial_id: str, status: str | None = None) -> str:
@@ -144,22 +146,24 @@ def test_server_that_refuses_is_named(refusing_server: str):
 
 def test_tracker_can_be_pickled(tracker: Tracker, experiment: str):
     copy = pickle.loads(pickle.dumps(tracker))
-    assert copy.experiment("beer", "palate") == experiment
+    assert copy.client.get_experiment(experiment).experiment_id == experiment
 
 
 # --------------------------------------------------------------------------------- experiments, studies
 
 
-def test_experiment_is_made_once(tracker: Tracker, experiment: str):
+def test_experiment_is_made_once(tracker: Tracker):
+    experiment = tracker.experiment("beer", "palate")
     assert tracker.experiment("beer", "palate") == experiment
     assert tracker.experiment("beer", "smell") != experiment
     assert tracker.client.get_experiment(experiment).name == "beer/palate"
 
 
-def test_deleted_experiment_is_named(tracker: Tracker, experiment: str):
+def test_deleted_experiment_is_named(tracker: Tracker):
+    experiment = tracker.experiment("beer", "gone")
     tracker.client.delete_experiment(experiment)
-    with pytest.raises(PipelineError, match="the experiment `beer/palate` was deleted") as caught:
-        tracker.experiment("beer", "palate")
+    with pytest.raises(PipelineError, match="the experiment `beer/gone` was deleted") as caught:
+        tracker.experiment("beer", "gone")
     assert f"--experiment-id {experiment}" in (caught.value.hint or "")
 
 

@@ -24,14 +24,15 @@ def refuse(checkpoint: Path, config: Mapping[str, Any]) -> dict[str, str]:
     raise PipelineError(f"no pages from {checkpoint.name}")
 
 
-@pytest.fixture
-def tracker(tmp_path: Path) -> Tracker:
-    return new_store(tmp_path)
+@pytest.fixture(scope="module")
+def tracker(tmp_path_factory: pytest.TempPathFactory) -> Tracker:
+    return new_store(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture
-def study(tracker: Tracker) -> str:
-    return tracker.start_study(tracker.experiment("beer", "palate"), "one", {}, {})
+def study(tracker: Tracker, request: pytest.FixtureRequest) -> str:
+    """The run of a study of the test's own."""
+    return tracker.start_study(tracker.experiment("beer", "palate"), request.node.name, {}, {})
 
 
 def callback(tracker: Tracker, study: str, **changes: Any) -> TrialTracking:
