@@ -105,8 +105,11 @@ class TrialTracking(tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """End the run of a trial that an exception ended."""
-        error = str(trial.get_error() or "no message").strip().splitlines()[-1]
-        self._end(trial, "FAILED", {FAILURE: "error", FAILURE_MESSAGE: error})
+        # the driver's own copy: the one that `Trial.get_error` reads is not in the storage yet
+        file = Path(trial.error_file) if trial.error_file else None
+        text = file.read_text(encoding="utf-8").strip() if file is not None and file.is_file() else ""
+        message = text.splitlines()[-1] if text else "no message"
+        self._end(trial, "FAILED", {FAILURE: "error", FAILURE_MESSAGE: message})
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
         """Say how many numbers could not be logged."""

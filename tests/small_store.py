@@ -154,5 +154,5 @@ def fake_trial(trial_id: str, config: dict[str, Any], checkpoint: Path | None = 
         config=config,
         last_result={},
         checkpoint=None if checkpoint is None else Checkpoint.from_directory(str(checkpoint)),
-        get_error=lambda: None,
+        error_file=None,
     )

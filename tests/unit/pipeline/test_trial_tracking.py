@@ -114,14 +114,29 @@ def test_a_failure_with_a_name_fails_the_run_and_logs_no_number(tracker: Tracker
     assert "early_stopped" not in run.tags
 
 
-def test_an_exception_fails_the_run_with_its_last_line(tracker: Tracker, study: str):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("Failure # 1\nTraceback ...\nRuntimeError: boom\n", "RuntimeError: boom"), ("", "no message")],
+)
+def test_an_exception_fails_the_run_with_its_last_line(
+    tracker: Tracker, study: str, tmp_path: Path, text: str, message: str
+):
     tracking, trial = callback(tracker, study), fake_trial("t", {})
-    trial.get_error = lambda: "Traceback ...\n  line 1\nRuntimeError: boom\n"
+    (tmp_path / "error.txt").write_text(text)
+    trial.error_file = str(tmp_path / "error.txt")
     start(tracking, trial)
     tracking.on_trial_error(iteration=0, trials=[trial], trial=trial)
     (run,) = tracker.children(study)
     assert (run.status, run.tags["failure"]) == ("FAILED", "error")
-    assert run.tags["failure_message"] == "RuntimeError: boom"
+    assert run.tags["failure_message"] == message
+
+
+def test_a_trial_that_left_no_error_file_fails_all_the_same(tracker: Tracker, study: str):
+    tracking, trial = callback(tracker, study), fake_trial("t", {})
+    start(tracking, trial)
+    tracking.on_trial_error(iteration=0, trials=[trial], trial=trial)
+    (run,) = tracker.children(study)
+    assert (run.status, run.tags["failure_message"]) == ("FAILED", "no message")
 
 
 def test_artifacts_of_a_trial(tracker: Tracker, study: str, tmp_path: Path):
