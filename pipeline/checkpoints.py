@@ -25,6 +25,8 @@ from infocal.trainer import Trainer
 
 STATE, BEST = "state.pt", "best"
 WEIGHTS, CONFIG, VOCABULARY, DIGESTS = "model.safetensors", "config.json", "vocabulary.json", "digests.json"
+_PACKED = (WEIGHTS, CONFIG, VOCABULARY)
+"""Files of a package that have a digest."""
 BEST_SCORES, BEST_PREDICTIONS = "scores.json", "predictions.json"
 _FORMAT = 1
 
@@ -53,9 +55,7 @@ def save_package(directory: Path, package: Package) -> None:
     }
     write_json(directory / CONFIG, description)
     write_json(directory / VOCABULARY, package.vocabulary)
-    write_json(
-        directory / DIGESTS, {name: _digest(directory / name) for name in (WEIGHTS, CONFIG, VOCABULARY)}
-    )
+    write_json(directory / DIGESTS, {name: _digest(directory / name) for name in _PACKED})
 
 
 def load_package(directory: Path) -> Package:
@@ -64,7 +64,13 @@ def load_package(directory: Path) -> Package:
     Raises:
         StateError: if a file is missing, does not match its digest or has another format.
     """
-    for name, digest in read_json(directory / DIGESTS).items():
+    digests = read_json(directory / DIGESTS)
+    if not isinstance(digests, dict) or digests.keys() != set(_PACKED):
+        raise StateError(
+            f"expected a digest of each of {', '.join(_PACKED)}, but got {digests}",
+            where=str(directory / DIGESTS),
+        )
+    for name, digest in digests.items():
         if not (directory / name).is_file() or _digest(directory / name) != digest:
             raise StateError(
                 f"`{name}` is missing or does not match its sha256 {digest}", where=str(directory)
@@ -124,7 +130,8 @@ def load_best(directory: Path, embeddings: torch.Tensor) -> InfoCal:
     try:
         model.load_state_dict(load_weights(directory / WEIGHTS))
     except RuntimeError as error:
-        raise StateError(f"the weights do not fit the features: {error}", where=str(directory)) from error
+        reason = " ".join(str(error).split())  # torch's own has a line for each tensor
+        raise StateError(f"the weights do not fit the features: {reason}", where=str(directory)) from error
     return model.eval()
 
 
@@ -144,7 +151,8 @@ def load_state(directory: Path, trainer: Trainer) -> dict[str, Any]:
         state = torch.load(path, map_location=trainer.device, weights_only=True)
         trainer.load_state_dict(state["trainer"])
     except (OSError, KeyError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        raise StateError(f"cannot read the checkpoint: {error}", where=str(path)) from error
+        reason = " ".join(str(error).split())
+        raise StateError(f"cannot read the checkpoint: {reason}", where=str(path)) from error
     progress: dict[str, Any] = state["progress"]
     return progress
 

@@ -28,8 +28,8 @@ class Ragged:
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> "Ragged":
         """View a list column; zero copy where it has one chunk."""
-        array = column.combine_chunks()
-        array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+        # combine_chunks copies even where there is nothing to combine
+        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         offsets = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
         return cls(array.values.to_numpy(zero_copy_only=False), offsets)
 

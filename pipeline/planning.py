@@ -9,7 +9,9 @@ from typing import Any
 from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect
 from infocal.config import InfoCalConfig, LanguageModelConfig
+from infocal.errors import ConfigError
 from pipeline import settings
+from pipeline.errors import PipelineError
 from search_spaces import registry
 
 logger = logging.getLogger("pipeline.planning")
@@ -33,7 +35,7 @@ def run_settings(
     aspect = resolve_aspect(get_source(given.dataset), given.aspect) or ""
     chosen = {**tracked, **settings.hyper_parameters(given.config, given.set)}
     base = registry.preset(given.dataset, aspect, given.sample) | chosen
-    InfoCalConfig.from_mapping(base)
+    _check(base, given)
     criterion = registry.criterion(given.dataset, aspect)
     if given.min_precision is not None:
         criterion = criterion.with_limit("val_token_precision", given.min_precision)
@@ -52,6 +54,19 @@ def run_settings(
         bf16=given.bf16,
         num_threads=num_threads,
     )
+
+
+def _check(base: Mapping[str, Any], given: argparse.Namespace) -> None:
+    """Refuse hyper-parameters of which no config can be made, naming the flags that they may come from."""
+    try:
+        InfoCalConfig.from_mapping(base)
+    except ConfigError as error:
+        flags = ["--set"] * bool(given.set) + [f"--config {given.config}"] * bool(given.config)
+        raise PipelineError(
+            error.message,
+            where=" or ".join(flags) or None,
+            hint="`python -m pipeline.search --dry-run` lists every hyper-parameter with its value",
+        ) from error
 
 
 def features_dir(given: argparse.Namespace, run: settings.RunSettings) -> str:

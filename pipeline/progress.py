@@ -34,6 +34,9 @@ class ProgressLines(tune.Callback):
         # Tune pickles its callbacks; a stream cannot go along, and a restored study counts from its own start
         return self.__dict__ | {"stream": None}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, started=time.monotonic())
+
     @property
     def _out(self) -> TextIO:
         return self.stream or sys.stderr

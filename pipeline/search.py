@@ -57,11 +57,14 @@ def build_parser() -> argparse.ArgumentParser:
         "--max-concurrent", type=settings.positive_int, help="trials at once (default: as many as fit)"
     )
     study.add_argument(
-        "--cpus-per-trial", type=float, default=1.0, help="cores of a trial (default: %(default)s)"
+        "--cpus-per-trial",
+        type=settings.positive_float,
+        default=1.0,
+        help="cores of a trial (default: %(default)s)",
     )
     study.add_argument(
         "--gpus-per-trial",
-        type=float,
+        type=settings.non_negative_float,
         default=0.0,
         help="GPUs of a trial, may be a fraction (default: %(default)s)",
     )
@@ -108,10 +111,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySettings":
     """Check every flag and resolve the settings; the features' folder is still missing."""
-    from pipeline.study import StudySettings
-
-    space = registry.space(given.method, given.dataset, given.space)
     run = planning.run_settings(given, {}, num_threads=max(1, int(given.cpus_per_trial)))
+    space = registry.space(given.method, given.dataset, given.space)
     fixed = [r.name for r in space if r.name in run.base]
     if fixed:
         raise PipelineError(
@@ -120,6 +121,8 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
             hint="train one configuration with `python -m pipeline.train`",
         )
     first = registry.first_point(given.method, given.dataset)
+    from pipeline.study import StudySettings  # loads torch and ray: only once every flag is checked
+
     return StudySettings(
         name=given.name or settings.default_name(given.dataset, run.aspect),
         run=run,
@@ -137,8 +140,6 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
 
 
 def _resumed(given: argparse.Namespace, storage: Path) -> "StudySettings":
-    from pipeline.study import StudySettings
-
     if not given.name:
         raise PipelineError("which study is to be resumed?", where="--resume", hint="add `--name NAME`")
     directory = storage / "studies" / given.name
@@ -148,6 +149,8 @@ def _resumed(given: argparse.Namespace, storage: Path) -> "StudySettings":
             f"there is no study `{given.name}` in {directory.parent}; there is {', '.join(known) or 'none'}",
             where="--name",
         )
+    from pipeline.study import StudySettings
+
     return StudySettings.load(directory)
 
 

@@ -2,9 +2,11 @@
 
 import argparse
 import datetime
+import math
 import os
+import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,7 +103,9 @@ def add_training_arguments(target: argparse.ArgumentParser) -> None:
         "--epochs", type=positive_int, default=50, help="epochs of a trial (default: %(default)s)"
     )
     group.add_argument("--seed", type=int, default=0, help="seed of the study (default: %(default)s)")
-    group.add_argument("--device", default="auto", help="auto, cpu or cuda (default: %(default)s)")
+    group.add_argument(
+        "--device", type=device, default="auto", help="auto, cpu, cuda or cuda:N (default: %(default)s)"
+    )
     group.add_argument("--bf16", action="store_true", help="bfloat16 autocast, on cuda only")
     group.add_argument(
         "--embedding",
@@ -127,13 +131,34 @@ def positive_int(text: str) -> int:
 
 def fraction(text: str) -> float:
     """An argument that lies in [0, 1]."""
+    return _number(text, lambda value: 0 <= value <= 1, "a number from 0 to 1")
+
+
+def positive_float(text: str) -> float:
+    """An argument that is a finite number above zero."""
+    return _number(text, lambda value: 0 < value < math.inf, "a number above 0")
+
+
+def non_negative_float(text: str) -> float:
+    """An argument that is zero or a finite number above it."""
+    return _number(text, lambda value: 0 <= value < math.inf, "a number of 0 or more")
+
+
+def _number(text: str, fits: Callable[[float], bool], wanted: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, but got {text!r}")
+        value = math.nan
+    if not fits(value):
+        raise argparse.ArgumentTypeError(f"expected {wanted}, but got {text!r}")
     return value
+
+
+def device(text: str) -> str:
+    """An argument that names a device; whether it is there is found out when it is used."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", text):
+        raise argparse.ArgumentTypeError(f"expected auto, cpu, cuda or cuda:N, but got {text!r}")
+    return text
 
 
 def hyper_parameters(config_file: str | None, assignments: Sequence[str]) -> dict[str, Any]:
@@ -146,7 +171,11 @@ def hyper_parameters(config_file: str | None, assignments: Sequence[str]) -> dic
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals or not name:
-            raise PipelineError(f"expected KEY=VALUE, but got `{assignment}`", where="--set")
+            raise PipelineError(
+                f"expected KEY=VALUE, but got `{assignment}`",
+                where="--set",
+                hint="for instance `--set hidden_size=64`",
+            )
         values[name.strip()] = _value(text.strip())
     return values
 
@@ -155,7 +184,11 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise PipelineError(f"cannot read the file: {error}", where=f"--config {path}") from error
+        raise PipelineError(
+            f"cannot read the file: {error}",
+            where=f"--config {path}",
+            hint="it is a TOML file with lines such as `hidden_size = 64`",
+        ) from error
 
 
 def _value(text: str) -> Any:

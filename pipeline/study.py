@@ -165,9 +165,12 @@ class Study:
                 where=str(path),
                 hint="leave out `--resume`",
             )
-        return tune.Tuner.restore(
+        tuner: Any = tune.Tuner.restore(
             str(path.resolve()), trainable=self._trainable(), resume_unfinished=True, restart_errored=False
         )
+        # Tune reads the search back and hands it out nowhere else; `export` needs it
+        self.search = tuner._local_tuner._tune_config.search_alg
+        return tuner
 
 
 def _candidate(result: tune.Result) -> Candidate | None:

@@ -30,6 +30,14 @@ def _find(table: Mapping[str, _T], name: str, what: str, where: str) -> _T:
     )
 
 
+def _pair(method: str, dataset: str) -> tuple[str, str]:
+    """The registered pair of that name."""
+    datasets = {known: known for _, known in _SPACES}
+    found = _find(datasets, dataset, "search space for dataset", "--dataset")
+    methods = {known: known for known, searched in _SPACES if searched == found}
+    return _find(methods, method, f"search space on {found} for method", "--method"), found
+
+
 def methods_and_datasets() -> list[tuple[str, str]]:
     """Every registered pair of a method and a dataset."""
     return list(_SPACES)
@@ -37,21 +45,25 @@ def methods_and_datasets() -> list[tuple[str, str]]:
 
 def space_names(method: str, dataset: str) -> list[str]:
     """Names of the spaces of a method on a dataset."""
-    return list(_SPACES[method, dataset])
+    return list(_SPACES[_pair(method, dataset)])
 
 
 def space(method: str, dataset: str, name: str) -> Space:
     """The ranges of one search.
 
     Raises:
-        ConfigError: if there is no such space, naming the nearest one.
+        ConfigError: if there is no such method, dataset or space, naming the nearest one.
     """
-    return _find(_SPACES[method, dataset], name, f"search space of {method} on {dataset}", "--space")
+    return _find(_SPACES[_pair(method, dataset)], name, f"search space of {method} on {dataset}", "--space")
 
 
 def first_point(method: str, dataset: str) -> dict[str, float]:
-    """The published best values, tried first."""
-    return dict(_FIRST_POINTS[method, dataset])
+    """The published best values, tried first.
+
+    Raises:
+        ConfigError: if there is no such method or dataset, naming the nearest one.
+    """
+    return dict(_FIRST_POINTS[_pair(method, dataset)])
 
 
 def criterion(dataset: str, aspect: str) -> Criterion:

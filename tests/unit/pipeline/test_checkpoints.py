@@ -1,0 +1,282 @@
+import json
+import pickletools
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from infocal.config import Task
+from infocal.errors import StateError
+from infocal.model import InfoCal
+from pipeline import checkpoints
+from pipeline.checkpoints import Package, load_best, load_package, load_state, save_best, save_state
+from tests.small_model import (
+    REGRESSION,
+    random_batch,
+    random_batches,
+    random_embeddings,
+    small_config,
+    small_trainer,
+)
+
+WORDS = ["<pad>", "<unk>", *(f"word{i}" for i in range(10))]
+FILES = ("model.safetensors", "config.json", "vocabulary.json", "digests.json")
+
+
+def small_infocal(task: Task = REGRESSION, seed: int = 0, **changes: object) -> InfoCal:
+    torch.manual_seed(seed)
+    return InfoCal(small_config(**changes), task, random_embeddings()).eval()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("packages") / "model"
+    checkpoints.save_package(folder, Package(small_infocal(), WORDS, {"aspect": "palate", "name": "Bière"}))
+    return folder
+
+
+@pytest.fixture
+def package(written: Path, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    return Path(shutil.copytree(written, tmp_path / "model"))
+
+
+# -------------------------------------------------------------------------------------------- packages
+
+
+@pytest.mark.parametrize("train_embeddings", [False, True])
+@pytest.mark.parametrize(
+    "task", [REGRESSION, Task(kind="classification", num_classes=3)], ids=["score", "classes"]
+)
+def test_a_package_predicts_as_the_model_it_was_made_of(tmp_path: Path, task: Task, train_embeddings: bool):
+    model = small_infocal(task, train_embeddings=train_embeddings)
+    checkpoints.save_package(tmp_path / "model", Package(model, WORDS, {"epoch": 3}))
+    loaded = load_package(tmp_path / "model")
+    assert not loaded.model.training
+    assert (loaded.vocabulary, loaded.metadata) == (WORDS, {"epoch": 3})
+    assert loaded.model.config == model.config
+    assert loaded.model.task == task
+    batch = random_batch([6, 3, 2], task=task)
+    with torch.no_grad():
+        mine, theirs = (m.infer(batch.token_ids, batch.is_token) for m in (model, loaded.model))
+    for name in ("select_probability", "mask", "output"):
+        assert torch.equal(getattr(mine, name), getattr(theirs, name)), name
+
+
+def test_a_package_has_four_files_and_its_metadata_is_readable(written: Path):
+    assert {path.name for path in written.iterdir()} == set(FILES)
+    assert "Bière" in (written / "config.json").read_text(encoding="utf-8")
+
+
+def is_pickle(content: bytes) -> bool:
+    """Whether a pickle machine would run these bytes to an end."""
+    try:
+        list(pickletools.genops(content))
+    except Exception:
+        return False
+    return True
+
+
+def test_no_file_of_a_package_or_of_a_best_epoch_is_a_pickle(written: Path, tmp_path: Path):
+    assert is_pickle(b"\x80\x04N."), "the scan itself works"
+    save_best(tmp_path / "best", small_infocal(), {}, [])
+    for path in [*written.iterdir(), *(tmp_path / "best").iterdir()]:
+        content = path.read_bytes()
+        assert not is_pickle(content), path.name
+        assert not content.startswith(b"PK"), f"{path.name} is an archive, as torch.save writes them"
+
+
+@pytest.mark.parametrize("name", FILES[:3])
+@pytest.mark.parametrize("place", ["first", "middle", "last"])
+def test_an_altered_byte_is_refused_with_the_files_name(package: Path, name: str, place: str):
+    path = package / name
+    content = bytearray(path.read_bytes())
+    content[{"first": 0, "middle": len(content) // 2, "last": -1}[place]] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(StateError, match=f"`{name}` is missing or does not match its sha256 [0-9a-f]{{64}}$"):
+        load_package(package)
+
+
+def test_an_altered_digest_is_refused(package: Path):
+    digests = json.loads((package / "digests.json").read_text())
+    digests["model.safetensors"] = "0" * 64
+    (package / "digests.json").write_text(json.dumps(digests))
+    with pytest.raises(StateError, match="`model.safetensors` .* does not match its sha256 0{64}$"):
+        load_package(package)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(package: Path, name: str):
+    (package / name).unlink()
+    with pytest.raises(StateError, match=name) as caught:
+        load_package(package)
+    assert str(package) in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"model.safetensors": "x"}', '{"other.json": "x"}'])
+def test_digests_that_leave_a_file_out_are_refused(package: Path, content: str):
+    # or a package could be altered by shortening its list of digests
+    (package / "digests.json").write_text(content)
+    with pytest.raises(StateError, match="digests.json: expected a digest of each of .*vocabulary.json"):
+        load_package(package)
+
+
+def test_a_package_of_another_format_is_refused(package: Path):
+    description = json.loads((package / "config.json").read_text())
+    (package / "config.json").write_text(json.dumps(description | {"format": 99}))
+    digests = json.loads((package / "digests.json").read_text())
+    digests["config.json"] = checkpoints._digest(package / "config.json")
+    (package / "digests.json").write_text(json.dumps(digests))
+    with pytest.raises(StateError, match=r"config\.json: expected format 1, but got 99"):
+        load_package(package)
+
+
+def test_weights_that_cannot_be_read_are_named(tmp_path: Path):
+    path = tmp_path / "model.safetensors"
+    with pytest.raises(StateError, match=f"{path}: cannot read the weights: "):
+        checkpoints.load_weights(path)
+    path.write_bytes(b"\x00" * 4)
+    with pytest.raises(StateError, match=f"{path}: cannot read the weights: "):
+        checkpoints.load_weights(path)
+
+
+# ---------------------------------------------------------------------------------------- a best epoch
+
+
+def test_a_best_epoch_round_trips_without_the_word_vectors(tmp_path: Path):
+    model = small_infocal()
+    save_best(tmp_path / "best", model, {"epoch": 2, "value": 0.5}, [{"example_id": "7"}])
+    assert checkpoints.read_json(tmp_path / "best" / "scores.json") == {"epoch": 2, "value": 0.5}
+    assert checkpoints.read_json(tmp_path / "best" / "predictions.json") == [{"example_id": "7"}]
+    assert "embeddings" not in checkpoints.load_weights(tmp_path / "best" / "model.safetensors")
+    loaded = load_best(tmp_path / "best", random_embeddings())
+    batch = random_batch([5, 2])
+    with torch.no_grad():
+        mine, theirs = (m.infer(batch.token_ids, batch.is_token) for m in (model, loaded))
+    assert torch.equal(mine.select_probability, theirs.select_probability)
+    assert torch.equal(mine.output, theirs.output)
+
+
+def test_trained_word_vectors_are_part_of_a_best_epoch(tmp_path: Path):
+    model = small_infocal(train_embeddings=True)
+    with torch.no_grad():
+        model.embeddings += 1
+    save_best(tmp_path / "best", model, {}, [])
+    assert torch.equal(load_best(tmp_path / "best", random_embeddings()).embeddings, model.embeddings)
+
+
+def test_a_new_best_epoch_replaces_the_old_one(tmp_path: Path):
+    folder = tmp_path / "best"
+    save_best(folder, small_infocal(seed=0), {"epoch": 0}, [])
+    (folder / "left over").touch()
+    newer = small_infocal(seed=1)
+    save_best(folder, newer, {"epoch": 1}, [])
+    assert not (folder / "left over").exists()
+    loaded = load_best(folder, random_embeddings()).state_dict()
+    assert all(torch.equal(value, loaded[name]) for name, value in newer.state_dict().items())
+
+
+def test_a_best_epoch_of_other_features_is_refused(tmp_path: Path):
+    save_best(tmp_path / "best", small_infocal(), {}, [])
+    with pytest.raises(StateError, match="the weights do not fit the features: .*size mismatch"):
+        load_best(tmp_path / "best", torch.randn(12, 7))
+
+
+def test_a_best_epoch_that_is_not_there_is_named(tmp_path: Path):
+    with pytest.raises(StateError, match=f"{tmp_path / 'config.json'}: cannot read the file"):
+        load_best(tmp_path, random_embeddings())
+
+
+# ------------------------------------------------------------------------------------- a training state
+
+
+def flat(value: object, name: str = "") -> dict[str, object]:
+    """Every tensor and number of a state by its path."""
+    if isinstance(value, dict):
+        return {k: v for key, part in value.items() for k, v in flat(part, f"{name}/{key}").items()}
+    if isinstance(value, list | tuple):
+        return {k: v for i, part in enumerate(value) for k, v in flat(part, f"{name}/{i}").items()}
+    return {name: value}
+
+
+def same(a: object, b: object) -> bool:
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        return torch.equal(a, b)
+    return a == b
+
+
+def test_a_state_is_loaded_bit_by_bit(tmp_path: Path):
+    trainer = small_trainer(average_decay=0.9, target_selection_rate=0.2)
+    trainer.train_epoch(random_batches(3))
+    trainer.train_step(random_batches(1)[0])  # in the middle of an epoch
+    progress = {"history": [{"epoch": 0, "loss": 0.1}], "best": {"value": float("inf")}}
+    save_state(tmp_path, trainer, progress)
+    other = small_trainer(seed=9, average_decay=0.9, target_selection_rate=0.2)
+    assert load_state(tmp_path, other) == progress
+    mine, theirs = flat(trainer.state_dict()), flat(other.state_dict())
+    assert mine.keys() == theirs.keys()
+    assert [name for name in mine if not same(mine[name], theirs[name])] == []
+    assert (other.epoch, other.position) == (1, 1)
+
+
+def test_a_state_of_other_hyper_parameters_is_refused(tmp_path: Path):
+    save_state(tmp_path, small_trainer(lambda_g=1.0), {})
+    with pytest.raises(StateError, match="other hyper-parameters .*'lambda_g': \\(1.0, 2.0\\)"):
+        load_state(tmp_path, small_trainer(lambda_g=2.0))
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "short", "text", "other", "middle"])
+def test_a_damaged_state_is_refused_and_named(tmp_path: Path, damage: str):
+    save_state(tmp_path, small_trainer(), {})
+    path = tmp_path / "state.pt"
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    elif damage == "other":
+        torch.save({"something": 1}, path)
+    else:
+        middle = bytearray(content)
+        middle[200:260] = b"\xff" * 60
+        short = content[: len(content) // 2]
+        path.write_bytes({"empty": b"", "short": short, "text": b"no state", "middle": middle}[damage])
+    with pytest.raises(StateError, match=f"^{path}: cannot read the checkpoint: "):
+        load_state(tmp_path, small_trainer())
+
+
+class Harmful:
+    """Would write a file when unpickled."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.target,)
+
+
+def test_a_state_cannot_run_code(tmp_path: Path):
+    torch.save({"trainer": Harmful(tmp_path / "ran"), "progress": {}}, tmp_path / "state.pt")
+    with pytest.raises(StateError, match="cannot read the checkpoint: "):
+        load_state(tmp_path, small_trainer())
+    assert not (tmp_path / "ran").exists()
+
+
+# ----------------------------------------------------------------------------------------------- files
+
+
+def test_json_that_is_none_is_named(tmp_path: Path):
+    path = tmp_path / "x.json"
+    path.write_text("{")
+    with pytest.raises(StateError, match=f"{path}: cannot read the file: Expecting property name"):
+        checkpoints.read_json(path)
+
+
+def test_a_folder_is_copied_over_another_and_a_missing_one_is_none(tmp_path: Path):
+    source, target = tmp_path / "a", tmp_path / "b"
+    checkpoints.copy_tree(source, target)
+    assert not target.exists()
+    for folder, text in ((source, "new"), (target, "old")):
+        folder.mkdir()
+        (folder / "file").write_text(text)
+    checkpoints.copy_tree(source, target)
+    assert (target / "file").read_text() == "new"

@@ -1,0 +1,93 @@
+import argparse
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+import feature_store.errors
+import infocal.errors
+from pipeline.errors import CriterionNotMet, PipelineError, describe, run_command
+
+
+def raising(error: BaseException):
+    def command(arguments: Sequence[str]) -> int:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (PipelineError("no such thing"), "error: no such thing"),
+        (PipelineError("no such thing", where="--name"), "error: --name: no such thing"),
+        (
+            PipelineError("no such thing", where="--name", hint="try another"),
+            "error: --name: no such thing\n\nhint: try another",
+        ),
+        (
+            feature_store.errors.BadInputError("4 scores", where="reviews.txt:3", hint="mend the line"),
+            "error: reviews.txt:3: 4 scores\n\nhint: mend the line",
+        ),
+        (
+            infocal.errors.ConfigError("`dropout` must be < 1", where="run.toml"),
+            "error: run.toml: `dropout` must be < 1",
+        ),
+    ],
+)
+def test_a_users_mistake_is_one_line_with_its_place_and_a_hint(error: Exception, text: str):
+    assert describe(error) == text
+
+
+@pytest.mark.parametrize(
+    "kind", [PipelineError, CriterionNotMet, infocal.errors.StateError, feature_store.errors.MissingDataError]
+)
+def test_user_errors_of_every_room_give_2_and_nothing_on_stdout(
+    kind: type[infocal.errors.UserError], capsys: pytest.CaptureFixture[str]
+):
+    assert run_command(raising(kind("wrong", where="--x", hint="right")), []) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "error: --x: wrong\n\nhint: right\n"
+
+
+def test_debug_shows_the_traceback_before_the_line(capsys: pytest.CaptureFixture[str]):
+    assert run_command(raising(PipelineError("wrong")), ["--debug"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("Traceback (most recent call last):")
+    assert "in command" in shown
+    assert shown.endswith("\nerror: wrong\n")
+
+
+def test_an_interrupt_gives_130(capsys: pytest.CaptureFixture[str]):
+    assert run_command(raising(KeyboardInterrupt()), ["--debug"]) == 130
+    assert capsys.readouterr().err == "error: interrupted\n"
+
+
+def test_a_fault_of_ours_keeps_its_traceback():
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        run_command(raising(ZeroDivisionError("ours")), [])
+
+
+def test_the_exit_code_is_the_commands_own():
+    assert run_command(lambda arguments: len(arguments), ["a", "b", "c"]) == 3
+
+
+def test_arguments_default_to_those_of_the_process(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "argv", ["prog", "--flag", "7"])
+    seen: list[str] = []
+
+    def command(arguments: Sequence[str]) -> int:
+        seen.extend(arguments)
+        return 0
+
+    assert run_command(command) == 0
+    assert seen == ["--flag", "7"]
+
+
+def test_argparse_ends_a_command_by_itself(capsys: pytest.CaptureFixture[str]):
+    parser = argparse.ArgumentParser(prog="prog")
+    with pytest.raises(SystemExit) as ended:
+        run_command(lambda arguments: bool(parser.parse_args(arguments)), ["--nope"])
+    assert ended.value.code == 2
+    assert "prog: error: unrecognized arguments: --nope" in capsys.readouterr().err

@@ -1,0 +1,99 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from infocal.config import Task
+from pipeline.checkpoints import Package, load_package
+from pipeline.errors import PipelineError
+from pipeline.explainer import Explainer, Explanation
+from tests.small_store import WORDS, small_package
+
+TEXT = "A  Smooth body\n(isn't it creamy?)  thin ..."
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
+    return load_package(small_package(tmp_path_factory.mktemp("package") / "model"))
+
+
+def figures(explanation: Explanation) -> list[float]:
+    return [explanation.prediction, *(token.probability for token in explanation.tokens)]
+
+
+def test_offsets_point_into_the_text_as_given(package: Package):
+    (found,) = Explainer(package).explain([TEXT])
+    pieces = [TEXT[token.start : token.end] for token in found.tokens]
+    assert [piece.lower() for piece in pieces] == [token.token for token in found.tokens]
+    assert pieces[:3] == ["A", "Smooth", "body"]
+    starts = [token.start for token in found.tokens]
+    assert starts == sorted(set(starts))
+    # everything but white space is in exactly one token
+    assert "".join(pieces) == "".join(TEXT.split())
+
+
+def test_the_rationale_is_what_is_selected(package: Package):
+    (found,) = Explainer(package).explain([TEXT])
+    assert found.rationale == [token for token in found.tokens if token.selected]
+    assert [token.selected for token in found.tokens] == [token.probability >= 0.5 for token in found.tokens]
+
+
+def test_a_score_comes_without_class_probabilities(package: Package):
+    (found,) = Explainer(package).explain(["a body"])
+    assert 0 < found.prediction < 1
+    assert found.probabilities == []
+
+
+def test_a_class_comes_with_the_probability_of_each(tmp_path: Path):
+    task = Task(kind="classification", num_classes=3)
+    explainer = Explainer(load_package(small_package(tmp_path / "model", task)))
+    for found in explainer.explain(["a smooth body", "thin"]):
+        assert sum(found.probabilities) == pytest.approx(1)
+        assert found.prediction == found.probabilities.index(max(found.probabilities))
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 32])
+def test_answers_keep_the_order_of_the_texts_whatever_the_batch(package: Package, batch_size: int):
+    texts = ["creamy body thin smooth a", "a", "thin thin", "body .", "smooth creamy a", "a"]
+    alone = [Explainer(package).explain([text])[0] for text in texts]
+    together = Explainer(package, batch_size).explain(texts)
+    assert [[t.token for t in e.tokens] for e in together] == [text.split() for text in texts]
+    for one, other in zip(alone, together, strict=True):
+        assert figures(one) == pytest.approx(figures(other), abs=1e-6)
+
+
+def test_unknown_words_are_one_word(package: Package):
+    first, second, known = Explainer(package).explain(["zebra body", "xylophone body", "smooth body"])
+    assert figures(first) == figures(second)
+    assert figures(first) != figures(known)
+    assert first.tokens[0].token == "zebra"
+
+
+def test_words_are_looked_up_as_the_corpus_writes_them(package: Package):
+    upper, lower = Explainer(package).explain(["SMOOTH Body", "smooth body"])
+    assert figures(upper) == figures(lower)
+
+
+def test_a_text_is_never_cut(package: Package):
+    text = " ".join(WORDS[2 + i % 5] for i in range(5000))
+    (found,) = Explainer(package).explain([text])
+    assert len(found.tokens) == 5000
+    assert found.tokens[-1].end == len(text)
+    assert found.tokens[-1].probability > 0
+
+
+@pytest.mark.parametrize("empty", ["", "  \n\t "])
+def test_a_text_without_token_is_named_by_its_position(package: Package, empty: str):
+    with pytest.raises(PipelineError, match="text 2 of 3 holds no token: ''|text 2 of 3 holds no token: '  "):
+        Explainer(package).explain(["a", empty, "body"])
+
+
+def test_no_text_gives_no_answer(package: Package):
+    assert Explainer(package).explain([]) == []
+
+
+def test_explaining_keeps_no_graph_and_draws_no_number(package: Package):
+    state = torch.get_rng_state()
+    Explainer(package).explain(["a smooth body"])
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(parameter.grad is None for parameter in package.model.parameters())

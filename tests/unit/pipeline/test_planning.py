@@ -1,0 +1,126 @@
+import argparse
+import logging
+from pathlib import Path
+
+import pytest
+
+from feature_store.errors import RequestError
+from infocal.config import InfoCalConfig, LanguageModelConfig
+from infocal.errors import ConfigError, UserError
+from pipeline import planning
+from pipeline.search import build_parser
+from search_spaces import registry
+from tests.small_store import sample_cache, sample_features
+
+
+def flags(*more: str, aspect: str = "palate") -> argparse.Namespace:
+    return build_parser().parse_args(["--aspect", aspect, *more])
+
+
+def test_the_flags_reach_the_settings():
+    given = flags("--epochs", "7", "--seed", "3", "--device", "cpu", "--bf16")
+    run = planning.run_settings(given, {}, num_threads=2)
+    assert (run.dataset, run.aspect, run.method) == ("beer", "palate", "infocal")
+    assert (run.num_epochs, run.seed, run.device, run.bf16, run.num_threads) == (7, 3, "cpu", True, 2)
+    assert run.features_dir == "", "nothing is built while flags are checked"
+    assert run.criterion == registry.criterion("beer", "palate")
+
+
+def test_an_alias_of_an_aspect_becomes_its_name():
+    assert planning.run_settings(flags(aspect="aroma"), {}).aspect == "smell"
+
+
+def test_each_source_of_hyper_parameters_wins_over_the_one_before(tmp_path: Path):
+    preset = registry.preset("beer", "palate", sample=False)
+    file = tmp_path / "run.toml"
+    file.write_text("batch_size = 3\naverage_decay = 0.3\n")
+    tracked = {"batch_size": 2, "average_decay": 0.2, "learning_rate": 0.2}
+    given = flags("--config", str(file), "--set", "batch_size=4")
+    base = planning.run_settings(given, tracked).base
+    assert base["batch_size"] == 4  # --set
+    assert base["average_decay"] == 0.3  # --config
+    assert base["learning_rate"] == 0.2  # tracked run
+    assert base["target_selection_rate"] == preset["target_selection_rate"]  # preset
+
+
+def test_the_sample_has_presets_of_its_own():
+    real, sample = (planning.run_settings(flags(*more), {}) for more in ([], ["--sample"]))
+    assert sample.base == registry.preset("beer", "palate", sample=True)
+    assert sample.base != real.base
+    assert LanguageModelConfig(**sample.language_model).hidden_size < real.language_model["hidden_size"]
+
+
+def test_another_threshold_is_the_criterions():
+    run = planning.run_settings(flags("--min-precision", "0.4"), {})
+    assert [(bound.metric, bound.limit) for bound in run.criterion.bounds] == [("val_token_precision", 0.4)]
+    # 0 is a threshold too, not "none given"
+    zero = planning.run_settings(flags("--min-precision", "0"), {})
+    assert zero.criterion.bounds[0].limit == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [("palat", "no aspect `palat` in dataset `beer`", "--aspect palate"), ("aroma2", "it has", "aroma")],
+)
+def test_a_wrong_aspect_is_answered_with_the_nearest(name: str, message: str, hint: str):
+    with pytest.raises(RequestError, match=message) as caught:
+        planning.run_settings(flags(aspect=name), {})
+    assert hint in str(caught.value.hint)
+
+
+def test_a_wrong_dataset_is_answered_with_the_nearest():
+    with pytest.raises(RequestError, match="no dataset `bear`; there is `beer`") as caught:
+        planning.run_settings(flags("--dataset", "bear"), {})
+    assert caught.value.hint == "did you mean `--dataset beer`"
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("hiden_size=4", "unknown hyper-parameter `hiden_size`; did you mean `hidden_size`"),
+        ("zzz=4", "unknown hyper-parameter `zzz`; known are lambda_ib,"),
+        ("hidden_size=0", "`hidden_size` must be > 0, but got 0"),
+        ("learning_rate=-0.1", "`learning_rate` must be > 0, but got -0.1"),
+        ("embedding_dropout=1.0", "`embedding_dropout` must be >= 0 and < 1, but got 1.0"),
+    ],
+)
+def test_a_hyper_parameter_that_is_refused_names_its_flag(assignment: str, message: str):
+    with pytest.raises(UserError, match=f"^--set: {message}") as caught:
+        planning.run_settings(flags("--set", assignment), {})
+    assert "--dry-run" in str(caught.value.hint)
+
+
+def test_a_hyper_parameter_that_is_refused_names_its_file(tmp_path: Path):
+    file = tmp_path / "run.toml"
+    file.write_text("hiden_size = 8\n")
+    with pytest.raises(UserError, match=f"^--config {file}: unknown hyper-parameter `hiden_size`"):
+        planning.run_settings(flags("--config", str(file)), {})
+    with pytest.raises(UserError, match=f"^--set or --config {file}: unknown"):
+        planning.run_settings(flags("--config", str(file), "--set", "hidden_size=8"), {})
+
+
+def test_a_dataset_without_criterion_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(registry, "_CRITERIA", {"beer": {}})
+    with pytest.raises(ConfigError, match="--aspect: no criterion for aspect `palate`"):
+        planning.run_settings(flags(), {})
+
+
+def test_features_are_opened_with_the_given_flags_and_their_notes_said(caplog: pytest.LogCaptureFixture):
+    given = flags("--sample", "--embedding", "random", "--cache-dir", str(sample_cache()))
+    expected = sample_features()
+    run = planning.run_settings(given, {})
+    assert InfoCalConfig.from_mapping(run.base).max_length == 256
+    with caplog.at_level(logging.INFO, "pipeline.planning"):
+        folder = planning.features_dir(given, run)
+    assert Path(folder) == expected.directory.resolve()
+    assert Path(folder).is_absolute(), "workers stand in another folder"
+    assert caplog.messages == [f"note: {note}" for note in expected.notes]
+    assert "made-up sample corpus" in caplog.messages[0]
+
+
+def test_a_shorter_cut_makes_other_features():
+    given = flags(
+        "--sample", "--embedding", "random", "--cache-dir", str(sample_cache()), "--set", "max_length=40"
+    )
+    folder = planning.features_dir(given, planning.run_settings(given, {}))
+    assert Path(folder) != sample_features().directory.resolve()

@@ -1,0 +1,185 @@
+import argparse
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import settings
+from pipeline.errors import PipelineError
+
+
+@pytest.mark.parametrize(
+    ("given", "sample", "folder"),
+    [
+        (None, False, "runs"),
+        (None, True, "runs/sample"),
+        ("elsewhere", False, "elsewhere"),
+        ("elsewhere", True, "elsewhere"),
+    ],
+)
+def test_results_of_the_sample_stay_apart(given: str | None, sample: bool, folder: str):
+    assert settings.storage_dir(given, sample) == Path(folder)
+
+
+def test_tracking_goes_to_the_flag_then_the_environment_then_sqlite_in_the_storage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.chdir(tmp_path)
+    # absolute: a worker or a later command may stand in another folder
+    own = f"sqlite:///{tmp_path.resolve()}/runs/mlflow.db"
+    assert settings.tracking_uri(None, Path("runs")) == own
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")
+    assert settings.tracking_uri(None, Path("runs")) == "http://tracking:5000"
+    assert settings.tracking_uri("sqlite:///x.db", Path("runs")) == "sqlite:///x.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
+    assert settings.tracking_uri(None, Path("runs")) == own
+
+
+def test_the_cache_is_named_by_the_flag_then_infocal_cache_then_the_users_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for name in ("INFOCAL_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert settings.cache_dir(None) == tmp_path / ".cache" / "infocal"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert settings.cache_dir(None) == Path("/xdg/infocal")
+    monkeypatch.setenv("INFOCAL_CACHE", "/shared/cache")
+    assert settings.cache_dir(None) == Path("/shared/cache")
+    assert settings.cache_dir("mine") == Path("mine")
+
+
+def test_a_default_name_says_what_is_searched_and_when():
+    assert re.fullmatch(r"beer-palate-20\d{6}-\d{6}", settings.default_name("beer", "palate"))
+
+
+# ----------------------------------------------------------------------------------------------- flags
+
+
+@pytest.mark.parametrize("text", ["0", "-3", "2.5", "many", "", "1e3"])
+def test_a_count_that_is_none_is_quoted(text: str):
+    with pytest.raises(
+        argparse.ArgumentTypeError, match=f"expected a whole number above 0, but got {re.escape(repr(text))}"
+    ):
+        settings.positive_int(text)
+
+
+@pytest.mark.parametrize(
+    ("convert", "text", "wanted"),
+    [
+        (settings.fraction, "1.5", "a number from 0 to 1"),
+        (settings.fraction, "-0.1", "a number from 0 to 1"),
+        (settings.fraction, "nan", "a number from 0 to 1"),
+        (settings.fraction, "half", "a number from 0 to 1"),
+        (settings.positive_float, "0", "a number above 0"),
+        (settings.positive_float, "inf", "a number above 0"),
+        (settings.non_negative_float, "-1", "a number of 0 or more"),
+        (settings.non_negative_float, "nan", "a number of 0 or more"),
+        (settings.device, "tpu", "auto, cpu, cuda or cuda:N"),
+        (settings.device, "cuda:", "auto, cpu, cuda or cuda:N"),
+    ],
+)
+def test_a_value_out_of_range_is_quoted(convert: Any, text: str, wanted: str):
+    with pytest.raises(argparse.ArgumentTypeError, match=f"^expected {wanted}, but got '{text}'$"):
+        convert(text)
+
+
+def test_values_at_the_ends_of_their_ranges_are_taken():
+    assert (settings.fraction("0"), settings.fraction("1")) == (0.0, 1.0)
+    assert settings.positive_int("1") == 1
+    assert settings.positive_float("0.5") == 0.5
+    assert settings.non_negative_float("0") == 0.0
+    assert [settings.device(name) for name in ("auto", "cpu", "cuda", "cuda:12")][-1] == "cuda:12"
+
+
+def all_flags() -> argparse.ArgumentParser:
+    parser = settings.parser("pipeline.some", "Does something.")
+    settings.add_data_arguments(parser)
+    settings.add_training_arguments(parser)
+    settings.add_storage_arguments(parser)
+    return parser
+
+
+def test_shared_flags_default_to_the_papers_length_on_beer():
+    given = all_flags().parse_args([])
+    assert (given.dataset, given.aspect, given.epochs, given.seed) == ("beer", None, 50, 0)
+    assert (given.device, given.embedding, given.set, given.config) == ("auto", "word2vec", [], None)
+    assert (given.sample, given.bf16, given.debug) == (False, False, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--epochs", "0"], "argument --epochs: expected a whole number above 0, but got '0'"),
+        (["--seed", "one"], "argument --seed: invalid int value: 'one'"),
+        (["--device", "tpu"], "argument --device: expected auto, cpu, cuda or cuda:N, but got 'tpu'"),
+        (["--epoch", "3"], "unrecognized arguments: --epoch 3"),  # no abbreviations
+    ],
+)
+def test_a_bad_flag_ends_with_2_and_its_name(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as ended:
+        all_flags().parse_args(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"python -m pipeline.some: error: {message}"
+
+
+# ------------------------------------------------------------------------------------ hyper-parameters
+
+
+@pytest.mark.parametrize(
+    ("assignment", "value"),
+    [
+        ("hidden_size=64", 64),
+        ("learning_rate=1e-3", 0.001),
+        ("train_embeddings=true", True),
+        ("encoder=lstm", "lstm"),
+        ('encoder="lstm"', "lstm"),
+        (" encoder = lstm ", "lstm"),
+        ("encoder=a=b", "a=b"),
+        ("encoder=", ""),
+    ],
+)
+def test_an_assignment_is_a_toml_value_or_a_bare_word(assignment: str, value: object):
+    (found,) = settings.hyper_parameters(None, [assignment]).values()
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("assignment", ["hidden_size", "=64", "hidden_size:64"])
+def test_an_assignment_without_name_or_sign_is_quoted_with_its_flag(assignment: str):
+    with pytest.raises(PipelineError, match=f"^--set: expected KEY=VALUE, but got `{assignment}`$") as caught:
+        settings.hyper_parameters(None, [assignment])
+    assert caught.value.hint == "for instance `--set hidden_size=64`"
+
+
+def test_set_wins_over_the_file_and_the_last_set_wins(tmp_path: Path):
+    file = tmp_path / "run.toml"
+    file.write_text("hidden_size = 8\nlambda_ib = 0.5\n")
+    found = settings.hyper_parameters(str(file), ["hidden_size=16", "hidden_size=32"])
+    assert found == {"hidden_size": 32, "lambda_ib": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "No such file or directory"),
+        (b"hidden_size = = 4", "Invalid value"),
+        (b"encoder = 'caf\xe9'", "invalid continuation byte|unexpected end of data|can't decode byte"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, reason: str):
+    file = tmp_path / "run.toml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(PipelineError, match=reason) as caught:
+        settings.hyper_parameters(str(file), [])
+    assert str(caught.value).startswith(f"--config {file}: cannot read the file: ")
+    assert "TOML" in str(caught.value.hint)
+
+
+def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path):
+    with pytest.raises(PipelineError, match=f"--config {tmp_path}: cannot read the file: .*Is a directory"):
+        settings.hyper_parameters(str(tmp_path), [])
