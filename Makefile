@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 CONSTRAINTS := constraints.txt
 
 # `make search SEARCH="--dataset beer --aspect palate --data-dir DIR"` runs another search.
-SEARCH ?= --dataset beer --aspect palate --sample --trials 4
+SEARCH ?= --dataset beer --aspect palate --sample --trials 4 --epochs 12
 # Test processes, one thread each: more threads than cores slow each other down.
 JOBS ?= 2
 PYTEST ?= -n $(JOBS) --dist loadfile

@@ -12,6 +12,7 @@ from infocal.errors import ConfigError
 Encoder = Literal["rcnn", "lstm"]
 Sampling = Literal["straight_through", "relaxed"]
 DiscriminatorLoss = Literal["standard", "printed"]
+Calibration = Literal["mean", "sample"]
 Pooling = Literal["mean", "max", "last"]
 TaskKind = Literal["regression", "classification"]
 
@@ -80,20 +81,20 @@ class InfoCalConfig:
     target_selection_rate: float = 0.0
     """Share of tokens that the two-sided rate control aims at, in [0, 1); 0 turns the control off."""
 
-    rate_penalty: float = 5.0
+    rate_penalty: float = 10.0
     """Weight of the quadratic part of the rate control, >= 0."""
 
-    rate_step_size: float = 0.5
+    rate_step_size: float = 0.1
     """Step of the rate control's Lagrange multiplier per update, >= 0."""
 
     start_selection_rate: float = 0.9
     """Selection probability of every token before training (the selector's bias), in (0, 1)."""
 
     dense_epochs: float = 1.0
-    """Epochs trained dense, before any sparsity term acts, >= 0."""
+    """Epochs trained dense by L_sp and L_guide alone, before any weight acts, >= 0."""
 
     ramp_epochs: float = 1.5
-    """Epochs over which the sparsity terms then rise linearly to their full weight, >= 0."""
+    """Epochs over which all weights then rise linearly to their full value, >= 0."""
 
     temperature: float = 1.0
     """Temperature tau of the Gumbel-softmax, Eq. (2) of [Sha2023], > 0."""
@@ -104,14 +105,23 @@ class InfoCalConfig:
     discriminator_loss: DiscriminatorLoss = "standard"
     """`standard` cross-entropy, or Eq. (13) as `printed`, which is unbounded below."""
 
+    discriminator_slope: float = 0.1
+    """Largest slope of the discriminator's logit (its Lipschitz constant), > 0."""
+
+    calibrate_to: Calibration = "mean"
+    """What the discriminator sees of the guider: the `mean` of z_nero, or a `sample` of it."""
+
     encoder: Encoder = "rcnn"
     """Recurrent encoder of selector, predictor and guider: `rcnn` (beer, HateXplain) or `lstm` (CAIL)."""
 
-    pooling: Pooling = "max"
-    """How predictor and guider make one vector of encoder states: `max` over tokens or `last` states."""
+    pooling: Pooling = "mean"
+    """How predictor and guider reduce states to one vector: `mean`, `max` or `last` over the seen tokens."""
 
     hidden_size: int = 200
     """Hidden units of each direction of an encoder, >= 1."""
+
+    feature_size: int = 32
+    """Dimensions of z_nero and z~_nero, >= 1; the paper does not state them."""
 
     train_embeddings: bool = False
     """Whether the word vectors are trained with the model (the paper: frozen for beer, trained for CAIL)."""
@@ -121,6 +131,9 @@ class InfoCalConfig:
 
     learning_rate: float = 0.0004
     """Adam's step size, > 0."""
+
+    discriminator_learning_rate: float = 0.001
+    """Adam's step size for the discriminator, > 0."""
 
     weight_decay: float = 2e-6
     """Adam's L2 penalty, >= 0."""
@@ -243,7 +256,17 @@ _NON_NEGATIVE = (
     "weight_decay",
     "min_learning_rate",
 )
-_POSITIVE = ("temperature", "learning_rate", "clip_norm", "hidden_size", "batch_size", "max_length")
+_POSITIVE = (
+    "temperature",
+    "learning_rate",
+    "clip_norm",
+    "hidden_size",
+    "feature_size",
+    "batch_size",
+    "max_length",
+    "discriminator_learning_rate",
+    "discriminator_slope",
+)
 _OPEN_UNIT = ("prior_selection_rate", "start_selection_rate")
 _HALF_OPEN_UNIT = ("target_selection_rate", "embedding_dropout", "average_decay")
 

@@ -37,8 +37,8 @@ class Guider(nn.Module):
         self.pooling = config.pooling
         width = 2 * config.hidden_size
         self.encoder = build_encoder(config.encoder, embedding_size, config.hidden_size)
-        self.mu = nn.Linear(width, width)
-        self.sigma = nn.Linear(width, width)
+        self.mu = nn.Linear(width, config.feature_size)
+        self.sigma = nn.Linear(width, config.feature_size)
         for layer in (self.mu, self.sigma):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)

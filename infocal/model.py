@@ -1,5 +1,6 @@
 """InfoCal: selector, predictor and guider over one embedding table and one shared output layer."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,9 @@ from infocal.guider import Gaussian, Guider
 from infocal.predictor import Predictor
 from infocal.sampling import sample_mask
 from infocal.selector import Selector, select
+
+_OUTPUT_GAIN = 0.1
+"""Scale of the output layer before training: predictions start at the mean target, whatever the feature."""
 
 
 class Forward(NamedTuple):
@@ -40,6 +44,14 @@ class Inference(NamedTuple):
     """Prediction from the rationale: the score in (0, 1), or the class probabilities."""
 
 
+def _prior_logit(task: Task) -> float:
+    """Bias with which a model that knows nothing predicts the mean score; 0 for classes."""
+    if task.kind == "classification":
+        return 0.0
+    mean = min(max(task.target_mean, 0.01), 0.99)
+    return math.log(mean / (1 - mean))
+
+
 class InfoCal(nn.Module):
     """The generator's side of [Sha2023]; the discriminator stands apart, for it has its own optimiser.
 
@@ -64,15 +76,10 @@ class InfoCal(nn.Module):
         self.selector = Selector(config, size)
         self.predictor = Predictor(config, size)
         self.guider = Guider(config, size)
-        self.output = nn.Linear(self.feature_size, task.num_classes)
+        self.output = nn.Linear(config.feature_size, task.num_classes)
         """W_p and b_p, shared by Eq. (4) and Eq. (8)."""
-        nn.init.xavier_uniform_(self.output.weight)
-        nn.init.zeros_(self.output.bias)
-
-    @property
-    def feature_size(self) -> int:
-        """Z, dimensions of z_nero and z~_nero."""
-        return 2 * self.config.hidden_size
+        nn.init.xavier_uniform_(self.output.weight, gain=_OUTPUT_GAIN)
+        nn.init.constant_(self.output.bias, _prior_logit(task))
 
     def embed(self, token_ids: Int[Tensor, "B T"]) -> Embedded:
         """Look the batch's distinct words up once for all three encoders.

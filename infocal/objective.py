@@ -8,9 +8,14 @@ from infocal.config import InfoCalConfig
 
 Terms = dict[str, Tensor]
 
-# Terms that press tokens out of the mask; they rise from zero over the ramp.
-_SPARSITY_WEIGHTS = {"ib": "lambda_ib", "lm": "lambda_lm", "coherence": "lambda_coherence"}
-_PLAIN_WEIGHTS = {"g": "lambda_g", "mi": "lambda_mi"}
+_WEIGHTS = {
+    "ib": "lambda_ib",
+    "g": "lambda_g",
+    "mi": "lambda_mi",
+    "lm": "lambda_lm",
+    "coherence": "lambda_coherence",
+}
+"""Weight of each term besides L_sp and L_guide."""
 
 
 def total(terms: Terms, config: InfoCalConfig, pressure: float) -> Float[Tensor, ""]:
@@ -19,21 +24,21 @@ def total(terms: Terms, config: InfoCalConfig, pressure: float) -> Float[Tensor,
     Args:
         terms: the losses by name: `sp`, `guide`, `g`, `mi`, `ib`, `lm`, `coherence`, `rate`.
         config: the weights.
-        pressure: share of the sparsity terms' weight in force, in [0, 1].
+        pressure: share of the weights in force, in [0, 1].
 
-    Differs: L_ib and L_lm are scaled by `pressure`, 0 while training is dense and 1 after the ramp;
-    `coherence` and the two-sided rate control `rate` are not in the paper (off at weight and target 0).
+    Differs: every weight is scaled by `pressure`, 0 while training is dense and 1 after the ramp. From the
+    first step on, L_ib and L_lm would empty the mask, L_g drives it full (selecting all is the easiest way
+    to look like the guider) and L_mi collapses the guider to its prior, before anything is learnt
+    (docs/experiments.md). `coherence` and the two-sided rate control `rate` are not in the paper.
     """
     objective = terms["sp"] + terms["guide"] + terms["rate"]
-    for name, weight in _PLAIN_WEIGHTS.items():
-        objective = objective + getattr(config, weight) * terms[name]
-    for name, weight in _SPARSITY_WEIGHTS.items():
+    for name, weight in _WEIGHTS.items():
         objective = objective + pressure * getattr(config, weight) * terms[name]
     return objective
 
 
 def pressure(config: InfoCalConfig, epochs_done: float) -> float:
-    """Share of the sparsity terms' weight in force after `epochs_done` (fractional) epochs, in [0, 1]."""
+    """Share of the weights in force after `epochs_done` (fractional) epochs, in [0, 1]."""
     if epochs_done < config.dense_epochs:
         return 0.0
     if config.ramp_epochs == 0:

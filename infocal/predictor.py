@@ -14,7 +14,7 @@ class Predictor(nn.Module):
         super().__init__()
         self.pooling = config.pooling
         self.encoder = build_encoder(config.encoder, embedding_size, config.hidden_size)
-        self.feature = nn.Linear(2 * config.hidden_size, 2 * config.hidden_size)
+        self.feature = nn.Linear(2 * config.hidden_size, config.feature_size)
         nn.init.xavier_uniform_(self.feature.weight)
         nn.init.zeros_(self.feature.bias)
 

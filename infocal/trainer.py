@@ -118,11 +118,14 @@ class Trainer:
         self.config, self.task, self.device, self.bf16 = config, task, device, bf16
         self.steps_per_epoch = steps_per_epoch
         self.model = InfoCal(config, task, embeddings).to(device)
-        self.discriminator = Discriminator(self.model.feature_size).to(device)
+        self.discriminator = Discriminator(config.feature_size, config.discriminator_slope).to(device)
         self.rate_control = RateControl(config).to(device)
         self.optimizer, self.discriminator_optimizer = (
-            torch.optim.Adam(part.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
-            for part in (self.model, self.discriminator)
+            torch.optim.Adam(part.parameters(), lr=rate, weight_decay=config.weight_decay)
+            for part, rate in (
+                (self.model, config.learning_rate),
+                (self.discriminator, config.discriminator_learning_rate),
+            )
         )
         self.schedulers = [
             # not the bound method, whose attributes LambdaLR would write into the checkpoint
@@ -233,7 +236,8 @@ class Trainer:
 
     def _discriminator_step(self, forward: Forward) -> Terms:
         with self._autocast():
-            guider_logit = self.discriminator(forward.guider_feature.detach())
+            of_guider = forward.gaussian.mu if self.config.calibrate_to == "mean" else forward.guider_feature
+            guider_logit = self.discriminator(of_guider.detach())
             predictor_logit = self.discriminator(forward.predictor_feature.detach())
             loss = losses.discriminator_loss(guider_logit, predictor_logit, self.config.discriminator_loss)
         # also clears what L_g left in the discriminator's gradients

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import optuna
+
 from feature_store.store import Features, load_features
 from infocal import baselines
 from infocal.config import InfoCalConfig, LanguageModelConfig
@@ -47,6 +49,7 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
         The table of results and what to run next.
     """
     run = prepared.run
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     features = load_features(Path(run.features_dir))
     logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
     # trained here, once; the trials find the stored scores

@@ -109,7 +109,7 @@ class Trial:
         return result
 
     def _guard(self, found: Validation) -> None:
-        armed = pressure(self.config, self.trainer.epoch - 1) >= 1
+        armed = pressure(self.config, float(self.trainer.epoch - 1)) >= 1
         if armed and found.degenerate is not None:
             rate = found.scores["val_selection_rate"]
             raise TrainingFailure(
@@ -229,7 +229,7 @@ def train(
 def _failure(trial: Trial, failure: TrainingFailure) -> Result:
     """The last result of a failed trial: Tune wants the metrics it compares, at a value below all others."""
     return {
-        "epoch": trial.trainer.epoch,
+        "epoch": len(trial.progress.history),
         "failure": failure.reason,
         "failure_message": str(failure),
         "objective": -1e9,
