@@ -1,0 +1,223 @@
+import math
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from infocal.config import InfoCalConfig
+from pipeline.errors import PipelineError
+from pipeline.scheduler import (
+    FAILURE,
+    OBJECTIVE,
+    SAMPLERS,
+    VIOLATION,
+    ConstrainedOptunaSearch,
+    asha,
+    distributions,
+    grace_epochs,
+    sampler,
+)
+from search_spaces.base import Range
+from search_spaces.infocal import PAPER_BEER, PAPER_BEER_BEST, WIDE_BEER
+
+SPACE = (
+    Range(name="lambda_mi", low=0.0, high=1.0, step=0.1, why="a test"),
+    Range(name="lambda_lm", low=0.0, high=0.01, step=0.001, why="a test"),
+)
+
+
+def search(**changes: Any) -> ConstrainedOptunaSearch:
+    values = {"space": SPACE, "optuna_sampler": sampler("random", SPACE, 0), "first_points": []}
+    return ConstrainedOptunaSearch(**{**values, **changes})
+
+
+def result(objective: float = 0.5, violation: float = 0.0, **more: Any) -> dict[str, Any]:
+    return {OBJECTIVE: objective, VIOLATION: violation, **more}
+
+
+# ------------------------------------------------------------------------------------------- stopping
+
+
+@pytest.mark.parametrize(
+    ("dense", "ramp", "grace"), [(0.0, 0.0, 1), (1.0, 1.5, 4), (1.0, 1.0, 3), (0.5, 0.5, 2), (2.0, 0.1, 4)]
+)
+def test_no_trial_is_stopped_before_all_weights_are_in_force(dense: float, ramp: float, grace: int):
+    assert grace_epochs(InfoCalConfig(dense_epochs=dense, ramp_epochs=ramp)) == grace
+
+
+def test_asha_compares_the_best_objective_so_far():
+    scheduler = asha(InfoCalConfig(), num_epochs=9)
+    assert (scheduler._metric, scheduler._mode) == (OBJECTIVE, "max")
+    rungs = [rung for rung, _ in scheduler._brackets[0]._rungs]
+    assert min(rungs) == grace_epochs(InfoCalConfig())
+    assert scheduler._max_t == 9
+
+
+def test_a_study_shorter_than_the_ramp_can_be_run():
+    assert asha(InfoCalConfig(dense_epochs=5.0), num_epochs=2)._max_t == 2
+
+
+# --------------------------------------------------------------------------------------------- points
+
+
+def test_distributions_have_the_bounds_of_the_ranges():
+    found = distributions(PAPER_BEER)
+    assert list(found) == [r.name for r in PAPER_BEER]
+    for r in PAPER_BEER:
+        distribution = found[r.name]
+        assert (distribution.low, distribution.high, distribution.step) == (r.low, r.high, r.step)
+        assert not distribution.log
+    assert all(d.log and d.step is None for d in distributions(WIDE_BEER).values())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("tpe", optuna.samplers.TPESampler),
+        ("random", optuna.samplers.RandomSampler),
+        ("grid", optuna.samplers.GridSampler),
+        ("gp", optuna.samplers.GPSampler),
+    ],
+)
+def test_samplers_by_name(name: str, kind: type):
+    assert name in SAMPLERS
+    with np.errstate(all="ignore"):
+        assert isinstance(sampler(name, PAPER_BEER, 0), kind)
+
+
+@pytest.mark.parametrize("name", ["tpe", "random", "grid"])
+def test_points_follow_from_the_seed(name: str):
+    def points(seed: int) -> list[dict[str, float] | None]:
+        made = search(optuna_sampler=sampler(name, SPACE, seed))
+        return [made.suggest(str(i)) for i in range(5)]
+
+    assert points(1) == points(1)
+    assert points(1) != points(2)
+
+
+def test_an_unknown_sampler_is_answered_with_the_known_ones():
+    with pytest.raises(PipelineError, match="^--sampler: no sampler `tpee`; there is tpe, random, grid, gp$"):
+        sampler("tpee", PAPER_BEER, 0)
+
+
+def test_a_grid_of_a_continuous_space_is_refused():
+    with pytest.raises(
+        PipelineError, match="^--sampler grid: range of `lambda_ib` is continuous and has no grid"
+    ) as caught:
+        sampler("grid", WIDE_BEER, 0)
+    assert caught.value.hint == "use `--space paper`"
+
+
+def test_the_first_point_is_suggested_first():
+    point = {"lambda_mi": 0.3, "lambda_lm": 0.007}
+    made = search(first_points=[point])
+    assert made.suggest("a") == point
+    assert made.suggest("b") != point
+
+
+def test_the_papers_best_is_a_point_of_its_space():
+    made = ConstrainedOptunaSearch(PAPER_BEER, sampler("tpe", PAPER_BEER, 0), [PAPER_BEER_BEST])
+    assert made.suggest("a") == PAPER_BEER_BEST
+
+
+def test_grid_values_carry_no_floating_point_noise():
+    made = search()
+    values = {made.suggest(str(i))["lambda_mi"] for i in range(200)}  # type: ignore[index]
+    assert values == {i / 10 for i in range(11)}
+    assert 0.1 + 0.2 not in values, "the noise that is meant"
+
+
+# ------------------------------------------------------------------------------------- what Optuna is told
+
+
+def told(*results: dict[str, Any] | None, error: bool = False) -> list[optuna.trial.FrozenTrial]:
+    made = search()
+    for i, one in enumerate(results):
+        made.suggest(str(i))
+        made.on_trial_complete(str(i), one, error=error)
+    return made.study.get_trials()
+
+
+def test_value_and_constraint_reach_optuna():
+    met, missed = told(result(0.5, 0.0), result(-0.2, 0.2))
+    assert [(t.state, t.value) for t in (met, missed)] == [
+        (TrialState.COMPLETE, 0.5),
+        (TrialState.COMPLETE, -0.2),
+    ]
+    assert [t.constraints for t in (met, missed)] == [{VIOLATION: 0.0}, {VIOLATION: 0.2}]
+
+
+def test_the_best_trial_is_one_that_meets_the_constraint():
+    made = search()
+    # a higher value that violates loses against a lower one that does not
+    for i, one in enumerate([result(0.9, 0.1), result(0.2, 0.0)]):
+        made.suggest(str(i))
+        made.on_trial_complete(str(i), one)
+    assert made.study.best_trial.number == 1
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        result(math.nan),
+        result(math.inf),
+        result(-1e9, 1e9, **{FAILURE: "degenerate_all"}),
+        {"loss": 0.3},
+    ],
+    ids=["nan", "inf", "failure", "no objective"],
+)
+def test_a_result_without_a_usable_objective_is_a_failure(last: dict[str, Any]):
+    (trial,) = told(last)
+    assert trial.state == TrialState.FAIL
+    assert trial.value is None
+
+
+def test_a_crash_is_a_failure():
+    (trial,) = told(result(), error=True)
+    assert trial.state == TrialState.FAIL
+    (trial,) = told(None, error=True)
+    assert trial.state == TrialState.FAIL
+
+
+def test_a_trial_that_never_reported_is_pruned():
+    (trial,) = told(None)
+    assert trial.state == TrialState.PRUNED
+
+
+def test_no_trial_is_left_running():
+    states = {t.state for t in told(result(), result(math.nan), None, result(0.1, **{FAILURE: "non_finite"}))}
+    assert TrialState.RUNNING not in states
+    assert TrialState.WAITING not in states
+
+
+def test_a_second_completion_changes_nothing():
+    # Tune may report a trial's end twice around a restore; Optuna refuses to alter a finished trial
+    made = search()
+    made.suggest("a")
+    made.on_trial_complete("a", result(0.5))
+    made.on_trial_complete("a", result(0.9, 0.3))
+    (trial,) = made.study.get_trials()
+    assert (trial.value, trial.constraints) == (0.5, {VIOLATION: 0.0})
+
+
+def test_tpe_turns_to_points_that_meet_the_constraint():
+    made = search(optuna_sampler=optuna.samplers.TPESampler(seed=0, n_startup_trials=10))
+    met = []
+    for i in range(40):
+        point = made.suggest(str(i))
+        assert point is not None
+        value = point["lambda_mi"]
+        # the objective alone draws to 1, the constraint keeps below 0.3
+        made.on_trial_complete(str(i), result(value, max(0.0, value - 0.3)))
+        met.append(value <= 0.3)
+    assert sum(met[20:]) >= 10, f"{sum(met[:10])} of the first ten, {sum(met[20:])} of the last twenty"
+
+
+def test_the_study_is_there_once_the_space_is_set():
+    assert search().study.direction == optuna.study.StudyDirection.MAXIMIZE
+    waiting = search()
+    waiting._ot_study = None
+    with pytest.raises(PipelineError, match="the search over lambda_mi, lambda_lm has not started"):
+        waiting.study  # noqa: B018

@@ -1,0 +1,268 @@
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from infocal.errors import ConfigError, StateError, TrainingFailure
+from infocal.trainer import Trainer, predict
+from pipeline import checkpoints, trainable
+from pipeline.loaders import embeddings_of
+from pipeline.scoring import ValidationData, validate
+from pipeline.settings import RunSettings
+from pipeline.trainable import BEST_SHOWN, HISTORY, Progress, train
+from tests.small_store import sample_features
+from tests.small_study import criterion, run_settings
+
+TIMES = {"epoch_s", "tokens_per_s"}
+"""What a clock decides."""
+
+
+@dataclass
+class Reports:
+    """What `train` reported, with a copy of each checkpoint."""
+
+    folder: Path
+    results: list[dict[str, Any]] = field(default_factory=list)
+
+    def __call__(self, result: dict[str, Any], checkpoint: Path):
+        shutil.copytree(checkpoint, self.folder / f"checkpoint-{len(self.results)}")
+        self.results.append(dict(result))
+
+    def checkpoint(self, number: int) -> Path:
+        return self.folder / f"checkpoint-{number}"
+
+
+@dataclass
+class Trained:
+    run: RunSettings
+    reports: Reports
+    progress: Progress
+    directory: Path
+
+
+def trained(
+    folder: Path, run: RunSettings, values: dict[str, Any], checkpoint: Path | None = None
+) -> Trained:
+    working = folder / "work"
+    working.mkdir(parents=True)
+    reports = Reports(folder)
+    return Trained(run, reports, train(values, run, reports, working, checkpoint), working)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Three epochs without a break; nothing else writes there."""
+    return trained(tmp_path_factory.mktemp("whole"), run_settings(num_epochs=3), {"lambda_ib": 0.001})
+
+
+def without_times(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in result.items() if k not in TIMES} for result in results]
+
+
+def test_every_epoch_is_reported_with_its_checkpoint(whole: Trained):
+    assert [result["epoch"] for result in whole.reports.results] == [0, 1, 2]
+    assert whole.progress.history == whole.reports.results
+    for number in range(3):
+        stored = checkpoints.read_json(whole.reports.checkpoint(number) / HISTORY)
+        assert stored == whole.reports.results[: number + 1]
+
+
+def test_a_result_holds_losses_scores_speed_and_the_criterion(whole: Trained):
+    result = whole.reports.results[-1]
+    assert {"train_objective", "train_sp", "train_lm", "val_mse", "val_token_f1"} <= result.keys()
+    assert {"objective", "best_objective", "best_epoch", "criterion_violation"} <= result.keys()
+    assert result["learning_rate"] == 0.01
+    assert result["epoch_s"] > 0
+    tokens = sum(len(ids) for ids in sample_features().table("train")["token_ids"].to_pylist())
+    assert tokens / result["epoch_s"] < result["tokens_per_s"]
+    assert all(np.isfinite(v) for v in result.values() if isinstance(v, float))
+    # every epoch carries its language-model term, so the scores did reach the trainer
+    assert all(r["train_lm"] != 0 for r in whole.reports.results)
+
+
+def test_training_lowers_the_loss_of_the_task(whole: Trained):
+    losses = [result["train_guide"] for result in whole.reports.results]
+    assert losses[-1] < losses[0]
+
+
+def test_the_best_epoch_is_the_first_with_the_highest_objective(whole: Trained):
+    objectives = [result["objective"] for result in whole.reports.results]
+    best = whole.progress.best
+    assert best["epoch"] == int(np.argmax(objectives))
+    assert best["value"] == max(objectives)
+    assert [r["best_objective"] for r in whole.reports.results] == np.maximum.accumulate(objectives).tolist()
+    last = whole.reports.results[-1]
+    assert last["best_epoch"] == best["epoch"]
+    for name in BEST_SHOWN:
+        if name in best["scores"]:
+            assert last[f"best_{name}"] == best["scores"][name] == whole.progress.history[best["epoch"]][name]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_best_weights_of_a_checkpoint_give_its_reported_scores(whole: Trained, number: int):
+    folder = whole.reports.checkpoint(number) / checkpoints.BEST
+    stored = checkpoints.read_json(folder / checkpoints.BEST_SCORES)
+    model = checkpoints.load_best(folder, embeddings_of(sample_features()))
+    rate = model.config.target_selection_rate
+    found = validate(
+        lambda batches: predict(model, batches, torch.device("cpu")),
+        ValidationData.of(sample_features()),
+        rate,
+    )
+    assert found.scores == pytest.approx(stored["scores"], abs=1e-6)
+    assert stored["value"] == whole.run.criterion.value(stored["scores"])
+    assert stored["is_met"] == (stored["violation"] == 0)
+
+
+def test_a_worse_epoch_leaves_the_best_weights_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # objective of the three epochs: 0.2, 0.4, 0.3
+    values = iter([0.2, 0.4, 0.3])
+    real = trainable.validate
+
+    def scripted(*args: Any) -> Any:
+        found = real(*args)
+        found.scores.update(val_token_precision=1.0, val_token_recall=next(values))
+        return found
+
+    monkeypatch.setattr(trainable, "validate", scripted)
+    done = trained(tmp_path, run_settings(num_epochs=3), {})
+    assert (done.progress.best["epoch"], done.progress.best["value"]) == (1, 0.4)
+
+    def weights(number: int) -> bytes:
+        return (done.reports.checkpoint(number) / "best" / checkpoints.WEIGHTS).read_bytes()
+
+    assert weights(0) != weights(1)
+    assert weights(1) == weights(2)
+
+
+def test_bounds_that_are_missed_rank_below_any_that_hold(tmp_path: Path):
+    done = trained(tmp_path, run_settings(num_epochs=1, criterion=criterion(0.99)), {})
+    (result,) = done.reports.results
+    precision = result["val_token_precision"]
+    assert result["criterion_violation"] == pytest.approx(0.99 - precision)
+    assert result["objective"] == pytest.approx(precision - 0.99)
+    assert not done.progress.best["is_met"]
+
+
+def test_predictions_to_be_shown(whole: Trained):
+    shown = json.loads((whole.directory / "best" / checkpoints.BEST_PREDICTIONS).read_text())
+    table = sample_features().table("val_annotated")
+    assert len(shown) == min(50, len(table))
+    for one, row in zip(shown, table.slice(0, 50).to_pylist(), strict=True):
+        assert (one["example_id"], one["tokens"]) == (row["example_id"], row["tokens"])
+        human = None if row["rationale"] is None else row["rationale"]
+        assert (one["human"] is None) == (human is None)
+        if human is not None:
+            assert [i for i, mark in enumerate(one["human"]) if mark] == human
+        assert len(one["probability"]) == len(one["selected"]) == len(one["tokens"])
+        assert one["target"] == pytest.approx(row["target"])
+        assert 0 < one["prediction"] < 1
+        assert 0 < one["guider_prediction"] < 1
+    assert any(one["human"] and any(one["human"]) for one in shown)
+
+
+# ---------------------------------------------------------------------------------------------- resume
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_resumed_trial_equals_one_without_a_break(tmp_path: Path, whole: Trained, number: int):
+    values = {"lambda_ib": 0.001}
+    again = trained(tmp_path, whole.run, values, whole.reports.checkpoint(number))
+    assert [result["epoch"] for result in again.reports.results] == [0, 1, 2][number + 1 :]
+    assert without_times(again.progress.history) == without_times(whole.progress.history)
+    assert again.progress.best == whole.progress.best
+    mine = torch.load(again.reports.checkpoint(1 - number) / "state.pt", weights_only=True)
+    other = torch.load(whole.reports.checkpoint(2) / "state.pt", weights_only=True)
+    for part in ("model", "discriminator"):
+        for name, value in other["trainer"][part].items():
+            assert torch.equal(mine["trainer"][part][name], value), name
+    best = (again.directory / "best" / checkpoints.WEIGHTS).read_bytes()
+    assert best == (whole.directory / "best" / checkpoints.WEIGHTS).read_bytes()
+
+
+def test_a_finished_trial_that_is_resumed_trains_nothing(tmp_path: Path, whole: Trained):
+    again = trained(tmp_path, whole.run, {"lambda_ib": 0.001}, whole.reports.checkpoint(2))
+    assert again.reports.results == []
+    assert again.progress.best == whole.progress.best
+
+
+def test_a_checkpoint_of_another_point_is_refused(tmp_path: Path, whole: Trained):
+    with pytest.raises(StateError, match="other hyper-parameters .*'lambda_ib': \\(0.001, 0.002\\)"):
+        trained(tmp_path, whole.run, {"lambda_ib": 0.002}, whole.reports.checkpoint(0))
+
+
+# ------------------------------------------------------------------------------------- values and seeds
+
+
+def test_values_lie_over_the_base_and_a_seed_of_its_own_counts(tmp_path: Path):
+    run = run_settings(num_epochs=1, base={"lambda_g": 0.5})
+    first, same, other = (
+        trained(tmp_path / name, run, {"lambda_g": 2.0, "seed": seed})
+        for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    )
+    stored = checkpoints.read_json(first.directory / "best" / checkpoints.CONFIG)
+    assert stored["config"]["lambda_g"] == 2.0
+    assert without_times(first.reports.results) == without_times(same.reports.results)
+    assert first.reports.results[0]["train_sp"] != other.reports.results[0]["train_sp"]
+
+
+def test_an_unknown_value_is_refused_before_anything_is_trained(tmp_path: Path):
+    with pytest.raises(ConfigError, match="unknown hyper-parameter `lambda_gg`; did you mean `lambda_g`"):
+        trained(tmp_path, run_settings(), {"lambda_gg": 2.0})
+
+
+# -------------------------------------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize(("dense", "ramp", "failing"), [(0.0, 0.0, 0), (1.0, 0.0, 1), (0.5, 1.0, 2)])
+def test_a_trivial_mask_fails_the_trial_only_after_the_ramp(
+    tmp_path: Path, dense: float, ramp: float, failing: int
+):
+    # a learning rate at which the mask stays as it starts: everything is selected
+    base = {"dense_epochs": dense, "ramp_epochs": ramp, "start_selection_rate": 0.999, "learning_rate": 1e-6}
+    done = trained(tmp_path, run_settings(num_epochs=4, base=base), {})
+    assert [result.get("failure") for result in done.reports.results] == [None] * failing + ["degenerate_all"]
+    last = done.reports.results[-1]
+    assert last["failure_message"] == f"degenerate_all: epoch {failing}: selection rate 1.000"
+    assert last["epoch"] == failing
+    # Tune compares these: below every epoch that was trained
+    assert last["best_objective"] == last["objective"] == -1e9
+    assert len(done.progress.history) == failing, "a failed epoch is none"
+    assert (done.directory / "best").is_dir() == (failing > 0)
+
+
+def test_a_loss_that_is_not_finite_ends_the_trial_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    real, calls = Trainer.train_epoch, [0]
+
+    def breaks(self: Trainer, batches: Any) -> dict[str, float]:
+        calls[0] += 1
+        if calls[0] == 2:
+            raise TrainingFailure("non_finite", "epoch 1: {'objective': nan}")
+        return real(self, batches)
+
+    monkeypatch.setattr(Trainer, "train_epoch", breaks)
+    done = trained(tmp_path, run_settings(num_epochs=4), {})
+    assert calls == [2]
+    first, last = done.reports.results
+    assert (last["failure"], last["epoch"]) == ("non_finite", 1)
+    assert last["failure_message"] == "non_finite: epoch 1: {'objective': nan}"
+    # the epoch before stays the trial's best
+    assert done.progress.best["epoch"] == first["epoch"] == 0
+    stored = checkpoints.read_json(done.reports.checkpoint(1) / "best" / checkpoints.BEST_SCORES)
+    assert stored["epoch"] == 0
+
+
+def test_a_fault_of_ours_is_not_taken_for_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def breaks(*args: object):
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr(trainable, "validate", breaks)
+    with pytest.raises(ZeroDivisionError, match="a fault"):
+        trained(tmp_path, run_settings(), {})
