@@ -1,0 +1,117 @@
+import os
+import re
+import tempfile
+from typing import Any
+
+import pytest
+import ray
+
+from pipeline import cluster
+from pipeline.errors import PipelineError
+
+
+class FakeRay:
+    """Notes how Ray is started and left; starts nothing."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
+        self.started: list[dict[str, Any]] = []
+        self.stopped = 0
+        self.error = error
+        monkeypatch.setattr(ray, "init", self.init)
+        monkeypatch.setattr(ray, "shutdown", self.shutdown)
+
+    def init(self, **given: Any):
+        if self.error is not None:
+            raise self.error
+        self.started.append(given)
+
+    def shutdown(self):
+        self.stopped += 1
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch):
+    # what a session sets is taken back at the end of a test
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN"):
+        os.environ.pop(name, None)
+
+
+def test_a_private_cluster_is_started_and_stopped(monkeypatch: pytest.MonkeyPatch):
+    fake = FakeRay(monkeypatch)
+    with cluster.session(None, num_cpus=2):
+        assert fake.stopped == 0
+    (started,) = fake.started
+    # "local": without it Ray would join whatever cluster it finds on this machine
+    assert (started["address"], started["num_cpus"]) == ("local", 2)
+    assert started["include_dashboard"] is False
+    # Ray's sockets lie deep below it and may have 107 bytes
+    assert started["_temp_dir"] == os.path.join(tempfile.gettempdir(), "ray")
+    assert fake.stopped == 1
+
+
+def test_a_private_cluster_has_a_token_of_its_own_unless_one_is_given(monkeypatch: pytest.MonkeyPatch):
+    FakeRay(monkeypatch)
+    with cluster.session(None):
+        first = os.environ.pop("RAY_AUTH_TOKEN")
+    with cluster.session(None):
+        assert os.environ["RAY_AUTH_TOKEN"] != first
+    assert re.fullmatch("[0-9a-f]{64}", first)
+    os.environ["RAY_AUTH_TOKEN"] = "mine"
+    with cluster.session(None):
+        assert os.environ["RAY_AUTH_TOKEN"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "used"),
+    [
+        ("10.0.0.1:6379", None, "10.0.0.1:6379"),
+        (None, "10.0.0.2:6379", "10.0.0.2:6379"),
+        ("10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.1:6379"),
+    ],
+)
+def test_a_running_cluster_is_named_by_the_flag_or_the_environment(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, environment: str | None, used: str
+):
+    if environment is not None:
+        os.environ["RAY_ADDRESS"] = environment
+    fake = FakeRay(monkeypatch)
+    with cluster.session(given):
+        pass
+    assert fake.started[0]["address"] == used
+    assert "num_cpus" not in fake.started[0], "a running cluster has its own cores"
+    assert fake.stopped == 1
+
+
+@pytest.mark.parametrize("error", [ConnectionError("nobody"), ValueError("nobody"), RuntimeError("nobody")])
+def test_a_cluster_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, error: Exception):
+    fake = FakeRay(monkeypatch, error)
+    with (
+        pytest.raises(PipelineError, match="^--address: cannot reach Ray at `10.0.0.1:1`: nobody$"),
+        cluster.session("10.0.0.1:1"),
+    ):
+        pytest.fail("the block ran without a cluster")
+    assert fake.stopped == 0
+
+
+def test_ray_is_left_after_an_error_too(monkeypatch: pytest.MonkeyPatch):
+    fake = FakeRay(monkeypatch)
+    with pytest.raises(KeyError, match="ours"), cluster.session(None):
+        raise KeyError("ours")
+    assert fake.stopped == 1
+
+
+def test_an_error_of_the_search_is_not_taken_for_one_of_the_connection(monkeypatch: pytest.MonkeyPatch):
+    FakeRay(monkeypatch)
+    with pytest.raises(ValueError, match="^of the search$"), cluster.session(None):
+        raise ValueError("of the search")
+
+
+def test_the_environment_is_prepared_and_what_the_user_set_stays():
+    os.environ.pop("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", None)
+    os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = "30"
+    cluster.prepare_environment()
+    assert os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] == "1"
+    assert os.environ["TUNE_GLOBAL_CHECKPOINT_S"] == "30"
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"

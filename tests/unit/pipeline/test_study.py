@@ -1,0 +1,189 @@
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import optuna
+import pytest
+from ray import tune
+
+from infocal.errors import StateError
+from pipeline import checkpoints, study
+from pipeline.errors import PipelineError
+from pipeline.scheduler import OBJECTIVE, VIOLATION, ConstrainedOptunaSearch, sampler
+from pipeline.study import SETTINGS, Study, StudySettings
+from search_spaces.infocal import PAPER_BEER
+from tests.small_study import POINT, SCORES, candidate, run_settings, study_settings
+
+
+def small_study(folder: Path, **changes: Any) -> Study:
+    return Study(study_settings(**changes), PAPER_BEER, folder)
+
+
+def result_of(folder: Path, trial_id: str, **best: Any) -> Any:
+    """As much of Tune's Result as a study reads, with a best epoch in its checkpoint."""
+    path = folder / trial_id
+    (path / checkpoints.BEST).mkdir(parents=True)
+    scores = {"epoch": 1, "value": 0.25, "violation": 0.0, "is_met": True, "scores": SCORES, **best}
+    checkpoints.write_json(path / checkpoints.BEST / checkpoints.BEST_SCORES, scores)
+    return SimpleNamespace(
+        metrics={"trial_id": trial_id}, config=POINT, checkpoint=SimpleNamespace(path=str(path))
+    )
+
+
+class FakeTuner:
+    """Stands for Tune's Tuner: keeps what it was made with and gives ready results."""
+
+    made: list[dict[str, Any]]
+
+    def __init__(self, results: list[Any]) -> None:
+        self.results = results
+        self.made = []
+
+    def __call__(self, trainable: Any, **given: Any) -> "FakeTuner":
+        self.made.append(given)
+        return self
+
+    def fit(self) -> list[Any]:
+        return self.results
+
+
+# ------------------------------------------------------------------------------------------- settings
+
+
+def test_settings_are_read_back_equal(tmp_path: Path):
+    settings = study_settings(run_settings(base={"lambda_coherence": 0.5}), first_points=[POINT])
+    settings.save(tmp_path)
+    assert StudySettings.load(tmp_path) == settings
+    assert [path.name for path in tmp_path.iterdir()] == [SETTINGS], "no temporary file is left"
+
+
+def test_settings_can_be_saved_again(tmp_path: Path):
+    study_settings(num_trials=3).save(tmp_path)
+    study_settings(num_trials=5).save(tmp_path)
+    assert StudySettings.load(tmp_path).num_trials == 5
+
+
+def test_settings_are_readable(tmp_path: Path):
+    study_settings().save(tmp_path)
+    stored = json.loads((tmp_path / SETTINGS).read_text())
+    assert stored["run"]["criterion"]["bounds"] == [
+        {"metric": "val_token_precision", "limit": 0.05, "kind": "at_least"}
+    ]
+
+
+def test_missing_or_broken_settings_are_named(tmp_path: Path):
+    with pytest.raises(StateError, match=f"{tmp_path / SETTINGS}: cannot read the file: .*No such file"):
+        StudySettings.load(tmp_path)
+    (tmp_path / SETTINGS).write_text("{")
+    with pytest.raises(StateError, match=f"{tmp_path / SETTINGS}: cannot read the file: Expecting"):
+        StudySettings.load(tmp_path)
+
+
+# ---------------------------------------------------------------------------------------------- tuning
+
+
+def test_what_tune_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    fake = FakeTuner([])
+    monkeypatch.setattr(tune, "Tuner", fake)
+    one = small_study(tmp_path, num_trials=7, max_concurrent=2)
+    assert one.run([], resume=False) == []
+    (given,) = fake.made
+    config, run_config = given["tune_config"], given["run_config"]
+    assert (config.num_samples, config.max_concurrent_trials, config.reuse_actors) == (7, 2, True)
+    assert config.search_alg is one.search
+    assert run_config.storage_path == str(tmp_path.resolve())
+    assert run_config.checkpoint_config.num_to_keep == 1
+    assert run_config.failure_config.max_failures == 2, "a worker that died starts again"
+
+
+def test_candidates_come_best_first_and_every_trial_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    broken = SimpleNamespace(metrics={"trial_id": "broken"}, config=POINT, checkpoint=None)
+    silent = SimpleNamespace(metrics=None, config=POINT, checkpoint=None)
+    failed = result_of(tmp_path, "failed")
+    (Path(failed.checkpoint.path) / checkpoints.BEST / checkpoints.BEST_SCORES).unlink()
+    (Path(failed.checkpoint.path) / checkpoints.BEST).rmdir()
+    results = [
+        result_of(tmp_path, "low", value=0.1),
+        broken,
+        result_of(tmp_path, "missed", value=-0.3, violation=0.3),
+        failed,
+        silent,
+        result_of(tmp_path, "high", value=0.4, epoch=6),
+    ]
+    monkeypatch.setattr(tune, "Tuner", FakeTuner(results))
+    one = small_study(tmp_path)
+    found = one.run([], resume=False)
+    assert [c.trial_id for c in found] == ["high", "low", "missed"]
+    assert (found[0].value, found[0].epoch, found[0].scores) == (0.4, 6, SCORES)
+    assert found[0].checkpoint == tmp_path / "high"
+    assert [c.is_met for c in found] == [True, True, False]
+    # tracking must not end the runs of trials that only failed
+    assert one.trial_ids == {"low", "broken", "missed", "failed", "high"}
+
+
+def test_replicates_are_the_winner_with_further_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    fake = FakeTuner([result_of(tmp_path, "r1"), result_of(tmp_path, "r2")])
+    monkeypatch.setattr(tune, "Tuner", fake)
+    one = small_study(tmp_path, run=run_settings(seed=5), num_seeds=3)
+    found = one.replicate(candidate("a"), [])
+    (given,) = fake.made
+    assert given["param_space"] == {**POINT, "seed": {"grid_search": [6, 7]}}
+    assert given["run_config"].name == "replicates"
+    assert [c.trial_id for c in found] == ["r1", "r2"]
+    assert one.trial_ids == {"r1", "r2"}
+
+
+def test_one_seed_asks_for_no_replicate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    fake = FakeTuner([])
+    monkeypatch.setattr(tune, "Tuner", fake)
+    assert small_study(tmp_path, num_seeds=1).replicate(candidate(), []) == []
+    assert fake.made == []
+
+
+def test_a_folder_without_a_search_cannot_be_resumed(tmp_path: Path):
+    with pytest.raises(PipelineError, match="tune: study `first` holds no search to resume$") as caught:
+        small_study(tmp_path).run([], resume=True)
+    assert caught.value.hint == "leave out `--resume`"
+
+
+# ---------------------------------------------------------------------------------------------- export
+
+
+def finished_search() -> ConstrainedOptunaSearch:
+    search = ConstrainedOptunaSearch(PAPER_BEER, sampler("random", PAPER_BEER, 0), [POINT])
+    for name, value, violation in (("a", 0.5, 0.0), ("b", -0.2, 0.2)):
+        search.suggest(name)
+        search.on_trial_complete(name, {OBJECTIVE: value, VIOLATION: violation})
+    search.suggest("c")
+    search.on_trial_complete("c", None, error=True)
+    return search
+
+
+def test_the_exported_study_holds_the_same_trials(tmp_path: Path):
+    one = small_study(tmp_path)
+    one.search = finished_search()
+    path = one.export()
+    assert path == tmp_path / study.OPTUNA_DB
+    read = optuna.load_study(study_name="first", storage=f"sqlite:///{path}")
+    live = one.search.study.get_trials()
+    assert len(read.trials) == len(live) == 3
+    for theirs, mine in zip(read.trials, live, strict=True):
+        assert (theirs.state, theirs.value, theirs.params) == (mine.state, mine.value, mine.params)
+        assert theirs.distributions == mine.distributions
+        assert theirs.constraints == mine.constraints
+    assert read.best_trial.number == 0
+    assert read.trials[0].params == POINT
+
+
+def test_a_second_export_replaces_the_first(tmp_path: Path):
+    one = small_study(tmp_path)
+    one.search = finished_search()
+    one.export()
+    read = optuna.load_study(study_name="first", storage=f"sqlite:///{one.export()}")
+    assert len(read.trials) == 3
+
+
+def test_a_study_that_has_not_run_has_nothing_to_export(tmp_path: Path):
+    with pytest.raises(PipelineError, match="study `first` has not run yet: nothing to export"):
+        small_study(tmp_path).export()
