@@ -105,7 +105,7 @@ class InfoCalConfig:
     discriminator_loss: DiscriminatorLoss = "standard"
     """`standard` cross-entropy, or Eq. (13) as `printed`, which is unbounded below."""
 
-    discriminator_slope: float = 0.1
+    discriminator_slope: float = 0.05
     """Largest slope of the discriminator's logit (its Lipschitz constant), > 0."""
 
     calibrate_to: Calibration = "mean"

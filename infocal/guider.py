@@ -12,6 +12,8 @@ from infocal.encoders import Embedded, build_encoder, pool
 
 # keeps log sigma of Eq. (12) finite
 _MIN_SIGMA = 1e-4
+# sigma starts at softplus(-2) = 0.13: from 0.7 the noise hides the target from the output layer for epochs
+_START_BIAS = -2.0
 
 
 class Gaussian(NamedTuple):
@@ -42,10 +44,11 @@ class Guider(nn.Module):
         for layer in (self.mu, self.sigma):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
+        nn.init.constant_(self.sigma.bias, _START_BIAS)
 
     def forward(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Gaussian:
         """The distribution of z_nero given the whole text."""
         gate = is_token.to(embedded.words.dtype)
-        states = self.encoder(embedded, gate, scale_input=False)
+        states = self.encoder(embedded, gate)
         hidden = pool(states, gate, is_token, self.pooling)
         return Gaussian(self.mu(hidden), functional.softplus(self.sigma(hidden)) + _MIN_SIGMA)
