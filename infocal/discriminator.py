@@ -8,9 +8,9 @@ from torch.nn.utils.parametrizations import spectral_norm
 class Discriminator(nn.Module):
     """Two layers with a bounded slope; returns the logit of D(z), since the losses are computed from logits.
 
-    Differs: [Sha2023] allows "any differentiable neural network". Layers of spectral norm 1 [Miyato2018] times
-    `slope` bound the gradient of L_g by any feature; unbounded, L_g at lambda_g = 1 drowns L_sp, and the
-    selector ends on tokens that say nothing about the target (docs/experiments.md).
+    Differs: [Sha2023] allows "any differentiable neural network". Layers of spectral norm 1 [Miyato2018]
+    times `slope` bound the gradient of L_g by any feature; unbounded, L_g at lambda_g = 1 drowns L_sp, and
+    the selector ends on tokens that say nothing about the target (docs/experiments.md).
 
     Args:
         feature_size: Z, dimensions of the features.
