@@ -49,9 +49,7 @@ class Encoder(nn.Module):
         for column in columns:
             nn.init.xavier_uniform_(column)
 
-    def forward(
-        self, embedded: Embedded, gate: Float[Tensor, "B T"], scale_input: bool
-    ) -> Float[Tensor, "B T Z"]:
+    def forward(self, embedded: Embedded, gate: Float[Tensor, "B T"]) -> Float[Tensor, "B T Z"]:
         """States of both directions, zero where `gate` is zero.
 
             c_t = gate_t c_new + (1 - gate_t) c_{t-1}  (every state),   output_t = gate_t h_t
@@ -62,35 +60,29 @@ class Encoder(nn.Module):
         Args:
             embedded: the words of the batch.
             gate: 1 where a token is seen, 0 at padding and at unselected tokens; may lie between.
-            scale_input: whether the input is multiplied by the gate as well (m_i x_i of
-                [Sha2023]); without effect on the value where gates are 0 or 1.
+
+        Differs: the input is not multiplied by the gate as well (m_i x_i of [Sha2023]). Where gates are 0
+        or 1 the states are the same, but so the gradient by the gate of an unseen token knows its word.
         """
-        return self.layer(embedded.words @ self.input_weight, embedded.index, gate, scale_input)
+        return self.layer(embedded.words @ self.input_weight, embedded.index, gate)
 
     def layer(
-        self,
-        projected: Float[Tensor, "U W"],
-        index: Int[Tensor, "B T"],
-        gate: Float[Tensor, "B T"],
-        scale_input: bool,
+        self, projected: Float[Tensor, "U W"], index: Int[Tensor, "B T"], gate: Float[Tensor, "B T"]
     ) -> Float[Tensor, "B T Z"]:
         """`forward` from the projections of the distinct words on."""
-        return self.run(projected, index, gate, scale_input, self.recurrence)
+        return self.run(projected, index, gate, self.recurrence)
 
     def run(
         self,
         projected: Float[Tensor, "U W"],
         index: Int[Tensor, "B T"],
         gate: Float[Tensor, "B T"],
-        scale_input: bool,
         recurrence: Callable[[Tensor, Tensor], Tensor],
     ) -> Float[Tensor, "B T Z"]:
         """`layer` by a form of `recurrence`: spread the words over their positions and run it."""
         width = self.num_projections * self.hidden_size
         projected = functional.embedding(index.T, projected)  # T B 2PH
         gates = gate.T.unsqueeze(-1)  # T B 1
-        if scale_input:
-            projected = projected * gates
         # D = 2 directions side by side; the second one reads the text from its end
         inputs = torch.stack([projected[..., :width], projected[..., width:].flip(0)], dim=1)  # T D B PH
         both_gates = torch.stack([gates, gates.flip(0)], dim=1)  # T D B 1
@@ -126,21 +118,17 @@ class RCNN(Encoder):
         self.output_bias = nn.Parameter(torch.zeros(2, 1, hidden_size))
 
     def layer(
-        self,
-        projected: Float[Tensor, "U W"],
-        index: Int[Tensor, "B T"],
-        gate: Float[Tensor, "B T"],
-        scale_input: bool,
+        self, projected: Float[Tensor, "U W"], index: Int[Tensor, "B T"], gate: Float[Tensor, "B T"]
     ) -> Float[Tensor, "B T Z"]:
         """`forward` from the projections of the distinct words on, by the fastest form that can run here."""
         form = kernels.choose(projected, self.recurrent_weight)
         if form == "plain":
-            return super().layer(projected, index, gate, scale_input)
+            return super().layer(projected, index, gate)
         weights = (self.recurrent_weight, self.gate_bias, self.output_bias)
         if form == "cpp":
-            return rcnn_cpp.layer(projected, index, gate, scale_input, *weights)
+            return rcnn_cpp.layer(projected, index, gate, *weights)
         run_torch = functools.partial(rcnn_torch.recurrence, weights=weights)
-        return self.run(projected, index, gate, scale_input, run_torch)
+        return self.run(projected, index, gate, run_torch)
 
     def recurrence(
         self, inputs: Float[Tensor, "T 2 B I"], gates: Float[Tensor, "T 2 B 1"]

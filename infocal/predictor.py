@@ -22,6 +22,6 @@ class Predictor(nn.Module):
         self, embedded: Embedded, *, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B Z"]:
         """z~_nero of each text; `mask` must be zero at padding."""
-        states = self.encoder(embedded, mask, scale_input=False)
+        states = self.encoder(embedded, mask)
         feature: Tensor = self.feature(pool(states, mask, is_token, self.pooling))
         return feature

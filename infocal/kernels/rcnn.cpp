@@ -133,7 +133,6 @@ void multiply(const float* a, int64_t lda, int64_t rows, const Packed& b, float*
 // All arrays are dense and row-major. D = 2 directions, N lines. Mirrored by rcnn_cpp.Call.
 struct Call {
   int64_t length, batch, size, threads;
-  int64_t scale_input;    // the input is multiplied by the gate
   int64_t by_gate;        // the gradient by the gate is wanted
   int64_t training;       // the saved buffers are kept
   const float* projected; // U D 3 H
@@ -144,7 +143,8 @@ struct Call {
   const float* output_bias;
   float* output;          // B T D H
   float *forget, *first, *second, *hidden;  // N H: lambda, and the states before each step; saved for backward
-  float* closed_forget;   // N H: lambda at the closed positions before a step; where by_gate and scale_input
+  float* closed;          // N H: the input of lambda's sigmoid at the closed positions before a step, but for what
+                          // their words add; where by_gate
   const float* grad;      // B T D H
   float* grad_projected;  // U D 3 H, zeros
   float* grad_gate;       // D B T, zeros
@@ -177,12 +177,11 @@ inline int64_t position(const Call& c, int direction, int64_t place) {
 }
 
 std::vector<Step> row_steps(const Call& c, int direction, int64_t row) {
-  const bool all = c.by_gate && !c.scale_input;  // each closed position has an input and a gradient of its own
   std::vector<Step> steps;
   int32_t begin = 0;
   for (int64_t place = 0; place < c.length; ++place) {
     const int64_t t = position(c, direction, place);
-    if (!all && c.gate[row * c.length + t] == 0.0f) continue;
+    if (c.gate[row * c.length + t] == 0.0f) continue;
     steps.push_back({(int32_t)row, (int32_t)t, begin, (int32_t)place});
     begin = (int32_t)place + 1;
   }
@@ -233,14 +232,14 @@ struct State {
 
 template <bool kOpen>  // whether the gate is 1
 inline void step_forward(const float* R product, const float* R in, const float* R gate_bias,
-                         const float* R output_bias, float gate, float scale, State now, State next,
+                         const float* R output_bias, float gate, State now, State next,
                          float* R forget, float* R output, int64_t n) {
   const float *R in1 = in + n, *R in2 = in + 2 * n;
   const float *R a1 = now.first, *R a2 = now.second, *R ah = now.hidden;
   float *R b1 = next.first, *R b2 = next.second, *R bh = next.hidden;
   SIMD for (int64_t j = 0; j < n; ++j) {
-    const float l = sigmoid_(product[j] + gate_bias[j] + scale * in[j]), m = 1.0f - l;
-    const float n1 = l * a1[j] + m * (scale * in1[j]), n2 = l * a2[j] + m * (a1[j] + scale * in2[j]);
+    const float l = sigmoid_(product[j] + gate_bias[j] + in[j]), m = 1.0f - l;
+    const float n1 = l * a1[j] + m * in1[j], n2 = l * a2[j] + m * (a1[j] + in2[j]);
     const float nh = tanh_(n2 + output_bias[j]);
     forget[j] = l;
     output[j] = kOpen ? nh : gate * nh;
@@ -285,16 +284,16 @@ struct Forward {
     const int64_t d = lane.direction;
     const float *gate_bias = c.gate_bias + d * n, *output_bias = c.output_bias + d * n;
     if (c.by_gate && step.begin < step.end) {
-      float* R forget = c.closed_forget + k * n;
-      SIMD for (int64_t j = 0; j < n; ++j) forget[j] = sigmoid_(product[j] + gate_bias[j]);
+      float* R closed = c.closed + k * n;
+      SIMD for (int64_t j = 0; j < n; ++j) closed[j] = product[j] + gate_bias[j];
     }
     if (step.time < 0) return;
     const int64_t at = step.row * c.length + step.time;
-    const float gate = c.gate[at], scale = c.scale_input ? gate : 1.0f;
+    const float gate = c.gate[at];
     const float* in = c.projected + (c.index[at] * 2 + d) * 3 * n;
     float *forget = c.training ? c.forget + k * n : spare, *output = c.output + (at * 2 + d) * n;
     auto go = gate == 1.0f ? step_forward<true> : step_forward<false>;
-    go(product, in, gate_bias, output_bias, gate, scale, now, next, forget, output, n);
+    go(product, in, gate_bias, output_bias, gate, now, next, forget, output, n);
   }
 };
 
@@ -311,9 +310,9 @@ struct Sums {
 
 // Returns the gradient by the gate (if kByGate).
 template <bool kOpen, bool kByGate>
-inline float step_backward(const float* R in, const float* R output_bias, float gate, float scale, float by_scale,
-                           State now, const float* R forget, const float* R output, const float* R grad,
-                           Carried carried, float* R grad_forget, float* R grad_in, Sums sums, int64_t n) {
+inline float step_backward(const float* R in, const float* R output_bias, float gate, State now,
+                           const float* R forget, const float* R output, const float* R grad, Carried carried,
+                           float* R grad_forget, float* R grad_in, Sums sums, int64_t n) {
   const float *R in1 = in + n, *R in2 = in + 2 * n;
   const float *R a1 = now.first, *R a2 = now.second, *R ah = now.hidden;
   float *R d1 = carried.first, *R d2 = carried.second, *R dh = carried.hidden;
@@ -322,26 +321,41 @@ inline float step_backward(const float* R in, const float* R output_bias, float 
 #pragma omp simd reduction(+ : by_gate)
   for (int64_t j = 0; j < n; ++j) {
     const float l = forget[j], m = 1.0f - l;
-    const float v1 = scale * in1[j], v2 = a1[j] + scale * in2[j];
+    const float v1 = in1[j], v2 = a1[j] + in2[j];
     const float n2 = l * a2[j] + m * v2, nh = kOpen ? output[j] : tanh_(n2 + output_bias[j]);
     const float c1 = d1[j], c2 = d2[j], ch = dh[j];
     const float keep = kOpen ? 1.0f : gate, pass = 1.0f - keep;
     const float eo = keep * (ch + grad[j]) * (1.0f - nh * nh), e1 = keep * c1, e2 = keep * c2 + eo;
-    const float z = (e1 * (a1[j] - v1) + e2 * (a2[j] - v2)) * (l * m), u1 = e1 * m, u2 = e2 * m;
+    const float z = (e1 * (a1[j] - v1) + e2 * (a2[j] - v2)) * (l * m), u2 = e2 * m;
     sum_gate[j] += z;
     sum_output[j] += eo;
     grad_forget[j] = z;
-    grad_in[j] += scale * z;
-    g1[j] += scale * u1;
-    g2[j] += scale * u2;
+    grad_in[j] += z;
+    g1[j] += e1 * m;
+    g2[j] += u2;
     d1[j] = e1 * l + u2 + (kOpen ? 0.0f : pass * c1);
     d2[j] = e2 * l + (kOpen ? 0.0f : pass * c2);
     dh[j] = kOpen ? 0.0f : pass * ch;
     if (kByGate) {
       const float n1 = l * a1[j] + m * v1;
-      by_gate += grad[j] * nh + c1 * (n1 - a1[j]) + c2 * (n2 - a2[j]) + ch * (nh - ah[j]) +
-                 by_scale * (z * in[j] + u1 * in1[j] + u2 * in2[j]);
+      by_gate += grad[j] * nh + c1 * (n1 - a1[j]) + c2 * (n2 - a2[j]) + ch * (nh - ah[j]);
     }
+  }
+  return by_gate;
+}
+
+inline float by_closed_gate(const float* R in, const float* R closed, const float* R output_bias, State now,
+                            const float* R grad, Carried carried, int64_t n) {
+  const float *R in1 = in + n, *R in2 = in + 2 * n;
+  const float *R a1 = now.first, *R a2 = now.second, *R ah = now.hidden;
+  const float *R d1 = carried.first, *R d2 = carried.second, *R dh = carried.hidden;
+  float by_gate = 0.0f;
+#pragma omp simd reduction(+ : by_gate)
+  for (int64_t j = 0; j < n; ++j) {
+    const float l = sigmoid_(closed[j] + in[j]), m = 1.0f - l;
+    const float n1 = l * a1[j] + m * in1[j], n2 = l * a2[j] + m * (a1[j] + in2[j]);
+    const float nh = tanh_(n2 + output_bias[j]);
+    by_gate += grad[j] * nh + d1[j] * (n1 - a1[j]) + d2[j] * (n2 - a2[j]) + dh[j] * (nh - ah[j]);
   }
   return by_gate;
 }
@@ -354,7 +368,7 @@ struct Backward {
 
   void run(const Lane& lane, const Packed& transposed) const {
     const int64_t d = lane.direction, rows = lane.length() ? lane.count(0) : 0;
-    std::vector<float> carried(rows * 3 * stride), sums(2 * n), shown(n);
+    std::vector<float> carried(rows * 3 * stride), sums(2 * n);
     auto at = [&](int64_t i) -> Carried {
       float* p = carried.data() + i * stride;
       return {p, p + rows * stride, p + 2 * rows * stride};
@@ -371,7 +385,7 @@ struct Backward {
         multiply<true>(c.grad_forget + lane.base[s] * n, n, lane.count(s), transposed, at(0).hidden, stride);
       if (!c.by_gate) continue;
       for (int64_t i = 0; i < lane.count(s); ++i)
-        if (lane.at(s, i).begin < lane.at(s, i).end) closed(lane, lane.at(s, i), lane.base[s] + i, at(i), shown.data());
+        if (lane.at(s, i).begin < lane.at(s, i).end) closed(lane, lane.at(s, i), lane.base[s] + i, at(i));
     }
   }
 
@@ -383,37 +397,24 @@ struct Backward {
       return;
     }
     const int64_t at = step.row * c.length + step.time, word = (c.index[at] * 2 + d) * 3 * n, out = (at * 2 + d) * n;
-    const float gate = c.gate[at], scale = c.scale_input ? gate : 1.0f, by_scale = c.scale_input ? 1.0f : 0.0f;
+    const float gate = c.gate[at];
     auto go = gate == 1.0f ? (c.by_gate ? step_backward<true, true> : step_backward<true, false>)
                            : (c.by_gate ? step_backward<false, true> : step_backward<false, false>);
     const float by_gate =
-        go(c.projected + word, c.output_bias + d * n, gate, scale, by_scale, line(k), c.forget + k * n, c.output + out,
+        go(c.projected + word, c.output_bias + d * n, gate, line(k), c.forget + k * n, c.output + out,
            c.grad + out, carried, grad_forget, c.grad_projected + word, sums, n);
     if (c.by_gate) c.grad_gate[d * c.batch * c.length + at] = by_gate;
   }
 
-  // Gradients by the gates of a run of closed positions: what an open one would have shown and changed. A closed
-  // position's input is scaled to zero, so all of the run would have gone to the same state.
-  void closed(const Lane& lane, const Step& step, int64_t k, Carried carried, float* R shown) const {
+  // Gradients by the gates of a run of closed positions: what an open one would have shown and changed. Nothing
+  // else at a closed position has a gradient, and the state is that before the run at each of them.
+  void closed(const Lane& lane, const Step& step, int64_t k, Carried carried) const {
     const int64_t d = lane.direction;
-    const State now = line(k);
-    const float *R a1 = now.first, *R a2 = now.second, *R ah = now.hidden, *R forget = c.closed_forget + k * n;
-    const float *R d1 = carried.first, *R d2 = carried.second, *R dh = carried.hidden, *R bias = c.output_bias + d * n;
-    float by_state = 0.0f;
-#pragma omp simd reduction(+ : by_state)
-    for (int64_t j = 0; j < n; ++j) {
-      const float l = forget[j], m = 1.0f - l, n1 = l * a1[j], n2 = l * a2[j] + m * a1[j];
-      const float nh = tanh_(n2 + bias[j]);
-      shown[j] = nh;
-      by_state += d1[j] * (n1 - a1[j]) + d2[j] * (n2 - a2[j]) + dh[j] * (nh - ah[j]);
-    }
     for (int64_t place = step.begin; place < step.end; ++place) {
       const int64_t at = step.row * c.length + position(c, (int)d, place);
-      const float* R grad = c.grad + (at * 2 + d) * n;
-      float by_output = 0.0f;
-#pragma omp simd reduction(+ : by_output)
-      for (int64_t j = 0; j < n; ++j) by_output += grad[j] * shown[j];
-      c.grad_gate[d * c.batch * c.length + at] = by_state + by_output;
+      c.grad_gate[d * c.batch * c.length + at] =
+          by_closed_gate(c.projected + (c.index[at] * 2 + d) * 3 * n, c.closed + k * n, c.output_bias + d * n, line(k),
+                         c.grad + (at * 2 + d) * n, carried, n);
     }
   }
 };

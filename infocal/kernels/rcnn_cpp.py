@@ -18,21 +18,19 @@ def layer(
     projected: Float[Tensor, "U W"],
     index: Int[Tensor, "B T"],
     gate: Float[Tensor, "B T"],
-    scale_input: bool,
     recurrent_weight: Float[Tensor, "2 H H"],
     gate_bias: Float[Tensor, "2 1 H"],
     output_bias: Float[Tensor, "2 1 H"],
 ) -> Float[Tensor, "B T Z"]:
     """States of both directions, as `infocal.encoders.RCNN.layer` says; differentiable once.
 
-    A position whose gate is 0 costs no product. What stands there is not read, so that a NaN in its
-    word does not spread, as it would in the plain form (0 times NaN).
+    A position whose gate is 0 costs no product. What stands there reaches nothing but the gradient by its
+    own gate, so that a NaN in its word does not spread, as it would in the plain form (0 times NaN).
 
     Args:
         projected: the three projections of each distinct word, for one direction after the other.
         index: row of `projected` at each position.
         gate: 1 where a token is seen, 0 where the state is carried; may lie between.
-        scale_input: whether the input is multiplied by the gate as well.
         recurrent_weight: U_l transposed.
         gate_bias: b_l of lambda.
         output_bias: b of the output.
@@ -46,13 +44,13 @@ def layer(
             raise IndexError(f"index {int(low)}..{int(high)} leaves the {len(projected)} projected words")
     arguments = (projected, gate, recurrent_weight, gate_bias, output_bias)
     training = torch.is_grad_enabled() and any(argument.requires_grad for argument in arguments)
-    states: Tensor = _Layer.apply(*arguments, index, scale_input, training)  # type: ignore[no-untyped-call]
+    states: Tensor = _Layer.apply(*arguments, index, training)  # type: ignore[no-untyped-call]
     return states
 
 
-_SIZES = ("length", "batch", "size", "threads", "scale_input", "by_gate", "training")
+_SIZES = ("length", "batch", "size", "threads", "by_gate", "training")
 _INPUTS = ("projected", "index", "gate", "weight", "gate_bias", "output_bias", "output")
-_SAVED = ("forget", "first", "second", "hidden", "closed_forget")
+_SAVED = ("forget", "first", "second", "hidden", "closed")
 _GRADIENTS = ("grad", "grad_projected", "grad_gate", "grad_forget", "grad_gate_bias", "grad_output_bias")
 
 
@@ -86,7 +84,6 @@ class _Layer(torch.autograd.Function):
         gate_bias: Tensor,
         output_bias: Tensor,
         index: Tensor,
-        scale_input: bool,
         training: bool,
     ) -> Tensor:
         inputs = [t.contiguous() for t in (projected, index, gate, weight, gate_bias, output_bias)]
@@ -94,7 +91,7 @@ class _Layer(torch.autograd.Function):
         size = weight.shape[-1]
         by_gate = training and ctx.needs_input_grad[1]
         output = gate.new_empty(batch, length, 2 * size)
-        call = Call(length, batch, size, torch.get_num_threads(), scale_input, by_gate, training)
+        call = Call(length, batch, size, torch.get_num_threads(), by_gate, training)
         call.give(**dict(zip(_INPUTS, (*inputs, output), strict=True)))
         ctx.lines = (ctypes.c_int64 * 2)()
         _function("lines")(ctypes.byref(call), ctx.lines)
@@ -126,4 +123,4 @@ class _Layer(torch.autograd.Function):
         per_direction = zip(hidden.split(list(ctx.lines)), grad_forget.split(list(ctx.lines)), strict=True)
         grad_weight = torch.stack([before.T @ by_forget for before, by_forget in per_direction])
         by_gate = grad_gate.sum(0) if call.by_gate else None
-        return (grad_projected, by_gate, grad_weight, *grad_biases, None, None, None)
+        return (grad_projected, by_gate, grad_weight, *grad_biases, None, None)

@@ -11,7 +11,7 @@ from infocal.selector import Selector, select
 from tests.small_model import EMBEDDING_SIZE, random_batch, random_embeddings, small_config
 
 every_form = pytest.mark.parametrize(
-    "form", [{"encoder": e, "pooling": p} for e in ("rcnn", "lstm") for p in ("max", "last")], ids=str
+    "form", [{"encoder": e, "pooling": p} for e in ("rcnn", "lstm") for p in ("mean", "max", "last")], ids=str
 )
 BATCH = random_batch([5, 3])
 MASK = torch.tensor([[1.0, 0.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0, 0.0]])
@@ -105,18 +105,18 @@ def test_unselected_tokens_leave_no_gap(form):
     model = predictor(**form)
     token_ids = BATCH.token_ids[:1, [0, 2]]
     real = torch.ones(1, 2, dtype=torch.bool)
-    if form["pooling"] == "last":
-        alone = model(embedded(token_ids), mask=real.float(), is_token=real)
-    else:  # the zeros of unselected tokens take part in the maximum
-        states = model.encoder(embedded(token_ids), real.float(), scale_input=True)
+    if form["pooling"] == "max":  # the zeros of unselected tokens take part in the maximum
+        states = model.encoder(embedded(token_ids), real.float())
         alone = model.feature(states.amax(dim=1).clamp(min=0))
+    else:
+        alone = model(embedded(token_ids), mask=real.float(), is_token=real)
     with_gap = model(embedded(), mask=MASK, is_token=BATCH.is_token)
     assert torch.allclose(with_gap[0], alone[0], atol=1e-6)
 
 
 @every_form
 def test_an_empty_selection_is_the_bias_alone(form):
-    model = predictor(**form)
+    model = predictor(**form | {"feature_size": 6})
     with torch.no_grad():
         model.feature.bias.copy_(torch.arange(6.0))
     feature = model(embedded(), mask=torch.zeros_like(MASK), is_token=BATCH.is_token)
@@ -127,7 +127,12 @@ def test_an_empty_selection_is_the_bias_alone(form):
 def test_the_mask_has_a_gradient_at_selected_tokens(form):
     mask = MASK.clone().requires_grad_()
     predictor(**form)(embedded(), mask=mask, is_token=BATCH.is_token).square().sum().backward()
-    assert (mask.grad[MASK == 1] != 0).all()
+    has_gradient = mask.grad.abs() > 1e-6
+    if form["pooling"] == "mean":  # the mean of a lone token is that token, whatever its weight
+        assert has_gradient[0, MASK[0] == 1].all()
+        assert not has_gradient[1, 1]
+    else:
+        assert has_gradient[MASK == 1].all()
 
 
 @every_form
@@ -136,4 +141,26 @@ def test_the_mask_has_a_gradient_at_unselected_tokens(form):
     mask = MASK.clone().requires_grad_()
     predictor(**form)(embedded(), mask=mask, is_token=BATCH.is_token).square().sum().backward()
     assert mask.grad[(MASK == 0) & BATCH.is_token].any()
-    assert not mask.grad[~BATCH.is_token].any()
+    # the mean counts what the mask shows; the model multiplies the mask by `is_token` itself
+    assert form["pooling"] == "mean" or not mask.grad[~BATCH.is_token].any()
+
+
+@pytest.mark.parametrize("encoder", ["rcnn", "lstm"])
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_the_gradient_at_an_unselected_token_depends_on_its_word(encoder, pooling):
+    # a word that does not show must still say what it would change: else no word is let in before another
+    model = predictor(encoder=encoder, pooling=pooling, hidden_size=8)
+
+    def feature_and_gradient(token_ids):
+        mask = MASK.clone().requires_grad_()
+        feature = model(embedded(token_ids), mask=mask, is_token=BATCH.is_token)
+        return feature.detach(), torch.autograd.grad(feature.square().sum(), mask)[0]
+
+    feature, gradient = feature_and_gradient(BATCH.token_ids)
+    for row, position in [(0, 1), (0, 3), (1, 2)]:
+        other_feature, other_gradient = feature_and_gradient(changed(row, position))
+        assert torch.equal(other_feature, feature)
+        assert (other_gradient - gradient)[row, position].abs() > 1e-4, (row, position)
+        # and says so at its own place alone
+        differs = (other_gradient - gradient).abs() > 1e-6
+        assert differs.nonzero().tolist() == [[row, position]]
