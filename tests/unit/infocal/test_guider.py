@@ -33,9 +33,17 @@ def test_sigma_is_positive_and_has_a_logarithm(bias):
 def test_sigma_golden_value():
     # softplus(0) = ln 2, plus the floor of 1e-4
     model = guider()
-    torch.nn.init.zeros_(model.sigma.weight)
+    for parameter in model.sigma.parameters():
+        torch.nn.init.zeros_(parameter)
     sigma = model(WORDS, BATCH.is_token).sigma
     assert torch.allclose(sigma, torch.full_like(sigma, 0.6931472 + 1e-4), atol=1e-6)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "last"])
+def test_the_noise_starts_far_below_the_priors(pooling):
+    # at a sigma of 1 the noise would hide a mu that starts near 0
+    sigma = guider(pooling=pooling, hidden_size=8)(WORDS, BATCH.is_token).sigma
+    assert 0.05 < sigma.min().item() < sigma.max().item() < 0.3
 
 
 def test_a_sample_is_the_mean_plus_noise_times_sigma():

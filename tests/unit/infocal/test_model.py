@@ -1,5 +1,7 @@
 """InfoCal as a whole: what reaches what, and what a text's rationale depends on."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -8,7 +10,7 @@ from infocal.losses import generator_loss, prediction_loss
 from infocal.model import InfoCal
 from tests.small_model import CLASSES, REGRESSION, random_batch, random_embeddings, small_config
 
-FORMS = [{"encoder": e, "pooling": p} for e in ("rcnn", "lstm") for p in ("max", "last")]
+FORMS = [{"encoder": e, "pooling": p} for e in ("rcnn", "lstm") for p in ("mean", "max", "last")]
 every_form = pytest.mark.parametrize("form", FORMS, ids=lambda f: f"{f['encoder']}-{f['pooling']}")
 every_encoder = pytest.mark.parametrize("encoder", ["rcnn", "lstm"])
 BATCH = random_batch([6, 2, 4])
@@ -87,9 +89,19 @@ def test_the_prediction_loss_reaches_the_selector_through_hard_masks(form):
 
 
 @every_form
+def test_no_loss_has_a_gradient_by_the_selection_of_padding(form):
+    net = model(**form)
+    result = forward(net)
+    result.select_logit.retain_grad()
+    (result.predictor_output.square().sum() + result.predictor_feature.square().sum()).backward()
+    assert result.select_logit.grad[BATCH.is_token].any()
+    assert not result.select_logit.grad[~BATCH.is_token].any()
+
+
+@every_form
 def test_the_generator_loss_reaches_selector_and_predictor_but_never_the_guider(form):
     net = model(**form)
-    discriminator = Discriminator(net.feature_size)
+    discriminator = Discriminator(net.config.feature_size, slope=1.0)
     generator_loss(discriminator(forward(net).predictor_feature)).backward()
     assert reached(net.selector)[0] == len(list(net.selector.parameters()))
     assert reached(net.predictor)[0] == len(list(net.predictor.parameters()))
@@ -104,6 +116,49 @@ def test_the_guide_loss_reaches_the_guider_alone(form):
     assert reached(net.guider)[0] == len(list(net.guider.parameters()))
     assert reached(net.output) == (2, 2)
     assert all(p.grad is None for part in (net.selector, net.predictor) for p in part.parameters())
+
+
+# ---------------------------------------------------------------- before training
+
+
+@pytest.mark.parametrize("mean", [0.1, 0.5, 0.83])
+@pytest.mark.parametrize("feature_size", [4, 32])
+def test_a_fresh_model_predicts_about_the_mean_target(mean, feature_size):
+    task = dataclasses.replace(REGRESSION, target_mean=mean)
+    net = model(task, feature_size=feature_size, hidden_size=8).eval()
+    for score in (
+        net.infer(BATCH.token_ids, BATCH.is_token).output,
+        net.guide(BATCH.token_ids, BATCH.is_token),
+    ):
+        assert torch.allclose(score, torch.full_like(score, mean), atol=0.05)
+    # exactly the mean where the feature says nothing
+    assert net.activate(net.output(torch.zeros(1, feature_size))).item() == pytest.approx(mean, abs=1e-6)
+
+
+@pytest.mark.parametrize(("mean", "predicted"), [(0.0, 0.01), (1.0, 0.99)])
+def test_a_mean_at_the_end_of_the_scale_leaves_a_gradient(mean, predicted):
+    net = model(dataclasses.replace(REGRESSION, target_mean=mean))
+    assert torch.sigmoid(net.output.bias).item() == pytest.approx(predicted, abs=1e-6)
+
+
+def test_a_fresh_model_prefers_no_class():
+    net = model(CLASSES).eval()
+    assert net.output.bias.tolist() == [0.0, 0.0, 0.0]
+    p = net.infer(BATCH.token_ids, BATCH.is_token).output
+    assert torch.allclose(p, torch.full_like(p, 1 / 3), atol=0.05)
+
+
+def test_the_output_layer_starts_at_a_tenth_of_xaviers_bound():
+    # sqrt(6 / (inputs + outputs)) = sqrt(6 / (600 - 3 + 3)) = .1, times .1
+    weight = model(CLASSES, feature_size=597).output.weight
+    assert 0.0095 < weight.abs().max().item() <= 0.01
+
+
+@pytest.mark.parametrize("feature_size", [1, 7])
+def test_the_feature_has_its_size(feature_size):
+    result = forward(model(feature_size=feature_size))
+    for value in (result.predictor_feature, result.guider_feature, *result.gaussian):
+        assert value.shape == (3, feature_size)
 
 
 # ---------------------------------------------------------------- embeddings

@@ -26,7 +26,6 @@ WEIGHTS = {
     "lambda_lm": "lm",
     "lambda_coherence": "coherence",
 }
-PRESSED = {"ib", "lm", "coherence"}
 
 
 def j_total(press=1.0, terms=TERMS, **weights):
@@ -47,7 +46,7 @@ def test_golden_value():
 def test_each_weight_applies_once_and_by_name(weight, term, press):
     start = getattr(InfoCalConfig(), weight)
     slope = j_total(press, **{weight: start + 1}) - j_total(press, **{weight: start})
-    assert slope == pytest.approx(TERMS[term] * (press if term in PRESSED else 1), rel=1e-9)
+    assert slope == pytest.approx(TERMS[term] * press, rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("term", TERMS)
@@ -58,6 +57,13 @@ def test_each_term_enters_with_its_weight(term):
     more = TERMS | {term: TERMS[term] + 1}
     slope = j_total(terms=more, lambda_coherence=0.3) - j_total(lambda_coherence=0.3)
     assert slope == pytest.approx(weight, abs=1e-9)
+
+
+@pytest.mark.parametrize("press", [0.0, 0.25])
+@pytest.mark.parametrize("term", ["sp", "guide", "rate"])
+def test_what_has_no_weight_is_under_no_pressure(term, press):
+    more = TERMS | {term: TERMS[term] + 1}
+    assert j_total(press, terms=more) - j_total(press) == pytest.approx(1.0, abs=1e-9)
 
 
 def test_a_weight_is_whatever_a_config_calls_a_lambda():
@@ -89,8 +95,13 @@ def test_no_dense_start_and_no_ramp_is_full_pressure_at_once():
 
 
 def rate_control(**changes):
-    values = {"target_selection_rate": 0.2, "start_selection_rate": 0.9, "rate_penalty": 5.0} | changes
-    return RateControl(small_config(**values))
+    values = {
+        "target_selection_rate": 0.2,
+        "start_selection_rate": 0.9,
+        "rate_penalty": 5.0,
+        "rate_step_size": 0.5,
+    }
+    return RateControl(small_config(**values | changes))
 
 
 def push(controller, rate, press=1.0):
@@ -102,7 +113,7 @@ def push(controller, rate, press=1.0):
 
 
 def test_golden_values_of_two_updates():
-    controller = rate_control(rate_step_size=0.5)
+    controller = rate_control()
     # excess .3: multiplier .15; loss .15*.3 + 5*.09 = .495, slope .15 + 2*5*.3 = 3.15
     assert push(controller, 0.5) == pytest.approx((0.495, 3.15), rel=1e-5)
     # excess -.1: multiplier .15 - .05 = .1; loss -.01 + .05 = .04, slope .1 - 1 = -.9
@@ -129,6 +140,14 @@ def test_rests_at_the_target():
 def test_the_target_falls_from_the_start_as_the_pressure_rises(press, target):
     assert push(rate_control(), target + 0.02, press)[1] > 0
     assert push(rate_control(), target - 0.02, press)[1] < 0
+
+
+@pytest.mark.parametrize("start", [0.5, 0.99])
+def test_while_dense_it_rests_at_the_start(start):
+    # at a target of 1 every p would be driven to where it has no gradient
+    controller = rate_control(start_selection_rate=start)
+    assert push(controller, start, press=0.0) == pytest.approx((0.0, 0.0), abs=1e-6)
+    assert push(controller, start + 0.005, press=0.0)[1] > 0
 
 
 @pytest.mark.parametrize(("rate", "limit"), [(1.0, 30.0), (0.0, -30.0)])
