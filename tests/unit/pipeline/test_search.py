@@ -1,0 +1,236 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import outcome, planning, search
+from pipeline.errors import run_command
+from pipeline.study import StudySettings
+from search_spaces.infocal import PAPER_BEER_BEST
+from tests.small_store import sample_cache
+
+PALATE = ["--dataset", "beer", "--aspect", "palate"]
+SAMPLE = [*PALATE, "--sample", "--embedding", "random", "--cache-dir", str(sample_cache())]
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("INFOCAL_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+# -------------------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["--dataset", "ber", "--aspect", "palate"], "no dataset `ber`; there is `beer`", "--dataset beer"),
+        (["--aspect", "palat"], "no aspect `palat` in dataset `beer`", "--aspect palate"),
+        ([], "dataset `beer` needs an aspect: `appearance`", "add `--aspect NAME`"),
+        ([*PALATE, "--method", "infocall"], "--method: no search space on beer", "--method infocal"),
+        ([*PALATE, "--space", "pape"], "--space: no search space of infocal on beer", "--space paper"),
+        ([*PALATE, "--set", "hidden_size"], "--set: expected KEY=VALUE", "for instance"),
+        ([*PALATE, "--set", "hiden_size=4"], "--set: unknown hyper-parameter `hiden_size`", "--dry-run"),
+        ([*PALATE, "--set", "hidden_size=0"], "--set: `hidden_size` must be > 0, but got 0", "--dry-run"),
+        ([*PALATE, "--config", "no.toml"], "--config no.toml: cannot read the file", "TOML"),
+        ([*PALATE, "--set", "lambda_g=1.0"], "--set: `lambda_g` is searched over", "pipeline.train"),
+        (["--resume"], "--resume: which study is to be resumed?", "add `--name NAME`"),
+        (PALATE, "no data folder was named for dataset `beer`", "--data-dir"),
+    ],
+)
+def test_a_mistake_is_one_line_with_a_hint_and_leaves_nothing_behind(
+    arguments: list[str],
+    message: str,
+    hint: str,
+    empty_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.delenv("INFOCAL_DATA", raising=False)
+    assert run_command(search.main, arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    first, empty, last = captured.err.strip().splitlines()[-3:]
+    assert first.startswith(f"error: {message}")
+    assert empty == ""
+    assert last.startswith("hint: ")
+    assert hint in last
+    assert captured.err.count("error:") == 1
+    assert "Traceback" not in captured.err
+    assert list(empty_folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--trials", "0"], "argument --trials: expected a whole number above 0, but got '0'"),
+        (["--epochs", "0"], "argument --epochs: expected a whole number above 0, but got '0'"),
+        (["--seeds", "-1"], "argument --seeds: expected a whole number above 0, but got '-1'"),
+        (
+            ["--min-precision", "1.5"],
+            "argument --min-precision: expected a number from 0 to 1",
+        ),
+        (["--cpus-per-trial", "-1"], "argument --cpus-per-trial: expected a number above 0, but got '-1'"),
+        (["--gpus-per-trial", "x"], "argument --gpus-per-trial: expected a number of 0 or more, but got 'x'"),
+        (["--device", "tpu"], "argument --device: expected auto, cpu, cuda or cuda:N, but got 'tpu'"),
+        (["--sampler", "tpee"], "argument --sampler: invalid choice: 'tpee'"),
+        (["--trial", "3"], "unrecognized arguments: --trial 3"),
+    ],
+)
+def test_a_bad_flag_ends_with_2_and_leaves_nothing_behind(
+    arguments: list[str], message: str, empty_folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as ended:
+        run_command(search.main, [*PALATE, *arguments])
+    assert ended.value.code == 2
+    assert f"python -m pipeline.search: error: {message}" in capsys.readouterr().err.splitlines()[-1]
+    assert list(empty_folder.iterdir()) == []
+
+
+def test_debug_shows_where_a_mistake_was_found(capsys: pytest.CaptureFixture[str]):
+    assert run_command(search.main, ["--debug", *PALATE, "--space", "pape"]) == 2
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+    assert run_command(search.main, [*PALATE, "--space", "pape"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+LIGHT = """
+import json, sys
+from pipeline import search
+from pipeline.errors import run_command
+code = run_command(search.main, sys.argv[1:])
+print(json.dumps([code, [name for name in ("torch", "ray", "mlflow", "optuna") if name in sys.modules]]))
+"""
+
+
+@pytest.mark.parametrize(
+    "mistake", [["--aspect", "palat"], [*PALATE, "--set", "hiden_size=4"], ["--resume", "--name", "x"]]
+)
+def test_a_mistake_is_found_before_anything_heavy_is_loaded(mistake: list[str]):
+    root = Path(search.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT, *mistake], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == [2, []]
+
+
+# ------------------------------------------------------------------------------------------------ plan
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(empty_folder: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = [*SAMPLE, "--dry-run", "--name", "first", "--trials", "7", "--epochs", "9", "--seed", "5"]
+    assert search.main([*arguments, "--set", "hidden_size=16", "--min-precision", "0.5"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "study        first  (infocal on beer/palate)"
+    assert "results      runs/sample/studies/first" in lines
+    assert f"tracking     sqlite:///{empty_folder.resolve()}/runs/sample/mlflow.db" in lines
+    assert "trials       7 of 9 epochs" in lines
+    assert "sampler      tpe, seed 5" in lines
+    assert any(line.startswith("criterion") and "val_token_precision >= 0.5" in line for line in lines)
+    assert any(line.split()[:2] == ["hidden_size", "16"] for line in lines)
+    searched, fixed = "\n".join(lines).split("\nsearched\n")[1].split("\nfixed\n")
+    for name in PAPER_BEER_BEST:
+        assert name in searched
+        assert name not in fixed
+    assert list(empty_folder.iterdir()) == []
+
+
+def test_real_results_lie_apart_from_those_of_the_sample(capsys: pytest.CaptureFixture[str]):
+    search.main([*PALATE, "--dry-run", "--name", "first"])
+    assert "results      runs/studies/first" in capsys.readouterr().out.splitlines()
+
+
+# ----------------------------------------------------------------------------------------- what is run
+
+
+@pytest.fixture
+def conducted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What would be conducted; nothing is."""
+    calls: list[dict[str, Any]] = []
+
+    def conduct(prepared: StudySettings, storage: Path, uri: str, **given: Any) -> str:
+        calls.append({"prepared": prepared, "storage": storage, "uri": uri, **given})
+        return "the table"
+
+    monkeypatch.setattr(outcome, "conduct", conduct)
+    monkeypatch.setattr(planning, "features_dir", lambda given, run: "/features/built")
+    return calls
+
+
+def test_the_flags_become_a_stored_study(
+    empty_folder: Path, conducted: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+):
+    arguments = [*SAMPLE, "--name", "first", "--trials", "3", "--seeds", "2", "--sampler", "random"]
+    flags = ["--max-concurrent", "2", "--cpus-per-trial", "2", "--gpus-per-trial", "0.5", "--address", "auto"]
+    assert search.main([*arguments, *flags]) == 0
+    (call,) = conducted
+    prepared = call["prepared"]
+    assert (prepared.num_trials, prepared.num_seeds, prepared.sampler) == (3, 2, "random")
+    assert (prepared.max_concurrent, prepared.cpus_per_trial, prepared.gpus_per_trial) == (2, 2.0, 0.5)
+    assert prepared.run.num_threads == 2, "as many threads as cores"
+    assert prepared.run.features_dir == "/features/built"
+    assert prepared.first_points == [PAPER_BEER_BEST]
+    assert prepared.command == "python -m pipeline.search " + " ".join([*arguments, *flags])
+    assert (call["address"], call["resume"], call["storage"]) == ("auto", False, Path("runs/sample"))
+    assert StudySettings.load(empty_folder / "runs/sample/studies/first") == prepared
+    assert capsys.readouterr().out == "the table\n", "stdout holds the result alone"
+
+
+def test_half_a_core_still_has_a_thread(conducted: list[dict[str, Any]]):
+    search.main([*SAMPLE, "--cpus-per-trial", "0.5"])
+    assert conducted[0]["prepared"].run.num_threads == 1
+
+
+def test_a_point_outside_the_space_is_not_tried_first(
+    conducted: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(
+        search.registry, "first_point", lambda method, dataset: PAPER_BEER_BEST | {"lambda_g": 99.0}
+    )
+    search.main(SAMPLE)
+    assert conducted[0]["prepared"].first_points == []
+
+
+def test_a_study_that_is_there_is_not_overwritten(
+    empty_folder: Path, conducted: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+):
+    search.main([*SAMPLE, "--name", "first", "--trials", "3"])
+    capsys.readouterr()
+    assert run_command(search.main, [*SAMPLE, "--name", "first", "--trials", "9"]) == 2
+    assert capsys.readouterr().err == (
+        "error: --name: there is a study `first` already\n\nhint: choose another name, or add `--resume`\n"
+    )
+    assert StudySettings.load(empty_folder / "runs/sample/studies/first").num_trials == 3
+    assert len(conducted) == 1
+
+
+def test_a_resumed_study_is_the_stored_one(conducted: list[dict[str, Any]]):
+    search.main([*SAMPLE, "--name", "first", "--trials", "3"])
+    search.main(["--sample", "--name", "first", "--resume", "--trials", "9"])
+    first, second = conducted
+    assert second["resume"] is True
+    assert second["prepared"] == first["prepared"]
+
+
+def test_an_unknown_study_is_answered_with_the_known_ones(
+    conducted: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+):
+    for name in ("one", "two"):
+        search.main([*SAMPLE, "--name", name])
+    capsys.readouterr()
+    assert run_command(search.main, ["--sample", "--name", "three", "--resume"]) == 2
+    said = capsys.readouterr().err
+    assert said == "error: --name: there is no study `three` in runs/sample/studies; there is one, two\n"
+    assert run_command(search.main, ["--name", "three", "--resume"]) == 2
+    assert "in runs/studies; there is none" in capsys.readouterr().err
+
+
+def test_where_results_will_be_is_said_first(conducted: list[dict[str, Any]], caplog: Any):
+    with caplog.at_level("INFO"):
+        search.main([*SAMPLE, "--name", "first"])
+    assert caplog.messages[0].startswith("results: runs/sample/studies/first\ntracking: sqlite:///")
