@@ -194,6 +194,20 @@ def open_features(request: FeatureRequest, *, verify: bool = False) -> Features:
     return found
 
 
+def raw_files(request: FeatureRequest) -> dict[str, Path]:
+    """The raw files that a build of these features would read, by role; reads and builds nothing.
+
+    Empty for the sample corpus, which is written when it is first needed.
+
+    Raises:
+        MissingDataError: if raw files are missing; names them and what to do.
+    """
+    if request.sample:
+        return {}
+    source = get_source(request.dataset)
+    return source.inputs(_data_dir(request, source), resolve_aspect(source, request.aspect))
+
+
 def _load_if_whole(directory: Path, verify: bool) -> Features | None:
     if not directory.exists():
         return None

@@ -1,5 +1,6 @@
 """The one place where an Arrow table becomes tensors."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from feature_store.store import Features, derived
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, Task
 from infocal.language_model import LanguageModelTrainer
+
+logger = logging.getLogger("pipeline.loaders")
 
 LM_STEP, LM_VERSION = "lm_logit", 1
 _POOL = 50
@@ -168,6 +171,7 @@ def language_model_scores(features: Features, config: LanguageModelConfig, devic
             config, embeddings_of(features), torch.tensor(features.token_counts), device
         )
         for epoch in range(config.num_epochs):
+            logger.info("language model: epoch %d/%d on %d texts", epoch + 1, config.num_epochs, len(loader))
             trainer.train_epoch(loader.shuffled(config.batch_size, seed=config.seed, epoch=epoch))
         scores = trainer.score(loader.in_order(config.batch_size))
         rows = [scores[row].numpy() for row in range(len(loader))]

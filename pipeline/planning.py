@@ -4,7 +4,7 @@ import argparse
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect
@@ -13,6 +13,9 @@ from infocal.errors import ConfigError
 from pipeline import settings
 from pipeline.errors import PipelineError
 from search_spaces import registry
+
+if TYPE_CHECKING:
+    from feature_store.store import FeatureRequest
 
 logger = logging.getLogger("pipeline.planning")
 
@@ -69,21 +72,37 @@ def _check(base: Mapping[str, Any], given: argparse.Namespace) -> None:
         ) from error
 
 
+def feature_request(given: argparse.Namespace, run: settings.RunSettings) -> "FeatureRequest":
+    """The features that a run reads."""
+    from feature_store.store import FeatureRequest  # pyarrow takes 0.4 s that --help need not wait for
+
+    return FeatureRequest(
+        dataset=run.dataset,
+        aspect=run.aspect or None,
+        data_dir=Path(given.data_dir) if given.data_dir else None,
+        cache_dir=settings.cache_dir(given.cache_dir),
+        sample=given.sample,
+        max_length=InfoCalConfig.from_mapping(run.base).max_length,
+        embedding=given.embedding,
+    )
+
+
+def check_data(given: argparse.Namespace, run: settings.RunSettings) -> None:
+    """Look whether the raw files are there, without reading them.
+
+    Raises:
+        MissingDataError: if one is not; names it and what to do.
+    """
+    from feature_store.store import raw_files
+
+    raw_files(feature_request(given, run))
+
+
 def features_dir(given: argparse.Namespace, run: settings.RunSettings) -> str:
     """Open or build the features, say aloud what has to be said about them, and name their folder."""
-    from feature_store.store import FeatureRequest, open_features
+    from feature_store.store import open_features
 
-    features = open_features(
-        FeatureRequest(
-            dataset=run.dataset,
-            aspect=run.aspect or None,
-            data_dir=Path(given.data_dir) if given.data_dir else None,
-            cache_dir=settings.cache_dir(given.cache_dir),
-            sample=given.sample,
-            max_length=InfoCalConfig.from_mapping(run.base).max_length,
-            embedding=given.embedding,
-        )
-    )
+    features = open_features(feature_request(given, run))
     for note in features.notes:
         logger.info("note: %s", note)
     return str(features.directory.resolve())

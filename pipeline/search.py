@@ -89,6 +89,8 @@ def main(arguments: Sequence[str]) -> int:
     prepared = _resumed(given, storage) if given.resume else _prepared(given, arguments)
     directory = storage / "studies" / prepared.name
     if given.dry_run:
+        if not given.resume:
+            planning.check_data(given, prepared.run)
         print(_plan(prepared, directory, uri))
         return 0
     if directory.exists() and not given.resume:
