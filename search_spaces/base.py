@@ -3,9 +3,10 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 Role = Literal["scientific", "nuisance"]
+BoundKind = Literal["at_least", "at_most"]
 
 # Grid values carry float noise (0.30000000000000004); twelve digits remove it and keep every grid here apart.
 _DIGITS = 12
@@ -89,11 +90,22 @@ Space = tuple[Range, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bound:
-    """A score that a model must keep, from below or from above."""
+    """A score that a model must keep, from below or from above.
+
+    Raises:
+        ValueError: if the kind is neither `at_least` nor `at_most`.
+    """
 
     metric: str
     limit: float
-    kind: Literal["at_least", "at_most"]
+    kind: BoundKind
+
+    def __post_init__(self) -> None:
+        kinds = get_args(BoundKind)
+        if self.kind not in kinds:
+            raise ValueError(
+                f"bound on `{self.metric}`: kind must be one of {', '.join(kinds)}, but got {self.kind!r}"
+            )
 
     def violation(self, scores: Mapping[str, float]) -> float:
         """How far the score lies on the wrong side; 0 where it holds."""

@@ -84,16 +84,25 @@ def preset(dataset: str, aspect: str, sample: bool) -> dict[str, Any]:
     """Hyper-parameters in which a dataset differs from `InfoCalConfig`'s defaults (`presets/DATASET.toml`).
 
     Its table `all` comes first, then the aspect's, then `sample` where the sample corpus is used.
+
+    Raises:
+        ConfigError: if the dataset has no presets, naming the nearest one that has.
     """
     return _tables(dataset, ["all", aspect, *(["sample"] if sample else [])])
 
 
 def language_model_preset(dataset: str, sample: bool) -> dict[str, Any]:
-    """The same for the language model: tables `language_model` and, for the sample, `sample_...`."""
+    """The same for the language model: tables `language_model` and, for the sample, `sample_...`.
+
+    Raises:
+        ConfigError: if the dataset has no presets, naming the nearest one that has.
+    """
     return _tables(dataset, ["language_model", *(["sample_language_model"] if sample else [])])
 
 
 def _tables(dataset: str, names: list[str]) -> dict[str, Any]:
-    text = resources.files("search_spaces").joinpath("presets", f"{dataset}.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
+    entries = resources.files("search_spaces").joinpath("presets").iterdir()
+    files = {entry.name.removesuffix(".toml"): entry for entry in entries if entry.name.endswith(".toml")}
+    file = _find(files, dataset, "preset for dataset", "--dataset")
+    tables = tomllib.loads(file.read_text(encoding="utf-8"))
     return {key: value for name in names for key, value in tables.get(name, {}).items()}

@@ -134,6 +134,14 @@ def test_a_bound_is_broken_by_the_distance(kind, value, violation):
     assert bound.violation({"precision": value}) == pytest.approx(violation)
 
 
+@pytest.mark.parametrize("kind", ["at_lest", "", ">=", None])
+def test_a_bound_of_an_unknown_kind_is_refused(kind):
+    with pytest.raises(
+        ValueError, match=f"^bound on `precision`: kind must be one of at_least, at_most, but got {kind!r}$"
+    ):
+        Bound(metric="precision", limit=0.5, kind=kind)
+
+
 def test_a_criterion_reads_as_a_sentence():
     assert str(criterion()) == "best recall with precision >= 0.9, selection_rate <= 0.5"
 

@@ -1,10 +1,20 @@
 """Look-ups by name, the paper's grids and criteria, presets."""
 
+import tomllib
+from pathlib import Path
+
 import pytest
 
+from infocal.config import LanguageModelConfig
 from infocal.errors import ConfigError
 from search_spaces import registry
 from search_spaces.base import Bound
+
+
+PRESETS = tomllib.loads(
+    (Path(registry.__file__).parent / "presets" / "beer.toml").read_text(encoding="utf-8")
+)
+ASPECTS = ("appearance", "smell", "palate")
 
 
 def test_spaces_by_name():
@@ -51,6 +61,46 @@ def test_the_papers_criteria(aspect, limit):
             "--space: no search space of infocal on beer `papr`; it has `paper`, `wide`",
             "did you mean `--space paper`?",
         ),
+        *(
+            (
+                look_up,
+                "--dataset: no search space for dataset `bear`; it has `beer`",
+                "did you mean `--dataset beer`?",
+            )
+            for look_up in (
+                lambda: registry.space("infocal", "bear", "paper"),
+                lambda: registry.space_names("infocal", "bear"),
+                lambda: registry.first_point("infocal", "bear"),
+            )
+        ),
+        *(
+            (
+                look_up,
+                "--method: no search space on beer for method `infocl`; it has `infocal`",
+                "did you mean `--method infocal`?",
+            )
+            for look_up in (
+                lambda: registry.space("infocl", "beer", "paper"),
+                lambda: registry.space_names("infocl", "beer"),
+                lambda: registry.first_point("infocl", "beer"),
+            )
+        ),
+        *(
+            (
+                look_up,
+                "--dataset: no preset for dataset `bear`; it has `beer`",
+                "did you mean `--dataset beer`?",
+            )
+            for look_up in (
+                lambda: registry.preset("bear", "palate", sample=False),
+                lambda: registry.language_model_preset("bear", sample=True),
+            )
+        ),
+        (
+            lambda: registry.preset("../presets/beer", "palate", sample=False),
+            "--dataset: no preset for dataset `../presets/beer`; it has `beer`",
+            None,
+        ),
         (
             lambda: registry.criterion("bear", "palate"),
             "--dataset: no criterion for dataset `bear`; it has `beer`",
@@ -75,22 +125,35 @@ def test_unknown_names(look_up, message, hint):
     assert caught.value.hint == hint
 
 
-def test_an_aspects_preset_goes_before_the_datasets():
-    palate, smell = (registry.preset("beer", aspect, sample=False) for aspect in ("palate", "smell"))
-    assert palate["target_selection_rate"] == 0.08
-    assert smell["target_selection_rate"] == 0.07
-    assert {k: v for k, v in palate.items() if k != "target_selection_rate"} == {
-        k: v for k, v in smell.items() if k != "target_selection_rate"
-    }
+@pytest.mark.parametrize("aspect", ASPECTS)
+def test_an_aspects_preset_goes_before_the_datasets(aspect):
+    preset = registry.preset("beer", aspect, sample=False)
+    assert PRESETS[aspect]["target_selection_rate"] > 0
+    assert PRESETS[aspect].items() <= preset.items()
+    rest = {name: value for name, value in PRESETS["all"].items() if name not in PRESETS[aspect]}
+    assert rest
+    assert preset == PRESETS[aspect] | rest
 
 
-def test_the_samples_preset_goes_before_both():
-    full, sample = (registry.preset("beer", "palate", sample=s) for s in (False, True))
-    assert (full["batch_size"], sample["batch_size"], sample["hidden_size"]) == (64, 32, 64)
-    assert sample["target_selection_rate"] == full["target_selection_rate"]
-    assert "hidden_size" not in full
+def test_the_aspects_select_as_different_shares_as_the_papers():
+    rates = [registry.preset("beer", aspect, sample=False)["target_selection_rate"] for aspect in ASPECTS]
+    # table 2 of [Sha2023]: 13, 7 and 7 %
+    assert rates == pytest.approx([0.13, 0.07, 0.07], abs=0.02)
+
+
+@pytest.mark.parametrize("aspect", ASPECTS)
+def test_the_samples_preset_goes_before_both(aspect):
+    full, sample = (registry.preset("beer", aspect, sample=s) for s in (False, True))
+    # every aspect of the sample corpus has the same share of rationale, by construction
+    assert sample["target_selection_rate"] == 0.18 != full["target_selection_rate"]
+    assert PRESETS["sample"].items() <= sample.items()
+    rest = {name: value for name, value in full.items() if name not in PRESETS["sample"]}
+    assert rest
+    assert sample == PRESETS["sample"] | rest
 
 
 def test_the_language_models_preset():
-    assert registry.language_model_preset("beer", sample=False) == {}
-    assert registry.language_model_preset("beer", sample=True) == {"hidden_size": 64, "batch_size": 32}
+    assert registry.language_model_preset("beer", sample=False) == PRESETS.get("language_model", {})
+    sample = registry.language_model_preset("beer", sample=True)
+    assert sample == PRESETS.get("language_model", {}) | PRESETS["sample_language_model"]
+    assert sample["hidden_size"] < LanguageModelConfig().hidden_size
