@@ -37,8 +37,10 @@ def j_total(press=1.0, terms=TERMS, **weights):
 
 
 def test_golden_value():
-    # 2 + .0003*11 + 1*5 + 3 + .1*7 + .005*13 at the paper's weights, without its absent terms
-    assert j_total(terms=TERMS | {"rate": 0.0}) == pytest.approx(10.7683, abs=1e-12)
+    # 2 + .0003*11 + 1*5 + 3 + .1*7 + .005*13 at the paper's weights, without what it does not have
+    papers = {"lambda_ib": 0.0003, "lambda_g": 1.0, "lambda_mi": 0.1, "lambda_lm": 0.005}
+    value = j_total(terms=TERMS | {"rate": 0.0}, lambda_coherence=0.0, **papers)
+    assert value == pytest.approx(10.7683, abs=1e-12)
 
 
 @pytest.mark.parametrize(("weight", "term"), WEIGHTS.items())
