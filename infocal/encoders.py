@@ -31,7 +31,7 @@ class Embedded:
 
 
 class Encoder(nn.Module):
-    """A bidirectional recurrent layer; `cell_sizes` says how many projections of the input a cell needs.
+    """A bidirectional recurrent layer; a subclass is one kind of cell.
 
     Args:
         embedding_size: E, dimensions of a word vector.

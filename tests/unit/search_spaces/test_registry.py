@@ -10,7 +10,6 @@ from infocal.errors import ConfigError
 from search_spaces import registry
 from search_spaces.base import Bound
 
-
 PRESETS = tomllib.loads(
     (Path(registry.__file__).parent / "presets" / "beer.toml").read_text(encoding="utf-8")
 )
