@@ -137,8 +137,9 @@ class Study:
             storage_path=str(self.directory.resolve()),
             callbacks=list(callbacks),
             failure_config=tune.FailureConfig(max_failures=_MAX_FAILURES),
-            # the last checkpoint holds the best epoch too
-            checkpoint_config=tune.CheckpointConfig(num_to_keep=1),
+            # the last one holds the best epoch too; the one before it is what Tune's snapshot may still
+            # name where the driver is killed before the next snapshot
+            checkpoint_config=tune.CheckpointConfig(num_to_keep=2),
             verbose=0,
         )
 

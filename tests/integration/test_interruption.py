@@ -1,10 +1,11 @@
-"""Searches that end otherwise than planned: nobody meets the criterion, or the driver is killed."""
+"""A search that ends otherwise than planned: its driver is killed, and nobody meets the criterion."""
 
 import os
 import re
 import signal
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import optuna
@@ -12,19 +13,12 @@ import pytest
 
 from pipeline import registry
 from pipeline.errors import PipelineError
-from pipeline.tracking import TRIAL_TAG
+from pipeline.tracking import TRIAL_TAG, TrackedRun, Tracker
 from tests.integration.commands import ENVIRONMENT, TIMEOUT_S, run, search_command, store_of, study_run
 
 pytestmark = pytest.mark.slow
 
-NAME = "infocal-beer-palate"
-NUM_TRIALS, NUM_EPOCHS = 3, 5
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shared by the searches here, so that the features are built once."""
-    return tmp_path_factory.mktemp("interruption")
+NUM_TRIALS, NUM_EPOCHS = 3, 4
 
 
 def kill_after(command: list[str], folder: Path, pattern: str) -> str:
@@ -51,58 +45,63 @@ def kill_after(command: list[str], folder: Path, pattern: str) -> str:
     return log.read_text()
 
 
-def test_a_killed_search_is_resumed_to_the_asked_number_of_trials(folder: Path):
+@dataclass
+class Resumed:
+    folder: Path
+    tracker: Tracker
+    before: list[TrackedRun]
+    """The trials when the driver had been killed."""
+    stdout: str
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory: pytest.TempPathFactory) -> Resumed:
+    """A search that was killed while its first two trials ran, and resumed; no model has a precision of 1."""
+    folder = tmp_path_factory.mktemp("interruption")
     flags = ["--trials", str(NUM_TRIALS), "--epochs", str(NUM_EPOCHS), "--max-concurrent", "2"]
-    command = search_command(folder, *flags, "--name", "killed", "--min-precision", "0.01")
-    kill_after(command, folder, r"trial 0\d epoch 3/5")
+    command = search_command(folder, *flags, "--name", "killed", "--min-precision", "1.0")
+    kill_after(command, folder, rf"trial 0\d epoch 2/{NUM_EPOCHS}")
     tracker = store_of(folder)
     before = tracker.children(study_run(tracker, "killed").run_id)
-    assert 1 <= len(before) <= 2
-    assert {run.status for run in before} == {"RUNNING"}
-
     done = run([*command, "--resume"], cwd=folder)
     assert done.returncode == 0, done.stderr
-    parent = study_run(tracker, "killed")
+    return Resumed(folder, tracker, before, done.stdout)
+
+
+def test_a_resumed_search_ends_with_the_asked_number_of_trials(resumed: Resumed):
+    assert 1 <= len(resumed.before) <= 2
+    assert {run.status for run in resumed.before} == {"RUNNING"}
+    parent = study_run(resumed.tracker, "killed")
+    children = resumed.tracker.children(parent.run_id)
     assert parent.status == "FINISHED"
-    children = tracker.children(parent.run_id)
     assert [child.status for child in children] == ["FINISHED"] * NUM_TRIALS
     assert len({child.tags[TRIAL_TAG] for child in children}) == NUM_TRIALS
-    assert {child.run_id for child in before} <= {child.run_id for child in children}, "runs are gone on with"
-    for child in children:
-        steps = [step for step, _ in tracker.history(child.run_id, "objective")]
+    assert {run.run_id for run in resumed.before} <= {child.run_id for child in children}
+
+
+def test_each_epoch_of_a_resumed_search_is_logged_once(resumed: Resumed):
+    for child in resumed.tracker.children(study_run(resumed.tracker, "killed").run_id):
+        steps = [step for step, _ in resumed.tracker.history(child.run_id, "objective")]
         assert steps == list(range(NUM_EPOCHS)), child.name
-    study = optuna.load_study(
-        study_name="killed", storage=f"sqlite:///{folder / 'runs/studies/killed/optuna.db'}"
-    )
+
+
+def test_optuna_knows_every_trial_of_a_resumed_search(resumed: Resumed):
+    path = resumed.folder / "runs" / "studies" / "killed" / "optuna.db"
+    study = optuna.load_study(study_name="killed", storage=f"sqlite:///{path}")
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * NUM_TRIALS
     assert len({tuple(trial.params.values()) for trial in study.trials}) == NUM_TRIALS
-    assert f"registered {NAME} version 1 as `challenger`" in done.stdout
+    assert all(trial.constraints["criterion_violation"] > 0 for trial in study.trials)
 
 
-def test_nothing_is_registered_where_nobody_meets_the_criterion(folder: Path):
-    flags = ["--trials", "1", "--epochs", "1", "--name", "missed", "--min-precision", "1.0"]
-    versions = known_versions(folder)
-    done = run(search_command(folder, *flags), cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert "No trial meets the criterion (best val_token_recall with val_token_precision >= 1)" in done.stdout
-    assert "The nearest one, at epoch 1: precision 0." in done.stdout
-    assert "`--min-precision`" in done.stdout
-    tracker = store_of(folder)
-    parent = study_run(tracker, "missed")
-    assert (parent.status, parent.tags["criterion_met"]) == ("FINISHED", "false")
+def test_nothing_is_registered_where_nobody_meets_the_criterion(resumed: Resumed):
+    said = resumed.stdout
+    assert "No trial meets the criterion (best val_token_recall with val_token_precision >= 1)" in said
+    assert re.search(r"The nearest one, at epoch \d: precision 0\.\d{3}, recall ", said)
+    assert "another `--min-precision`" in said
+    parent = study_run(resumed.tracker, "killed")
+    assert parent.tags["criterion_met"] == "false"
     assert parent.metrics["val_token_precision"] < 1
-    assert known_versions(folder) == versions
+    with pytest.raises(PipelineError, match="no alias `challenger` .* there is no model at all"):
+        registry.find(resumed.tracker, "infocal-beer-palate", registry.CHALLENGER)
     # the model itself is there, to be looked at
-    assert (folder / "runs/studies/missed/model/model.safetensors").is_file()
-
-
-def known_versions(folder: Path) -> int:
-    """Registered versions so far."""
-    number = 0
-    while (folder / "runs" / "mlflow.db").is_file():
-        try:
-            registry.find(store_of(folder), NAME, number + 1)
-        except PipelineError:
-            break
-        number += 1
-    return number
+    assert (resumed.folder / "runs/studies/killed/model/model.safetensors").is_file()
