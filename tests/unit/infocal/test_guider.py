@@ -42,9 +42,9 @@ def test_sigma_golden_value():
 @pytest.mark.parametrize("pooling", ["mean", "max", "last"])
 def test_the_noise_starts_far_below_the_priors(pooling):
     # at a sigma of 1 the noise would hide a mu that starts near 0
-    sigma = guider(pooling=pooling, hidden_size=8)(WORDS, BATCH.is_token).sigma
-    assert 0.05 < sigma.mean().item() < 0.2
-    assert sigma.max().item() < 0.4
+    sigma = guider(pooling=pooling, hidden_size=8, feature_size=64)(WORDS, BATCH.is_token).sigma
+    assert 0.1 < sigma.median().item() < 0.16
+    assert sigma.max().item() < 0.7
 
 
 def test_a_sample_is_the_mean_plus_noise_times_sigma():

@@ -358,7 +358,7 @@ def test_the_evaluated_model_is_the_moving_average():
 
 
 def test_without_an_average_the_weights_themselves_are_evaluated():
-    trainer = small_trainer()
+    trainer = small_trainer(average_decay=0.0)
     assert trainer.evaluated_model is trainer.model
 
 
