@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from feature_store.sample import write_beer
 from pipeline import outcome, planning, search
 from pipeline.errors import run_command
 from pipeline.study import StudySettings
@@ -140,8 +141,11 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(empty_folder: Path, capsys
     assert list(empty_folder.iterdir()) == []
 
 
-def test_real_results_lie_apart_from_those_of_the_sample(capsys: pytest.CaptureFixture[str]):
-    search.main([*PALATE, "--dry-run", "--name", "first"])
+def test_real_results_lie_apart_from_those_of_the_sample(
+    empty_folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    write_beer(empty_folder / "data" / "beer", seed=0, num_reviews=2, num_annotated=2)
+    search.main([*PALATE, "--data-dir", "data", "--dry-run", "--name", "first"])
     assert "results      runs/studies/first" in capsys.readouterr().out.splitlines()
 
 
