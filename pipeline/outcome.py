@@ -61,7 +61,7 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
     tags = _tags(prepared, features)
     experiment = tracker.experiment(run.dataset, run.aspect)
     study_run = tracker.start_study(experiment, prepared.name, _parameters(prepared), tags)
-    status = "KILLED"
+    status = "FAILED"
     try:
         with cluster.session(address):
             candidates = study.run(_callbacks(prepared, tracker, study_run, tags), resume)
@@ -70,9 +70,11 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
                 if candidates
                 else []
             )
-        status = "FAILED"
         text = _conclude(study, features, tracker, study_run, [candidates, replicates])
         status = "FINISHED"
+    except (KeyboardInterrupt, SystemExit):
+        status = "KILLED"
+        raise
     finally:
         tracker.finish(study_run, status)
     return text

@@ -71,7 +71,11 @@ def build_parser() -> argparse.ArgumentParser:
     study.add_argument(
         "--address", help="Ray cluster to use (default: RAY_ADDRESS, else a private local one)"
     )
-    study.add_argument("--name", help="name of the study (default: made of dataset, aspect and time)")
+    study.add_argument(
+        "--name",
+        type=settings.study_name,
+        help="name of the study (default: made of dataset, aspect and time)",
+    )
     study.add_argument("--resume", action="store_true", help="go on with the study that --name names")
     study.add_argument(
         "--dry-run", action="store_true", help="check everything, print the plan, train nothing"

@@ -129,6 +129,15 @@ def positive_int(text: str) -> int:
     return value
 
 
+def study_name(text: str) -> str:
+    """An argument that can name a folder: letters, digits, `.`, `_` and `-`, not starting with `.` or `-`."""
+    if not re.fullmatch(r"\w[\w.-]{0,127}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(
+            f"expected letters, digits, `.`, `_` or `-`, starting with a letter or digit, but got {text!r}"
+        )
+    return text
+
+
 def fraction(text: str) -> float:
     """An argument that lies in [0, 1]."""
     return _number(text, lambda value: 0 <= value <= 1, "a number from 0 to 1")

@@ -11,6 +11,7 @@ import optuna
 from ray import tune
 
 from infocal.config import InfoCalConfig
+from infocal.errors import StateError
 from pipeline import checkpoints
 from pipeline.criterion import Candidate, ranked
 from pipeline.errors import PipelineError
@@ -52,13 +53,18 @@ class StudySettings:
         """Read `study.json`.
 
         Raises:
-            StateError: if it is missing or not JSON.
+            StateError: if it is missing, not JSON, or not what `save` writes.
         """
         stored = checkpoints.read_json(directory / SETTINGS)
-        run = stored.pop("run")
-        criterion = run.pop("criterion")
-        bounds = tuple(Bound(**bound) for bound in criterion.pop("bounds"))
-        return cls(run=RunSettings(criterion=Criterion(bounds=bounds, **criterion), **run), **stored)
+        try:
+            run = stored.pop("run")
+            criterion = run.pop("criterion")
+            bounds = tuple(Bound(**bound) for bound in criterion.pop("bounds"))
+            return cls(run=RunSettings(criterion=Criterion(bounds=bounds, **criterion), **run), **stored)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateError(
+                f"expected the settings of a study, but got others ({error})", where=str(directory / SETTINGS)
+            ) from error
 
 
 class Study:

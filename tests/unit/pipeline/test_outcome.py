@@ -176,6 +176,16 @@ def test_an_interrupted_search_is_killed_not_running(
     assert parent(tracker).status == "KILLED"
 
 
+def test_a_search_that_breaks_is_a_failure(tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def broken(self: Study, callbacks: list[Any], resume: bool) -> list[Candidate]:
+        raise RuntimeError("no worker could be started")
+
+    monkeypatch.setattr(Study, "run", broken)
+    with pytest.raises(RuntimeError, match="no worker could be started"):
+        conducted(tracker, tmp_path)
+    assert parent(tracker).status == "FAILED"
+
+
 def test_a_failure_after_the_search_is_a_failure(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -183,3 +183,14 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
 def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path):
     with pytest.raises(PipelineError, match=f"--config {tmp_path}: cannot read the file: .*Is a directory"):
         settings.hyper_parameters(str(tmp_path), [])
+
+
+@pytest.mark.parametrize("text", ["../x", "a/b", ".hidden", "-x", "", "a b", "x" * 129, "名"])
+def test_a_study_is_named_like_a_folder(text: str):
+    with pytest.raises(argparse.ArgumentTypeError, match="starting with a letter or digit, but got"):
+        settings.study_name(text)
+
+
+@pytest.mark.parametrize("text", ["palate-6x8", "a", "beer-palate-20261128-024153", "v1.2_b"])
+def test_ordinary_names_of_studies_are_taken(text: str):
+    assert settings.study_name(text) == text

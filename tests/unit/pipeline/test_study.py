@@ -187,3 +187,12 @@ def test_a_second_export_replaces_the_first(tmp_path: Path):
 def test_a_study_that_has_not_run_has_nothing_to_export(tmp_path: Path):
     with pytest.raises(PipelineError, match="study `first` has not run yet: nothing to export"):
         small_study(tmp_path).export()
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[]", '{"run": {}}', '{"run": {"criterion": {"bounds": [{"metric": "x"}]}}}']
+)
+def test_settings_of_something_else_are_refused(tmp_path: Path, text: str):
+    (tmp_path / "study.json").write_text(text)
+    with pytest.raises(StateError, match="study.json: expected the settings of a study, but got others"):
+        StudySettings.load(tmp_path)
