@@ -99,12 +99,12 @@ class Trial:
         trained = time.monotonic()
         found = validate(trainer.predict, self.validation, self.config.target_selection_rate)
         self._guard(found)
-        result: Result = {"epoch": number, "learning_rate": rate}
+        # the criterion first: MLflow's comparison opens with the first metric
+        result: Result = {"epoch": number, **self._choose(found, number), **found.scores}
         result |= {f"train_{name}": value for name, value in terms.items()}
-        result |= found.scores
+        result["learning_rate"] = rate
         result["epoch_s"] = time.monotonic() - started
         result["tokens_per_s"] = int(self.loader.token_ids.lengths.sum()) / (trained - started)
-        result |= self._choose(found, number)
         self.progress.history.append(result)
         return result
 
