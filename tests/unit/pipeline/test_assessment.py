@@ -69,7 +69,7 @@ def test_real_features_need_their_files(tmp_path: Path, monkeypatch: pytest.Monk
 def test_damaged_features_are_built_again(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     cache = tmp_path / "cache"
     shutil.copytree(sample_cache(), cache)
-    (broken,) = (cache / "features").glob("*-palate-*")
+    broken = cache / sample_features().directory.relative_to(sample_cache())
     (broken / "test.arrow").write_bytes(b"short")
     assert assessment.features_of(wanted(), flags(cache)).table("val").num_rows > 0
     assert "building the features again" in caplog.text
