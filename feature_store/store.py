@@ -201,7 +201,10 @@ def raw_files(request: FeatureRequest) -> dict[str, Path]:
 
     Raises:
         MissingDataError: if raw files are missing; names them and what to do.
+        RequestError: if there is no such file of word vectors.
     """
+    if request.embedding not in ("word2vec", "random"):
+        _embedding_file(request.embedding)
     if request.sample:
         return {}
     source = get_source(request.dataset)

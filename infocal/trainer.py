@@ -25,6 +25,16 @@ _STUCK_LOGIT = (1e-5, 16.0)
 _LEARNING_RATE_MILESTONES = (25, 50, 75)
 
 
+def check_bf16(bf16: bool, device: torch.device) -> None:
+    """Refuse bfloat16 autocast where it is not meant to run.
+
+    Raises:
+        StateError: if it is asked for on another device than CUDA.
+    """
+    if bf16 and device.type != "cuda":
+        raise StateError(f"bf16 autocast needs a CUDA device, but the device is {device}", where="--bf16")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prediction:
     """What the model says about one text of n tokens."""
@@ -112,8 +122,7 @@ class Trainer:
         device: torch.device,
         bf16: bool = False,
     ) -> None:
-        if bf16 and device.type != "cuda":
-            raise StateError(f"bf16 autocast needs a CUDA device, but the device is {device}", where="--bf16")
+        check_bf16(bf16, device)
         torch.manual_seed(seed)
         self.config, self.task, self.device, self.bf16 = config, task, device, bf16
         self.steps_per_epoch = steps_per_epoch

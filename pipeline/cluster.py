@@ -9,6 +9,9 @@ from collections.abc import Iterator
 
 from pipeline.errors import PipelineError
 
+LOCAL = "local"
+"""Ray's name for a private instance on this machine."""
+
 
 @contextlib.contextmanager
 def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
@@ -23,15 +26,15 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
     """
     import ray  # 1.5 s that --help need not wait for
 
-    wanted = address or os.environ.get("RAY_ADDRESS") or "local"
+    wanted = _wanted(address)
     try:
-        if wanted == "local":
+        if wanted == LOCAL:
             # a token of our own: other users of this machine cannot talk to it, and no file is left behind
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
             # sockets of a long temporary path would not fit their 107 bytes
             temporary = os.path.join(tempfile.gettempdir(), "ray")
             ray.init(
-                address="local",
+                address=LOCAL,
                 num_cpus=num_cpus,
                 _temp_dir=temporary,
                 include_dashboard=False,
@@ -40,12 +43,37 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
             )
         else:
             ray.init(address=wanted, logging_level=logging.ERROR, log_to_driver=False)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise PipelineError(f"cannot reach Ray at `{wanted}`: {error}", where="--address") from error
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        reason = " ".join(str(error).split())
+        raise PipelineError(f"cannot reach Ray at `{wanted}`: {reason}", where="--address") from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _wanted(address: str | None) -> str:
+    return address or os.environ.get("RAY_ADDRESS") or LOCAL
+
+
+def check_resources(address: str | None, cpus_per_trial: float, gpus_per_trial: float) -> None:
+    """Refuse trials that a local Ray can never start; a cluster may still grow.
+
+    Raises:
+        PipelineError: if a trial asks for more cores or GPUs than this machine has.
+    """
+    import ray
+
+    if _wanted(address) != LOCAL:
+        return
+    there = ray.cluster_resources()
+    for flag, kind, asked in (("cpus", "CPU", cpus_per_trial), ("gpus", "GPU", gpus_per_trial)):
+        if asked > there.get(kind, 0):
+            raise PipelineError(
+                f"a trial asks for {asked:g} {kind}, but this machine has {there.get(kind, 0):g}",
+                where=f"--{flag}-per-trial",
+                hint="ask for less, or name a cluster with `--address`",
+            )
 
 
 def prepare_environment() -> None:

@@ -15,7 +15,7 @@ import optuna
 from feature_store.store import Features, load_features
 from infocal import baselines
 from infocal.config import InfoCalConfig, LanguageModelConfig
-from infocal.trainer import resolve_device
+from infocal.trainer import check_bf16, resolve_device
 from pipeline import checkpoints, cluster, findings, pages, registry, summary
 from pipeline.criterion import Candidate
 from pipeline.errors import PipelineError
@@ -52,8 +52,10 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     features = load_features(Path(run.features_dir))
     logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
+    device = resolve_device(run.device)
+    check_bf16(run.bf16, device)
     # trained here, once; the trials find the stored scores
-    language_model_scores(features, LanguageModelConfig(**run.language_model), resolve_device(run.device))
+    language_model_scores(features, LanguageModelConfig(**run.language_model), device)
     study = Study(
         prepared, space(run.method, run.dataset, prepared.space_name), storage / "studies" / prepared.name
     )
@@ -64,6 +66,7 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
     status = "FAILED"
     try:
         with cluster.session(address):
+            cluster.check_resources(address, prepared.cpus_per_trial, prepared.gpus_per_trial)
             candidates = study.run(_callbacks(prepared, tracker, study_run, tags), resume)
             replicates = (
                 study.replicate(candidates[0], _callbacks(prepared, tracker, study_run, tags))

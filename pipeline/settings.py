@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pipeline.errors import PipelineError
 from search_spaces.base import Criterion
@@ -60,9 +60,16 @@ def default_name(dataset: str, aspect: str) -> str:
     return f"{dataset}-{aspect}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are those of every command."""
+
+    def error(self, message: str) -> NoReturn:
+        raise PipelineError(message, hint=f"`{self.prog} --help` lists the flags")
+
+
 def parser(module: str, description: str) -> argparse.ArgumentParser:
     """A parser with the habits of all commands: no abbreviations, and `--debug`."""
-    made = argparse.ArgumentParser(prog=f"python -m {module}", description=description, allow_abbrev=False)
+    made = _Parser(prog=f"python -m {module}", description=description, allow_abbrev=False)
     made.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return made
 
@@ -102,7 +109,7 @@ def add_training_arguments(target: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--epochs", type=positive_int, default=50, help="epochs of a trial (default: %(default)s)"
     )
-    group.add_argument("--seed", type=int, default=0, help="seed of the study (default: %(default)s)")
+    group.add_argument("--seed", type=seed, default=0, help="seed of the study (default: %(default)s)")
     group.add_argument(
         "--device", type=device, default="auto", help="auto, cpu, cuda or cuda:N (default: %(default)s)"
     )
@@ -127,6 +134,13 @@ def positive_int(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number above 0, but got {text!r}")
     return value
+
+
+def seed(text: str) -> int:
+    """An argument that can seed every generator: a whole number from 0 to 2**32 - 1."""
+    if not (text.isascii() and text.isdigit() and int(text) < 2**32):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 2**32 - 1, but got {text!r}")
+    return int(text)
 
 
 def study_name(text: str) -> str:

@@ -115,3 +115,44 @@ def test_the_environment_is_prepared_and_what_the_user_set_stays():
     assert os.environ["TUNE_GLOBAL_CHECKPOINT_S"] == "30"
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def fake_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 2.0, "memory": 1e9})
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "message"),
+    [
+        (64.0, 0.0, "--cpus-per-trial: a trial asks for 64 CPU, but this machine has 2"),
+        (1.0, 0.25, "--gpus-per-trial: a trial asks for 0.25 GPU, but this machine has 0"),
+    ],
+)
+def test_a_trial_that_could_never_start_is_refused(
+    monkeypatch: pytest.MonkeyPatch, cpus: float, gpus: float, message: str
+):
+    fake_cluster(monkeypatch)
+    with pytest.raises(PipelineError, match=message):
+        cluster.check_resources(None, cpus, gpus)
+
+
+def test_a_trial_that_fits_may_start(monkeypatch: pytest.MonkeyPatch):
+    fake_cluster(monkeypatch)
+    cluster.check_resources(None, 2.0, 0.0)
+
+
+def test_a_cluster_may_still_grow(monkeypatch: pytest.MonkeyPatch):
+    fake_cluster(monkeypatch)
+    cluster.check_resources("10.0.0.1:6379", 64.0, 8.0)
+
+
+def test_a_cluster_that_wants_a_token_is_named(monkeypatch: pytest.MonkeyPatch):
+    FakeRay(monkeypatch, ray.exceptions.AuthenticationError("no authentication\ntoken was found"))
+    with (
+        pytest.raises(
+            PipelineError, match=r"--address: cannot reach Ray at `10\.0\.0\.1:1`: no authentication"
+        ),
+        cluster.session("10.0.0.1:1"),
+    ):
+        pytest.fail("the session must not begin")

@@ -35,3 +35,9 @@ def test_a_dry_run_reads_no_file(tmp_path, capsys, name):
     (folder / name).unlink()
     assert run_command(main, [*FLAGS, "--data-dir", str(tmp_path)]) == 2
     assert name in capsys.readouterr().err
+
+
+def test_a_dry_run_looks_for_the_word_vectors(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run_command(main, [*FLAGS, "--sample", "--embedding", "glove.txt"]) == 2
+    assert "as embedding, but got `glove.txt`" in capsys.readouterr().err

@@ -33,6 +33,7 @@ def no_ray(monkeypatch: pytest.MonkeyPatch):
         yield
 
     monkeypatch.setattr(cluster, "session", session)
+    monkeypatch.setattr(cluster, "check_resources", lambda *args: None)
     monkeypatch.setattr(outcome, "language_model_scores", lambda *args: None)
     monkeypatch.setattr(Study, "export", lambda self: exported(self.directory))
 
