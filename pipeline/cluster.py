@@ -89,6 +89,8 @@ def prepare_environment() -> None:
         "TUNE_GLOBAL_CHECKPOINT_S": "1",
         "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+        # Tune would end the search at an interrupt as if all had been trained
+        "TUNE_DISABLE_SIGINT_HANDLER": "1",
         # workers keep freed memory: asking the kernel for it again at each step costs a tenth of the time
         "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4000000000:glibc.malloc.trim_threshold=8000000000",
         "MLFLOW_DISABLE_TELEMETRY": "true",

@@ -22,10 +22,10 @@ from pipeline.errors import PipelineError
 from pipeline.loaders import Loader, embeddings_of, language_model_scores, task_of
 from pipeline.progress import ProgressLines, epoch_line
 from pipeline.scoring import METRIC_MODE
-from pipeline.settings import RunSettings
+from pipeline.settings import RunSettings, make_folder
 from pipeline.study import Study, StudySettings
 from pipeline.summary import PACKAGE, REPORT
-from pipeline.tracking import Tracker
+from pipeline.tracking import TRIAL_TAG, Tracker
 from pipeline.trainable import BEST_SHOWN, HISTORY, Result, train
 from pipeline.trial_tracking import TrialTracking
 from search_spaces.registry import space
@@ -56,10 +56,12 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
     check_bf16(run.bf16, device)
     # trained here, once; the trials find the stored scores
     language_model_scores(features, LanguageModelConfig(**run.language_model), device)
-    study = Study(
-        prepared, space(run.method, run.dataset, prepared.space_name), storage / "studies" / prepared.name
-    )
+    directory = storage / "studies" / prepared.name
+    make_folder(storage, "--storage")
     tracker = Tracker(uri)
+    make_folder(directory, "--storage")
+    prepared.save(directory)
+    study = Study(prepared, space(run.method, run.dataset, prepared.space_name), directory)
     tags = _tags(prepared, features)
     experiment = tracker.experiment(run.dataset, run.aspect)
     study_run = tracker.start_study(experiment, prepared.name, _parameters(prepared), tags)
@@ -77,6 +79,13 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
         status = "FINISHED"
     except (KeyboardInterrupt, SystemExit):
         status = "KILLED"
+        ended = {c.tags[TRIAL_TAG] for c in tracker.children(study_run) if c.status != "RUNNING"}
+        tracker.reconcile(study_run, ended)
+        logger.warning(
+            "interrupted; to go on: python -m pipeline.search --resume --name %s --storage %s",
+            prepared.name,
+            storage,
+        )
         raise
     finally:
         tracker.finish(study_run, status)
@@ -278,7 +287,7 @@ def train_alone(run: RunSettings, output: Path, *, sample: bool) -> str:
         The best epoch's figures and what to run next.
     """
     features = load_features(Path(run.features_dir))
-    output.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(output.parent, "--output")
 
     def report(result: Result, folder: Path) -> None:
         if "failure" in result:

@@ -99,10 +99,22 @@ def check_data(given: argparse.Namespace, run: settings.RunSettings) -> None:
 
 
 def features_dir(given: argparse.Namespace, run: settings.RunSettings) -> str:
-    """Open or build the features, say aloud what has to be said about them, and name their folder."""
+    """Open or build the features, say aloud what has to be said about them, and name their folder.
+
+    Raises:
+        PipelineError: if no validation text has a human rationale.
+    """
     from feature_store.store import open_features
 
     features = open_features(feature_request(given, run))
     for note in features.notes:
         logger.info("note: %s", note)
+    annotated = features.table("val_annotated")["rationale"]
+    if annotated.null_count == len(annotated):
+        raise PipelineError(
+            f"none of the {len(annotated)} annotated validation texts of {run.dataset}/{run.aspect} has a "
+            "human rationale: no epoch could be chosen",
+            where=given.data_dir,
+            hint="the criterion needs annotated texts; is the annotations' file complete?",
+        )
     return str(features.directory.resolve())

@@ -107,8 +107,6 @@ def main(arguments: Sequence[str]) -> int:
     if not given.resume:
         run = dataclasses.replace(prepared.run, features_dir=planning.features_dir(given, prepared.run))
         prepared = dataclasses.replace(prepared, run=run)
-    directory.mkdir(parents=True, exist_ok=True)
-    prepared.save(directory)
     from pipeline.outcome import conduct
 
     print(conduct(prepared, storage, uri, address=given.address, resume=given.resume))
@@ -154,9 +152,11 @@ def _resumed(given: argparse.Namespace, storage: Path) -> "StudySettings":
         raise PipelineError(
             f"there is no study `{given.name}` in {directory.parent}; there is {', '.join(known) or 'none'}",
             where="--name",
+            hint="is `--storage` that of the study? without `--resume` a new one is started",
         )
     from pipeline.study import StudySettings
 
+    logger.info("resuming with the study's own settings; other flags of this command have no effect")
     return StudySettings.load(directory)
 
 

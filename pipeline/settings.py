@@ -43,6 +43,26 @@ def storage_dir(storage: str | None, sample: bool) -> Path:
     return Path(storage) if storage else (SAMPLE_STORAGE if sample else STORAGE)
 
 
+def make_folder(path: Path, where: str) -> None:
+    """Make a folder and those above it, where they are missing.
+
+    Args:
+        path: the folder.
+        where: flag that named it.
+
+    Raises:
+        PipelineError: if it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PipelineError(
+            f"cannot make the folder `{path}`: {error.strerror}",
+            where=where,
+            hint="name a folder of your own",
+        ) from error
+
+
 def tracking_uri(given: str | None, storage: Path) -> str:
     """Where MLflow tracks: the flag, else MLFLOW_TRACKING_URI, else an SQLite file in `storage`."""
     return given or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(storage / 'mlflow.db').resolve()}"

@@ -185,7 +185,9 @@ class Tracker:
             location = None
             if self.artifact_root is not None:
                 location = (self.artifact_root.resolve() / name.replace("/", "-")).as_uri()
-            return str(self.client.create_experiment(name, artifact_location=location))
+            # without it the MLflow UI opens the experiment among language-model traces
+            tags = {"mlflow.experimentKind": "custom_model_development"}
+            return str(self.client.create_experiment(name, artifact_location=location, tags=tags))
 
     def start_study(
         self, experiment_id: str, name: str, parameters: Mapping[str, Any], tags: Mapping[str, str]

@@ -1,4 +1,6 @@
 import contextlib
+import dataclasses
+import logging
 import re
 import shutil
 from collections.abc import Iterator
@@ -162,6 +164,45 @@ def test_a_search_in_which_every_trial_fails_says_so_and_fails(
     assert run.status == "FAILED"
     # what Optuna saw is there all the same
     assert tracker.download(run.run_id, "optuna.db", tmp_path / "out").is_file()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"device": "cpu", "bf16": True}, "--bf16: bf16 autocast needs a CUDA device"),
+        ({"device": "cuda:99"}, "--device: device `cuda:99` was asked for"),
+    ],
+)
+def test_a_device_that_is_not_there_leaves_no_study_behind(
+    tmp_path: Path, changes: dict[str, Any], message: str
+):
+    run = dataclasses.replace(run_settings(), **changes)
+    prepared = dataclasses.replace(study_settings(), run=run)
+    with pytest.raises(StateError, match=message):
+        conduct(
+            prepared, tmp_path / "runs", f"sqlite:///{tmp_path}/runs/mlflow.db", address=None, resume=False
+        )
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_interrupt_ends_open_trials_and_says_how_to_go_on(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def interrupted(self: Study, callbacks: list[Any], resume: bool) -> list[Candidate]:
+        experiment = tracker.experiment("beer", "palate")
+        for trial_id, status in (("done", "FINISHED"), ("open", None)):
+            tags = {PARENT_TAG: parent(tracker).run_id, TRIAL_TAG: trial_id}
+            run_id = tracker.start_run(experiment, trial_id, {}, tags)
+            if status is not None:
+                tracker.finish(run_id, status)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Study, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt), caplog.at_level(logging.WARNING):
+        conducted(tracker, tmp_path)
+    ended = {run.name: run.status for run in tracker.children(parent(tracker).run_id)}
+    assert ended == {"done": "FINISHED", "open": "KILLED"}
+    assert "to go on: python -m pipeline.search --resume --name" in caplog.text
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1)])

@@ -1,13 +1,16 @@
 import argparse
+import json
 import logging
 from pathlib import Path
 
 import pytest
 
 from feature_store.errors import RequestError
+from feature_store.sample import write_beer
 from infocal.config import InfoCalConfig, LanguageModelConfig
 from infocal.errors import ConfigError, UserError
 from pipeline import planning
+from pipeline.errors import PipelineError
 from pipeline.search import build_parser
 from search_spaces import registry
 from tests.small_store import sample_cache, sample_features
@@ -124,3 +127,16 @@ def test_a_shorter_cut_makes_other_features():
     )
     folder = planning.features_dir(given, planning.run_settings(given, {}))
     assert Path(folder) != sample_features().directory.resolve()
+
+
+def test_data_without_a_human_rationale_are_refused_before_training(tmp_path: Path):
+    source = tmp_path / "data" / "beer"
+    write_beer(source, seed=0)
+    reviews = [json.loads(line) for line in (source / "annotations.json").read_text().splitlines()]
+    (source / "annotations.json").write_text("".join(json.dumps(r | {"2": []}) + "\n" for r in reviews))
+    cache = str(tmp_path / "cache")
+    given = flags("--data-dir", str(tmp_path / "data"), "--embedding", "random", "--cache-dir", cache)
+    with pytest.raises(
+        PipelineError, match="none of the 46 annotated validation texts of beer/palate has a human"
+    ):
+        planning.features_dir(given, planning.run_settings(given, {}))

@@ -154,10 +154,13 @@ def test_real_results_lie_apart_from_those_of_the_sample(
 
 @pytest.fixture
 def conducted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What would be conducted; nothing is."""
+    """What would be conducted; only the study's settings are stored, as `outcome.conduct` does."""
     calls: list[dict[str, Any]] = []
 
     def conduct(prepared: StudySettings, storage: Path, uri: str, **given: Any) -> str:
+        directory = storage / "studies" / prepared.name
+        directory.mkdir(parents=True, exist_ok=True)
+        prepared.save(directory)
         calls.append({"prepared": prepared, "storage": storage, "uri": uri, **given})
         return "the table"
 
@@ -229,7 +232,8 @@ def test_an_unknown_study_is_answered_with_the_known_ones(
     capsys.readouterr()
     assert run_command(search.main, ["--sample", "--name", "three", "--resume"]) == 2
     said = capsys.readouterr().err
-    assert said == "error: --name: there is no study `three` in runs/sample/studies; there is one, two\n"
+    assert "error: --name: there is no study `three` in runs/sample/studies; there is one, two\n" in said
+    assert "hint: is `--storage` that of the study?" in said
     assert run_command(search.main, ["--name", "three", "--resume"]) == 2
     assert "in runs/studies; there is none" in capsys.readouterr().err
 

@@ -193,3 +193,17 @@ def test_a_study_is_named_like_a_folder(text: str):
 @pytest.mark.parametrize("text", ["palate-6x8", "a", "beer-palate-20261128-024153", "v1.2_b"])
 def test_ordinary_names_of_studies_are_taken(text: str):
     assert settings.study_name(text) == text
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_its_flag(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        PipelineError, match="--storage: cannot make the folder .*file/studies`: Not a directory"
+    ):
+        settings.make_folder(tmp_path / "file" / "studies", "--storage")
+
+
+def test_a_folder_is_made_with_those_above_it(tmp_path: Path):
+    settings.make_folder(tmp_path / "a" / "b", "--storage")
+    settings.make_folder(tmp_path / "a" / "b", "--storage")
+    assert (tmp_path / "a" / "b").is_dir()
