@@ -27,5 +27,8 @@ class Candidate:
 
 
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Best first; of equal values the earlier epoch, then the trial's id, so that the order is fixed."""
-    return sorted(candidates, key=lambda c: (-c.value, c.epoch, c.trial_id))
+    """Best first; of equal values the earlier epoch, then the order given, which is that of the trials.
+
+    A trial's id says nothing: Tune draws it at random.
+    """
+    return sorted(candidates, key=lambda c: (-c.value, c.epoch))
