@@ -109,7 +109,10 @@ class InfoCalConfig:
     """Largest slope of the discriminator's logit (its Lipschitz constant), > 0."""
 
     calibrate_to: Calibration = "mean"
-    """What the discriminator sees of the guider: the `mean` of z_nero, or a `sample` of it."""
+    """What the discriminator sees of the guider: the `mean` of z_nero, or a `sample` of it.
+
+    Differs: [Sha2023] takes the sample. At its lambda_mi that is mostly noise (docs/experiments.md).
+    """
 
     encoder: Encoder = "rcnn"
     """Recurrent encoder of selector, predictor and guider: `rcnn` (beer, HateXplain) or `lstm` (CAIL)."""

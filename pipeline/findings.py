@@ -226,11 +226,6 @@ def _time(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _duration(study: TrackedRun) -> str:
-    """Hours, minutes and seconds; of a resumed study with the time between."""
-    return "" if study.ended is None else str(datetime.timedelta(seconds=round(study.ended - study.started)))
-
-
 def _spread(study: TrackedRun) -> list[tuple[str, float, float]]:
     metrics = study.metrics
     return [

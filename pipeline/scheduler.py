@@ -10,6 +10,7 @@ from ray.tune.search.optuna import OptunaSearch
 
 from infocal.config import InfoCalConfig
 from pipeline.errors import PipelineError
+from pipeline.settings import SAMPLERS
 from search_spaces.base import Range, Space
 
 OBJECTIVE = "best_objective"
@@ -18,7 +19,6 @@ VIOLATION = "criterion_violation"
 """How far that epoch is from meeting the criterion's bounds; 0 where it meets them."""
 FAILURE = "failure"
 """Stands in a trial's last result where training failed in a way that has a name."""
-SAMPLERS = ("tpe", "random", "grid", "gp")
 
 _REDUCTION_FACTOR = 3
 

@@ -30,7 +30,6 @@ def build_parser() -> argparse.ArgumentParser:
     settings.add_training_arguments(parser)
     settings.add_storage_arguments(parser)
     study = parser.add_argument_group("search")
-    study.add_argument("--method", default="infocal", help="method to train (default: %(default)s)")
     study.add_argument(
         "--trials",
         type=settings.positive_int,
@@ -41,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     study.add_argument(
         "--sampler",
         default="tpe",
-        choices=("tpe", "random", "grid", "gp"),
+        choices=settings.SAMPLERS,
         help="who proposes points (default: %(default)s)",
     )
     study.add_argument(
@@ -49,9 +48,6 @@ def build_parser() -> argparse.ArgumentParser:
         type=settings.positive_int,
         default=1,
         help="seeds the winner is trained with in all (default: %(default)s)",
-    )
-    study.add_argument(
-        "--min-precision", type=settings.fraction, help="another precision threshold for the criterion"
     )
     study.add_argument(
         "--max-concurrent", type=settings.positive_int, help="trials at once (default: as many as fit)"

@@ -14,6 +14,9 @@ from typing import Any, NoReturn
 from pipeline.errors import PipelineError
 from search_spaces.base import Criterion
 
+SAMPLERS = ("tpe", "random", "grid", "gp")
+"""Who may propose points; `pipeline.scheduler` makes them."""
+
 SAMPLE_STORAGE, STORAGE = Path("runs/sample"), Path("runs")
 
 
@@ -126,6 +129,8 @@ def add_storage_arguments(target: argparse.ArgumentParser) -> None:
 def add_training_arguments(target: argparse.ArgumentParser) -> None:
     """Flags of how one configuration is trained."""
     group = target.add_argument_group("training")
+    group.add_argument("--method", default="infocal", help="method to train (default: %(default)s)")
+    group.add_argument("--min-precision", type=fraction, help="another precision threshold for the criterion")
     group.add_argument(
         "--epochs", type=positive_int, default=50, help="epochs of a trial (default: %(default)s)"
     )

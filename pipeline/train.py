@@ -25,10 +25,6 @@ def build_parser() -> argparse.ArgumentParser:
     settings.add_training_arguments(parser)
     settings.add_storage_arguments(parser)
     group = parser.add_argument_group("model")
-    group.add_argument("--method", default="infocal", help="method to train (default: %(default)s)")
-    group.add_argument(
-        "--min-precision", type=settings.fraction, help="another precision threshold for the criterion"
-    )
     group.add_argument("--from-run", metavar="RUN_ID", help="take the hyper-parameters of this MLflow run")
     group.add_argument(
         "--threads", type=settings.positive_int, default=1, help="torch threads (default: %(default)s)"

@@ -11,7 +11,6 @@ from pipeline.errors import PipelineError
 from pipeline.scheduler import (
     FAILURE,
     OBJECTIVE,
-    SAMPLERS,
     VIOLATION,
     ConstrainedOptunaSearch,
     asha,
@@ -19,6 +18,7 @@ from pipeline.scheduler import (
     grace_epochs,
     sampler,
 )
+from pipeline.settings import SAMPLERS
 from search_spaces.base import Range
 from search_spaces.infocal import PAPER_BEER, PAPER_BEER_BEST, WIDE_BEER
 
