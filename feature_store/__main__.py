@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from feature_store.errors import DamagedCacheError, MissingDataError, RequestError, UserError, did_you_mean
 from feature_store.sources import REGISTRY, get_source
-from feature_store.sources.base import Source, resolve_aspect
+from feature_store.sources.base import Source, resolve_aspect, source_options
 
 _ENV_CACHE = "INFOCAL_CACHE"
 _ENV_DATA = "INFOCAL_DATA"
@@ -80,6 +80,13 @@ def _add_build_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--embedding-size", type=int, default=200)
     command.add_argument("--seed", type=int, default=0)
+    command.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a choice that the data set offers (see `list`); may be repeated",
+    )
 
 
 def _cache_dir(args: argparse.Namespace) -> Path:
@@ -104,6 +111,9 @@ def _list(args: argparse.Namespace) -> None:
         print(f"{source.name}: {source.title}")
         aliases = "".join(f"; {alias} = {name}" for alias, name in source.aliases.items())
         print(f"  aspects: {', '.join(source.aspects) or 'none'}{aliases}")
+        for option in source.options:
+            takes = " | ".join(option.choices) or "FILE"
+            print(f"  option {option.name} = {takes} (default: {option.default or 'none'}): {option.help}")
         for aspect in source.aspects or (None,):
             label = f"  raw files{f' of {aspect}' if aspect else ''}:"
             if data_dir is None:
@@ -159,6 +169,7 @@ def _build(args: argparse.Namespace) -> None:
             embedding=args.embedding,
             embedding_size=args.embedding_size,
             seed=args.seed,
+            options=source_options(args.option),
         )
         features = open_features(request, verify=True)
         print(features.directory)

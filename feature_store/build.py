@@ -14,7 +14,7 @@ from feature_store.cache import MANIFEST, Manifest, describe_files, write_manife
 from feature_store.errors import BadInputError
 from feature_store.recipe import Recipe
 from feature_store.schema import MAX_TOKENS, staged_schema, table_schema, validate
-from feature_store.sources.base import SPLITS, TRAINING_SPLITS, Example, Report, Source, TaskKind
+from feature_store.sources.base import Example, Report, TaskKind, TaskSpec, cut_splits
 from feature_store.vocabulary import Vocabulary, build_vocabulary, encode_column
 
 logger = logging.getLogger("feature_store")
@@ -23,29 +23,31 @@ CHUNK_ROWS = 2048
 
 VOCABULARY_FILE = "vocabulary.arrow"
 EMBEDDINGS_FILE = "embeddings.npy"
-FILES = [*(f"{split}.arrow" for split in SPLITS), VOCABULARY_FILE, EMBEDDINGS_FILE]
 
 
 def build(stage: Path, recipe: Recipe) -> None:
-    """Fill an empty folder with the files of `FILES` and a manifest.
+    """Fill an empty folder with the tables of the source's splits, vocabulary, vectors and a manifest.
 
     Raises:
         BadInputError: if a raw file breaks its format, a split stays empty or all training targets are equal.
     """
-    kind = recipe.source.kind
+    splits = recipe.source.splits
     report = Report(notes=list(recipe.notes))
-    word_counts = _stage_rows(stage, recipe, report)
+    spec = recipe.source.task(recipe.query, report)
+    word_counts = _stage_rows(stage, recipe, spec, report)
     vocabulary, counts = build_vocabulary(word_counts, int(recipe.parameters["min_count"]))
     write_table(stage / VOCABULARY_FILE, pa.table({"token": vocabulary.tokens, "count": counts}))
-    for split in SPLITS:
-        _number_tokens(stage, split, vocabulary, kind)
+    for split in splits:
+        _number_tokens(stage, split, vocabulary, spec.kind)
     np.save(stage / EMBEDDINGS_FILE, _embed(stage, recipe, vocabulary, counts, report), allow_pickle=False)
-    task = _task(stage, recipe.source)
-    files = describe_files(stage, FILES)
+    task = _task(stage, spec, recipe.source.name)
+    files = describe_files(stage, [*(f"{split}.arrow" for split in splits), VOCABULARY_FILE, EMBEDDINGS_FILE])
     meta = {
         "dataset": recipe.source.name,
         "aspect": recipe.aspect,
         "task": task,
+        "tokenizer": recipe.source.tokenizer,
+        "splits": list(splits),
         "provenance": {
             "inputs": {role: recipe.inputs[role].name for role in sorted(recipe.inputs)},
             "digests": recipe.digests,
@@ -90,6 +92,7 @@ class _SplitWriter:
             "tokens": tokens,
             "target": example.target,
             "rationale": rationale,
+            "groups": list(example.groups),
         }
         self._rows.append(row)
         if len(self._rows) == CHUNK_ROWS:
@@ -107,18 +110,17 @@ class _SplitWriter:
         self._sink.close()
 
 
-def _stage_rows(stage: Path, recipe: Recipe, report: Report) -> Counter[str]:
+def _stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> Counter[str]:
     """Parse the raw files into one file of rows per split; returns the training words' counts."""
-    cut = int(recipe.parameters["max_length"])
-    kind = recipe.source.kind
+    limit = int(recipe.parameters["max_length"])
+    splits = recipe.source.splits
+    cut = cut_splits(splits)
     writers = {
-        split: _SplitWriter(_staged(stage, split), split, kind, cut if split in TRAINING_SPLITS else None)
-        for split in SPLITS
+        split: _SplitWriter(_staged(stage, split), split, spec.kind, limit if split in cut else None)
+        for split in splits
     }
     try:
-        for example in recipe.source.examples(
-            recipe.inputs, recipe.aspect, max_bytes=recipe.max_bytes, report=report
-        ):
+        for example in recipe.source.examples(recipe.query, spec, report):
             writers[example.split].add(example)
         for writer in writers.values():
             writer.flush()
@@ -187,7 +189,7 @@ def _embed(
     return embeddings.word2vec(vocabulary, counts, embeddings.Sentences(sentences), size=size, seed=seed)
 
 
-def _task(stage: Path, source: Source) -> dict[str, Any]:
+def _task(stage: Path, spec: TaskSpec, dataset: str) -> dict[str, Any]:
     """Kind of the task, and mean and variance of the training targets."""
     with pa.memory_map(str(stage / "train.arrow")) as file:
         targets = np.concatenate([batch.column("target").to_numpy() for batch in _batches(file)]).astype(
@@ -196,11 +198,11 @@ def _task(stage: Path, source: Source) -> dict[str, Any]:
     if targets.var() == 0:
         raise BadInputError(
             f"all {len(targets)} training targets are {targets[0]:g}: nothing to learn",
-            where=f"dataset `{source.name}`",
+            where=f"dataset `{dataset}`",
         )
     return {
-        "kind": source.kind,
-        "class_names": list(source.class_names) if source.class_names else None,
+        "kind": spec.kind,
+        "class_names": list(spec.class_names) if spec.class_names else None,
         "target_mean": float(targets.mean()),
         "target_variance": float(targets.var()),
     }

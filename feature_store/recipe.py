@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feature_store.sources.base import Source
+from feature_store.sources.base import Query, Source
 
-VERSION = 1
+VERSION = 2
 """Version of the build; raise it when equal files and parameters give other features."""
 
 
@@ -18,6 +18,9 @@ class Recipe:
     aspect: str | None
     inputs: dict[str, Path]
     """Role -> raw file."""
+
+    options: dict[str, str]
+    """A value for each of the source's options."""
 
     digests: dict[str, str]
     """Role -> SHA-256 of the raw file's content; also that of a file of word vectors, as `embedding`."""
@@ -32,3 +35,8 @@ class Recipe:
     fingerprint: str
     notes: tuple[str, ...] = ()
     """Said aloud on each run, before the source's own notes."""
+
+    @property
+    def query(self) -> Query:
+        """What the source is asked to read."""
+        return Query(inputs=self.inputs, aspect=self.aspect, options=self.options, max_bytes=self.max_bytes)

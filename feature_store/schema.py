@@ -20,6 +20,7 @@ class RationaleExample(dy.Schema):
         dy.String(nullable=False, min_length=1), nullable=False, min_length=1, max_length=MAX_TOKENS
     )
     rationale = dy.List(dy.UInt16(nullable=False), nullable=True)  # null where nobody annotated
+    groups = dy.List(dy.String(nullable=False, min_length=1), nullable=False)
 
     @dy.rule()
     def rationale_points_into_tokens(cls) -> pl.Expr:  # noqa: N805
@@ -64,6 +65,7 @@ def staged_schema(kind: TaskKind) -> pa.Schema:
             pa.field("tokens", pa.list_(pa.string()), nullable=False),
             pa.field("target", pa.float32() if kind == "regression" else pa.int32(), nullable=False),
             pa.field("rationale", pa.list_(pa.uint16())),
+            pa.field("groups", pa.list_(pa.string()), nullable=False),
         ]
     )
 

@@ -14,7 +14,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from feature_store.errors import (
 from feature_store.fingerprint import fingerprint
 from feature_store.recipe import VERSION, Recipe
 from feature_store.sources import get_source
-from feature_store.sources.base import SPLITS, Source, TaskKind, resolve_aspect
+from feature_store.sources.base import Source, TaskKind, resolve_aspect, resolve_options
 from feature_store.vocabulary import Vocabulary
 
 logger = logging.getLogger("feature_store")
@@ -63,8 +63,11 @@ class FeatureRequest:
     """Take the made-up corpus; never chosen unasked."""
 
     sample_seed: int = 0
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Choices that the source offers; what is left out has its default."""
+
     max_length: int = 256
-    """Most tokens of a text in train and val; annotated splits stay whole."""
+    """Most tokens of a text in train, and in val where another split is annotated; the others stay whole."""
 
     min_count: int = 1
     """Training words seen less often become `<unk>`."""
@@ -77,7 +80,9 @@ class FeatureRequest:
     max_input_bytes: int = MAX_INPUT_BYTES
 
     def __post_init__(self) -> None:
-        resolve_aspect(get_source(self.dataset), self.aspect)
+        source = get_source(self.dataset)
+        resolve_aspect(source, self.aspect)
+        resolve_options(source, self.options)
         for name in ("max_length", "min_count", "embedding_size", "max_input_bytes"):
             if getattr(self, name) < 1:
                 raise RequestError(f"`{name}` must be at least 1, but got {getattr(self, name)}")
@@ -107,6 +112,8 @@ class Features:
         vocabulary: words of the training split.
         embeddings: float32 (V, E), read-only, memory-mapped; row 0 is zero.
         token_counts: int64 (V,), how often each word stands in train.
+        splits: names of the tables there are.
+        tokenizer: name in `feature_store.tokenize` of what splits a free text as these were split.
         notes: what has to be said aloud on each run.
         provenance: digests of the raw files, parameters, counts, notes; JSON.
     """
@@ -116,16 +123,17 @@ class Features:
         self.directory = directory
         self.manifest = cache.read_manifest(directory / cache.MANIFEST)
         self.fingerprint = self.manifest.fingerprint
-        self.splits: tuple[str, ...] = SPLITS
         try:
             meta = self.manifest.meta
+            self.splits: tuple[str, ...] = tuple(meta["splits"])
+            self.tokenizer: str = meta["tokenizer"]
             self.dataset: str = meta["dataset"]
             self.aspect: str | None = meta["aspect"]
             self.provenance: dict[str, Any] = meta["provenance"]
             self.notes: list[str] = list(self.provenance["notes"])
             names = meta["task"]["class_names"]
             self.task = TaskInfo(**{**meta["task"], "class_names": None if names is None else tuple(names)})
-            self._tables = {split: cache.open_table(directory / f"{split}.arrow") for split in SPLITS}
+            self._tables = {split: cache.open_table(directory / f"{split}.arrow") for split in self.splits}
             words = cache.open_table(directory / "vocabulary.arrow")
             self.embeddings: npt.NDArray[np.float32] = np.load(directory / "embeddings.npy", mmap_mode="r")
             self.vocabulary = Vocabulary(words["token"].to_pylist())
@@ -138,7 +146,7 @@ class Features:
 
         Columns: `example_id` string | `tokens` list<string> | `token_ids` list<int32> | `target` float32
         (regression) or int32 (class) | `rationale` list<uint16>, positions of the human rationale's tokens,
-        null where nobody annotated.
+        null where nobody annotated | `groups` list<string>, groups that the text is about.
 
         Raises:
             RequestError: if there is no such split.
@@ -261,7 +269,9 @@ def _sample_dir(request: FeatureRequest, source: Source) -> Path:
 
 
 def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_dir: Path) -> Recipe:
-    inputs = source.inputs(data_dir, aspect)
+    options = resolve_options(source, request.options)
+    named = {o.name: Path(options[o.name]) for o in source.options if o.is_file and options[o.name]}
+    inputs = source.inputs(data_dir, aspect) | named
     files = dict(inputs)
     embedding_file = None
     if request.embedding not in ("word2vec", "random"):
@@ -277,6 +287,7 @@ def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_di
         "embedding_size": request.embedding_size,
         "seed": request.seed,
         "source_version": source.version,
+        "options": {o.name: options[o.name] for o in source.options if not o.is_file},
     }
     book = cache.DigestBook(request.cache_dir / "digests.json")
     digests = {role: _digest(book, file) for role, file in sorted(files.items())}
@@ -286,6 +297,7 @@ def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_di
         source=source,
         aspect=aspect,
         inputs=inputs,
+        options=options,
         digests=digests,
         parameters=parameters,
         embedding_file=embedding_file,

@@ -7,6 +7,7 @@ comes out unchanged; so do 99.8 % of the reviews of the real corpus, the rest be
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -72,3 +73,7 @@ def _is_in_corpus_form(text: str) -> bool:
         else:
             clinging += [token.text for token in _apply_rules(chunk)] != [chunk]
     return apart > clinging
+
+
+TOKENIZERS: dict[str, Callable[[str], list[Token]]] = {"english": tokenize}
+"""What splits a free text, by the name that sources and built features give."""

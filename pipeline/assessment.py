@@ -103,6 +103,7 @@ def of_run(tracker: Tracker, run_id: str, given: argparse.Namespace, folder: Pat
     metadata = {
         "dataset": stored["run"]["dataset"],
         "aspect": stored["run"]["aspect"],
+        "options": stored["run"]["options"],
         "sample": run.tags.get(registry.CORPUS_TAG) == registry.SAMPLE_CORPUS,
         "data_fingerprint": fingerprint,
         "max_length": stored["config"]["max_length"],
@@ -123,7 +124,7 @@ def features_of(metadata: Mapping[str, Any], given: argparse.Namespace) -> Featu
     """The very features that a model was trained on, from the cache or built again.
 
     Args:
-        metadata: `dataset`, `aspect`, `sample`, `data_fingerprint` and `max_length` of the model.
+        metadata: `dataset`, `aspect`, `options`, `sample`, `data_fingerprint` and `max_length` of the model.
         given: parsed flags; `data_dir`, `cache_dir` and `embedding` are read.
 
     Raises:
@@ -148,6 +149,7 @@ def features_of(metadata: Mapping[str, Any], given: argparse.Namespace) -> Featu
             data_dir=Path(given.data_dir) if given.data_dir and not sample else None,
             cache_dir=cache,
             sample=sample,
+            options=metadata["options"],
             max_length=metadata["max_length"],
             embedding=given.embedding,
         )

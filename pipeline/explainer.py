@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from feature_store.tokenize import Token, tokenize
+from feature_store.tokenize import TOKENIZERS, Token
 from pipeline.checkpoints import Package
 from pipeline.errors import PipelineError
 
@@ -55,6 +55,7 @@ class Explainer:
         self.model = package.model
         self.number = {word: i for i, word in enumerate(package.vocabulary)}
         self.batch_size = batch_size
+        self.tokenize = TOKENIZERS[package.metadata["tokenizer"]]
 
     def explain(self, texts: Sequence[str]) -> list[Explanation]:
         """Prediction and rationale of each text, of any length, in the order given.
@@ -62,7 +63,7 @@ class Explainer:
         Raises:
             PipelineError: if a text has no token; names its position.
         """
-        tokens = [tokenize(text) for text in texts]
+        tokens = [self.tokenize(text) for text in texts]
         for i, row in enumerate(tokens):
             if not row:
                 raise PipelineError(f"text {i + 1} of {len(texts)} holds no token: {texts[i]!r}")

@@ -208,6 +208,8 @@ def package_metadata(
         "dataset": run.dataset,
         "aspect": run.aspect,
         "method": run.method,
+        "options": run.options,
+        "tokenizer": features.tokenizer,
         "data_fingerprint": features.fingerprint,
         "epoch": epoch,
         "calibrated_threshold": scores.get("val_calibrated_threshold"),

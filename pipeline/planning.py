@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feature_store.sources import get_source
-from feature_store.sources.base import resolve_aspect
+from feature_store.sources.base import resolve_aspect, source_options
 from infocal.config import InfoCalConfig, LanguageModelConfig
 from infocal.errors import ConfigError
 from pipeline import settings
@@ -47,6 +47,7 @@ def run_settings(
         dataset=given.dataset,
         aspect=aspect,
         method=given.method,
+        options=source_options(given.option),
         features_dir="",
         language_model=language_model.to_dict(),
         base=base,
@@ -82,6 +83,7 @@ def feature_request(given: argparse.Namespace, run: settings.RunSettings) -> "Fe
         data_dir=Path(given.data_dir) if given.data_dir else None,
         cache_dir=settings.cache_dir(given.cache_dir),
         sample=given.sample,
+        options=run.options,
         max_length=InfoCalConfig.from_mapping(run.base).max_length,
         embedding=given.embedding,
     )

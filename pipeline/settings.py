@@ -27,6 +27,8 @@ class RunSettings:
     dataset: str
     aspect: str
     method: str
+    options: dict[str, str]
+    """Choices that the data set offers, as given."""
     features_dir: str
     """Built features, memory-mapped by the worker."""
     language_model: dict[str, Any]
@@ -101,7 +103,18 @@ def add_data_arguments(target: argparse.ArgumentParser) -> None:
     """Flags that say which data set is meant and where its files are."""
     group = target.add_argument_group("data")
     group.add_argument("--dataset", default="beer", help="data set (default: %(default)s)")
-    group.add_argument("--aspect", help="target of the data set, for beer appearance, smell or palate")
+    group.add_argument(
+        "--aspect",
+        "--task",
+        help="target of the data set: beer has appearance, smell, palate; CAIL charges, articles, terms",
+    )
+    group.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a choice that the data set offers, see `python -m feature_store list`; may be repeated",
+    )
     group.add_argument("--data-dir", metavar="DIR", help="folder with DATASET/ in it (default: INFOCAL_DATA)")
     group.add_argument(
         "--sample", action="store_true", help="use the small made-up corpus instead of real data"

@@ -67,6 +67,8 @@ def metadata(**changes: Any) -> dict[str, Any]:
         "dataset": "beer",
         "aspect": "palate",
         "method": "infocal",
+        "options": {},
+        "tokenizer": "english",
         "sample": True,
         "data_fingerprint": "f" * 64,
         "study": "first",

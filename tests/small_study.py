@@ -41,6 +41,7 @@ def run_settings(**changes: Any) -> RunSettings:
         "dataset": "beer",
         "aspect": "palate",
         "method": "infocal",
+        "options": {},
         "features_dir": str(sample_features().directory),
         "language_model": LANGUAGE_MODEL,
         "base": BASE | changes.pop("base", {}),

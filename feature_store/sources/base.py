@@ -1,7 +1,7 @@
 """What a data source has to offer."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -11,10 +11,16 @@ from feature_store.errors import RequestError, did_you_mean, quoted
 TaskKind = Literal["regression", "classification"]
 
 SPLITS = ("train", "val", "val_annotated", "test")
-"""`train` and `val` carry targets; `val_annotated` and `test` also carry human rationales."""
+"""Every split that there may be. A source has no `val_annotated` where models are chosen on its `val`,
+with human rationales or without."""
 
-TRAINING_SPLITS = ("train", "val")
-"""Splits whose texts are cut at `max_length`; the annotated ones stay whole."""
+UNANNOTATED = ("train", "val")
+"""Splits without human rationales in a source that has `val_annotated`."""
+
+
+def cut_splits(splits: Collection[str]) -> tuple[str, ...]:
+    """Splits whose texts are cut at `max_length`; where models are scored they stay whole."""
+    return UNANNOTATED if "val_annotated" in splits else ("train",)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +42,46 @@ class RemoteFile:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SourceOption:
+    """A choice that a source offers besides the aspect; part of the features' fingerprint."""
+
+    name: str
+    default: str
+    """Value where none is given; empty for a file that need not be there."""
+
+    help: str
+    choices: tuple[str, ...] = ()
+    """The values it may take; empty for a file."""
+
+    is_file: bool = False
+    """Whether the value is the path of a file, whose content then counts, not its name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Query:
+    """What a source is asked to read."""
+
+    inputs: Mapping[str, Path]
+    """Files by role, as `Source.inputs` found them; a file that an option names has the option's name."""
+
+    aspect: str | None
+    options: Mapping[str, str]
+    """A value for each of the source's options."""
+
+    max_bytes: int
+    """Most bytes to accept from one file, after decompression."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskSpec:
+    """What a target is."""
+
+    kind: TaskKind
+    class_names: tuple[str, ...] | None = None
+    """Names of the classes in the order of their numbers; None for a regression."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Example:
     """One text as a source reads it."""
 
@@ -47,6 +93,9 @@ class Example:
 
     rationale: list[int] | None
     """Ascending positions of the human rationale's tokens; None where nobody annotated."""
+
+    groups: tuple[str, ...] = ()
+    """Groups that the text is about, for scores of each group."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -71,8 +120,16 @@ class Source(Protocol):
     aliases: Mapping[str, str]
     """Other names of aspects."""
 
-    kind: TaskKind
-    class_names: tuple[str, ...] | None
+    splits: tuple[str, ...]
+    """Those of `SPLITS` that it has."""
+
+    shares_texts: bool
+    """Whether texts may stand in several of the official splits: then they are left there, and counted."""
+
+    options: tuple[SourceOption, ...]
+    tokenizer: str
+    """Name in `feature_store.tokenize` of what splits a free text as this source's texts are split."""
+
     version: int
     """Raise it when the examples change for equal files."""
 
@@ -89,13 +146,24 @@ class Source(Protocol):
         """
         ...
 
-    def examples(
-        self, inputs: Mapping[str, Path], aspect: str | None, *, max_bytes: int, report: Report
-    ) -> Iterator[Example]:
+    def task(self, query: Query, report: Report) -> TaskSpec:
+        """What is predicted; a source whose classes depend on its files reads them here a first time.
+
+        Args:
+            query: what to read.
+            report: receives counts and notes.
+
+        Raises:
+            BadInputError: at the first line that breaks the format.
+        """
+        ...
+
+    def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
         """Examples of all splits, in the order of the files.
 
         Args:
-            max_bytes: most bytes to accept from one file, after decompression.
+            query: what to read.
+            task: what `task` returned.
             report: receives counts and notes.
 
         Raises:
@@ -128,3 +196,45 @@ def resolve_aspect(source: Source, aspect: str | None) -> str | None:
         near = did_you_mean(aspect, (*source.aspects, *source.aliases), "--aspect ")
         raise RequestError(f"no aspect `{aspect}` in dataset `{source.name}`; it has {known}", hint=near)
     return name
+
+
+def resolve_options(source: Source, given: Mapping[str, str]) -> dict[str, str]:
+    """A value for each option of the source.
+
+    Raises:
+        RequestError: for an unknown option, or a value that it does not take.
+    """
+    known = {option.name: option for option in source.options}
+    for name, value in given.items():
+        if name not in known:
+            there = f"it has {quoted(known)}" if known else "it has none"
+            near = did_you_mean(name, known, "--option ")
+            raise RequestError(f"dataset `{source.name}` has no option `{name}`; {there}", hint=near)
+        choices = known[name].choices
+        if choices and value not in choices:
+            near = did_you_mean(value, choices, f"--option {name}=")
+            raise RequestError(
+                f"option `{name}` of dataset `{source.name}` takes {quoted(choices)}, but got `{value}`",
+                hint=near,
+            )
+        if known[name].is_file and value and not Path(value).is_file():
+            raise RequestError(f"option `{name}`: no file `{value}`", hint="check the path of the file")
+    return {name: given.get(name, option.default) for name, option in known.items()}
+
+
+def source_options(assignments: Sequence[str]) -> dict[str, str]:
+    """Options by name from `NAME=VALUE` arguments.
+
+    Raises:
+        RequestError: for an argument of another form, or a name given twice.
+    """
+    values: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name or name in values:
+            raise RequestError(
+                f"expected each option once, as `--option NAME=VALUE`, but got `{assignment}`",
+                hint="`python -m feature_store list` shows the options of each data set",
+            )
+        values[name] = value
+    return values

@@ -12,7 +12,15 @@ from pathlib import Path
 
 from feature_store.errors import BadInputError, MissingDataError
 from feature_store.fingerprint import unit_interval
-from feature_store.sources.base import Example, RemoteFile, Report, TaskKind
+from feature_store.sources.base import (
+    SPLITS,
+    Example,
+    Query,
+    RemoteFile,
+    Report,
+    SourceOption,
+    TaskSpec,
+)
 from feature_store.sources.lines import read_lines
 
 NUM_SCORES = 5
@@ -60,8 +68,10 @@ class Beer:
     title = "BeerAdvocate reviews, one score per aspect (Lei et al. 2016)"
     aspects: tuple[str, ...] = _ASPECTS
     aliases: Mapping[str, str] = {"aroma": "smell", "look": "appearance"}
-    kind: TaskKind = "regression"
-    class_names: tuple[str, ...] | None = None
+    splits: tuple[str, ...] = SPLITS
+    shares_texts = False
+    options: tuple[SourceOption, ...] = ()
+    tokenizer = "english"
     version = 1
     sample_version = 1
     remote_files = (
@@ -98,11 +108,14 @@ class Beer:
             )
         return found
 
-    def examples(
-        self, inputs: Mapping[str, Path], aspect: str | None, *, max_bytes: int, report: Report
-    ) -> Iterator[Example]:
+    def task(self, query: Query, report: Report) -> TaskSpec:
+        """A score, whatever the files hold."""
+        return TaskSpec(kind="regression")
+
+    def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
         """Annotated reviews first, then those of the review files; see `Source.examples`."""
-        number = self._number(aspect)
+        inputs, max_bytes = query.inputs, query.max_bytes
+        number = self._number(query.aspect)
         annotated: set[str] = set()
         for example in _annotated(inputs["annotations"], number, max_bytes, report):
             annotated.add(" ".join(example.tokens))
@@ -110,7 +123,7 @@ class Beer:
         if unmarked := report.counts["annotated_without_rationale"]:
             report.notes.append(
                 f"{unmarked} of {report.counts['annotated']} annotated reviews have no rationale "
-                f"for `{aspect}`: left out of precision, recall and F1"
+                f"for `{query.aspect}`: left out of precision, recall and F1"
             )
         heldout = inputs["heldout"]
         if "train" in inputs:

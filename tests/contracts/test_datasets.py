@@ -10,8 +10,9 @@ import pytest
 from feature_store.checks import check_features
 from feature_store.schema import table_schema
 from feature_store.sources import REGISTRY
-from feature_store.sources.base import SPLITS, TRAINING_SPLITS
+from feature_store.sources.base import SPLITS, cut_splits
 from feature_store.store import FeatureRequest, Features, load_features, open_features
+from feature_store.tokenize import TOKENIZERS
 
 TARGETS = [(name, aspect) for name, source in REGISTRY.items() for aspect in source.aspects or (None,)]
 
@@ -44,20 +45,23 @@ class TestDataset:
         assert source.name == dataset
         assert source.title
         assert set(source.aliases.values()) <= set(source.aspects)
-        assert (source.class_names is None) == (source.kind == "regression")
+        assert source.tokenizer in TOKENIZERS
+        assert {option.name for option in source.options}.isdisjoint({"train", "heldout", "annotations"})
+        assert all(option.is_file or option.default in option.choices for option in source.options)
 
     def test_its_parts_agree(self, features: Features):
         assert check_features(features) == []
 
     def test_every_split_has_rows_of_the_schema(self, features: Features):
-        assert features.splits == SPLITS
-        for split in SPLITS:
+        assert features.splits == REGISTRY[features.dataset].splits
+        assert {"train", "val", "test"} <= set(features.splits) <= set(SPLITS)
+        for split in features.splits:
             assert features.table(split).schema == table_schema(features.task.kind)
             assert features.table(split).num_rows > 0
 
     def test_training_texts_are_cut_at_the_limit(self, features: Features):
         limit = features.provenance["parameters"]["max_length"]
-        for split in TRAINING_SPLITS:
+        for split in cut_splits(features.splits):
             assert pc.max(pc.list_value_length(features.table(split)["tokens"])).as_py() <= limit
 
     def test_humans_marked_something_where_models_are_scored(self, features: Features):
@@ -67,11 +71,13 @@ class TestDataset:
             assert 0 < marked < pc.sum(pc.list_value_length(table["tokens"])).as_py()
 
     def test_no_example_stands_in_two_splits(self, features: Features):
-        ids = [value for split in SPLITS for value in features.table(split)["example_id"].to_pylist()]
+        tables = [features.table(split) for split in features.splits]
+        ids = [value for table in tables for value in table["example_id"].to_pylist()]
         assert len(ids) == len(set(ids))
 
     def test_targets_are_of_the_task(self, features: Features):
-        for split in SPLITS:
+        assert (features.task.class_names is None) == (features.task.kind == "regression")
+        for split in features.splits:
             targets = features.table(split)["target"].to_numpy()
             if features.task.kind == "regression":
                 assert ((targets >= 0) & (targets <= 1)).all()
@@ -93,7 +99,7 @@ class TestDataset:
         again = open_features(sample_request(*target, cache_dir))
         assert again.fingerprint == features.fingerprint
         loaded = load_features(features.directory, verify=True)
-        assert all(loaded.table(split).equals(features.table(split)) for split in SPLITS)
+        assert all(loaded.table(split).equals(features.table(split)) for split in features.splits)
 
     def test_equal_raw_files_give_equal_bytes(
         self, features: Features, target: tuple[str, str | None], cache_dir: Path, tmp_path: Path

@@ -9,15 +9,15 @@ import pytest
 from feature_store.errors import MissingDataError, RequestError
 from feature_store.fingerprint import unit_interval
 from feature_store.sources import REGISTRY, get_source
-from feature_store.sources.base import SPLITS, Example, Report, resolve_aspect
+from feature_store.sources.base import SPLITS, Example, Query, Report, resolve_aspect
 
 BEER = REGISTRY["beer"]
 
 
 def read(corpus: Path, aspect: str = "palate") -> tuple[list[Example], Report]:
     report = Report()
-    inputs = BEER.inputs(corpus, aspect)
-    return list(BEER.examples(inputs, aspect, max_bytes=10**7, report=report)), report
+    query = Query(inputs=BEER.inputs(corpus, aspect), aspect=aspect, options={}, max_bytes=10**7)
+    return list(BEER.examples(query, BEER.task(query, report), report)), report
 
 
 def of(examples: list[Example], *splits: str) -> list[Example]:

@@ -8,7 +8,7 @@ import pytest
 from feature_store.errors import BadInputError
 from feature_store.schema import staged_schema, table_schema, validate
 
-ROW = {"example_id": "1", "tokens": ["a", "b"], "target": 0.5, "rationale": [0, 1]}
+ROW = {"example_id": "1", "tokens": ["a", "b"], "target": 0.5, "rationale": [0, 1], "groups": []}
 
 
 def check(*changes: dict[str, Any], kind: Any = "regression", split: str = "test") -> None:
@@ -81,5 +81,6 @@ def test_columns_of_a_table(kind: Any, target: pa.DataType):
         "token_ids": pa.list_(pa.int32()),
         "target": target,
         "rationale": pa.list_(pa.uint16()),
+        "groups": pa.list_(pa.string()),
     }
     assert [field.name for field in schema if field.nullable] == ["rationale"]

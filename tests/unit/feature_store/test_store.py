@@ -19,10 +19,13 @@ import pytest
 from feature_store import build as build_module
 from feature_store import cache, store
 from feature_store.errors import CacheError, DamagedCacheError, RequestError
+from feature_store.sources.base import SPLITS
 from feature_store.store import FeatureRequest, Features, load_features, open_features
 
 MakeRequest = Callable[..., FeatureRequest]
 ROOT = Path(store.__file__).parents[1]
+
+FILES = [*(f"{split}.arrow" for split in SPLITS), "vocabulary.arrow", "embeddings.npy"]
 
 
 @pytest.fixture
@@ -246,7 +249,7 @@ def _flip_in_the_middle(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("name", [*build_module.FILES, "manifest.json"])
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
 @pytest.mark.parametrize("damage", [_cut, Path.unlink])
 def test_a_damaged_file_is_found_and_built_again(
     make_request: MakeRequest, features: Features, caplog: pytest.LogCaptureFixture, name: str, damage: Any
@@ -280,7 +283,7 @@ def test_a_broken_header_of_the_vectors_is_found_at_open(
     assert "the folder cannot be read" in caplog.text
 
 
-@pytest.mark.parametrize("name", build_module.FILES)
+@pytest.mark.parametrize("name", FILES)
 def test_a_flipped_bit_is_found_when_asked(
     make_request: MakeRequest, features: Features, caplog: Any, name: str
 ):

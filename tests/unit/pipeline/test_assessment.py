@@ -86,7 +86,9 @@ def stored_trial(tracker: Tracker, folder: Path, tags: dict[str, str] | None = N
     checkpoint = save_trial_checkpoint(
         folder / "checkpoint", sample_model(), {"val_calibrated_threshold": 0.75}
     )
-    document = json.dumps({"config": CONFIG.to_dict(), "run": {"dataset": "beer", "aspect": "palate"}})
+    document = json.dumps(
+        {"config": CONFIG.to_dict(), "run": {"dataset": "beer", "aspect": "palate", "options": {}}}
+    )
     tracker.finish(run_id, artifacts={"best": checkpoint / "best", CONFIG_ARTIFACT: document})
     return run_id
 
