@@ -1,5 +1,6 @@
 """Builds a folder of features from raw files, one chunk of rows in memory at a time."""
 
+import itertools
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +21,9 @@ from feature_store.vocabulary import Vocabulary, build_vocabulary, encode_column
 logger = logging.getLogger("feature_store")
 
 CHUNK_ROWS = 2048
+"""Rows that are held as Python objects."""
+CHUNKS_PER_BATCH = 8
+"""Chunks joined to a record batch of a finished table: opening reads a header of each."""
 
 VOCABULARY_FILE = "vocabulary.arrow"
 EMBEDDINGS_FILE = "embeddings.npy"
@@ -149,7 +153,9 @@ def _number_tokens(stage: Path, split: str, vocabulary: Vocabulary, kind: TaskKi
         pa.OSFile(str(stage / f"{split}.arrow"), "wb") as sink,
         pa.ipc.new_file(sink, schema) as writer,
     ):
-        for batch in _batches(source):
+        batches = _batches(source)
+        while group := list(itertools.islice(batches, CHUNKS_PER_BATCH)):
+            (batch,) = pa.Table.from_batches(group).combine_chunks().to_batches()
             columns = {name: batch.column(name) for name in batch.schema.names}
             columns["token_ids"] = encode_column(columns["tokens"], words)
             writer.write_batch(

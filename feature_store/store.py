@@ -10,6 +10,7 @@ change, so a second open neither parses nor hashes; `feature_store.cache` says w
 only `verify=True` finds.
 """
 
+import functools
 import logging
 import os
 import time
@@ -109,7 +110,6 @@ class Features:
     Attributes:
         fingerprint: content key, 64 hexadecimal digits.
         directory: the folder; hand its path to workers, which open it with `load_features`.
-        vocabulary: words of the training split.
         embeddings: float32 (V, E), read-only, memory-mapped; row 0 is zero.
         token_counts: int64 (V,), how often each word stands in train.
         splits: names of the tables there are.
@@ -134,12 +134,23 @@ class Features:
             names = meta["task"]["class_names"]
             self.task = TaskInfo(**{**meta["task"], "class_names": None if names is None else tuple(names)})
             self._tables = {split: cache.open_table(directory / f"{split}.arrow") for split in self.splits}
-            words = cache.open_table(directory / "vocabulary.arrow")
+            self._words = cache.open_table(directory / "vocabulary.arrow")
             self.embeddings: npt.NDArray[np.float32] = np.load(directory / "embeddings.npy", mmap_mode="r")
-            self.vocabulary = Vocabulary(words["token"].to_pylist())
-            self.token_counts: npt.NDArray[np.int64] = words["count"].to_numpy()
+            self.token_counts: npt.NDArray[np.int64] = cache.as_numpy(self._words["count"])
         except (KeyError, TypeError, ValueError, OSError) as error:
             raise DamagedCacheError(f"the folder cannot be read ({error})", where=str(directory)) from error
+
+    @functools.cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Words of the training split; read when first asked for, which training never does.
+
+        Raises:
+            DamagedCacheError: if the file of words does not hold a vocabulary.
+        """
+        try:
+            return Vocabulary(self._words["token"].to_pylist())
+        except (KeyError, ValueError) as error:
+            raise DamagedCacheError(f"not a vocabulary ({error})", where=str(self.directory)) from error
 
     def table(self, split: str) -> pa.Table:
         """Rows of one split, in the order of the files, memory-mapped.

@@ -1,10 +1,26 @@
 """One batch of texts as tensors: the only form in which data reaches the model."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 
 import torch
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of a batch: its U distinct ones, and which of them stands where."""
+
+    ids: Int[Tensor, " U"]
+    """Ascending."""
+    index: Int[Tensor, "B T"]
+    """Row of `ids` at each position."""
+
+    @classmethod
+    def of(cls, token_ids: Int[Tensor, "B T"]) -> "Words":
+        """Find them; on CUDA the host waits for it, because nobody knows U before."""
+        return cls(*torch.unique(token_ids, return_inverse=True))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,10 +40,27 @@ class Batch:
     has_human_rationale: Bool[Tensor, " B"]
     index: Int[Tensor, " B"]
     """Row of each text in its table."""
+    words: Words = field(init=False)
+    """Of `token_ids`: found where the batch is made, so that the training step never waits for it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "words", Words.of(self.token_ids))
 
     def __len__(self) -> int:
         return self.token_ids.shape[0]
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on `device`; without a wait where its memory is pinned."""
-        return Batch(**{f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)})
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> "Batch":
+        """The same batch in memory that a GPU can read while the host goes on; needs CUDA."""
+        return self._map(torch.Tensor.pin_memory)
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        mapped: Batch = object.__new__(Batch)  # the constructor would look for the words again
+        for f in fields(self):
+            value = getattr(self, f.name)
+            new = Words(change(value.ids), change(value.index)) if isinstance(value, Words) else change(value)
+            object.__setattr__(mapped, f.name, new)
+        return mapped

@@ -4,14 +4,15 @@ import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from infocal.batch import Words
 from infocal.config import InfoCalConfig, Task
 from infocal.encoders import Embedded
 from infocal.guider import Gaussian, Guider
-from infocal.predictor import Predictor
+from infocal.predictor import Predictor, selected_only
 from infocal.sampling import sample_mask
 from infocal.selector import Selector, select
 
@@ -81,18 +82,19 @@ class InfoCal(nn.Module):
         nn.init.xavier_uniform_(self.output.weight, gain=_OUTPUT_GAIN)
         nn.init.constant_(self.output.bias, _prior_logit(task))
 
-    def embed(self, token_ids: Int[Tensor, "B T"]) -> Embedded:
+    def embed(self, words: Words) -> Embedded:
         """Look the batch's distinct words up once for all three encoders.
 
         Dropout falls on the vector of a word type, so a word looks the same wherever it stands in a batch.
         """
-        distinct, index = torch.unique(token_ids, return_inverse=True)
-        words = functional.embedding(distinct, self.embeddings)
-        return Embedded(functional.dropout(words, self.config.embedding_dropout, self.training), index)
+        vectors = functional.embedding(words.ids, self.embeddings)
+        return Embedded(
+            functional.dropout(vectors, self.config.embedding_dropout, self.training), words.index
+        )
 
-    def forward(self, token_ids: Int[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Forward:
+    def forward(self, words: Words, is_token: Bool[Tensor, "B T"]) -> Forward:
         """One training pass: sample a mask, predict from it, and guide from the whole text."""
-        embedded = self.embed(token_ids)
+        embedded = self.embed(words)
         select_logit = self.selector(embedded, is_token)
         straight_through = self.config.sampling == "straight_through"
         mask = sample_mask(select_logit, self.config.temperature, straight_through) * is_token
@@ -111,26 +113,27 @@ class InfoCal(nn.Module):
 
     def infer(
         self,
-        token_ids: Int[Tensor, "B T"],
+        words: Words,
         is_token: Bool[Tensor, "B T"],
         mask: Float[Tensor, "B T"] | None = None,
     ) -> Inference:
         """Rationale and prediction, by selector and predictor alone.
 
         Args:
-            token_ids: the texts.
+            words: of the texts.
             is_token: where they have tokens.
             mask: predict from these tokens instead of the selected ones (zero at padding).
         """
-        embedded = self.embed(token_ids)
+        embedded = self.embed(words)
         select_logit = self.selector(embedded, is_token)
         chosen = select(select_logit, is_token) if mask is None else mask
-        feature = self.predictor(embedded, mask=chosen, is_token=is_token)
+        shortened, seen, stands = selected_only(embedded, chosen, is_token)
+        feature = self.predictor(shortened, mask=seen, is_token=stands)
         return Inference(torch.sigmoid(select_logit) * is_token, chosen, self.activate(self.output(feature)))
 
-    def guide(self, token_ids: Int[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B C"]:
+    def guide(self, words: Words, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B C"]:
         """The guider's prediction from the whole text, at the mean of z_nero."""
-        gaussian = self.guider(self.embed(token_ids), is_token)
+        gaussian = self.guider(self.embed(words), is_token)
         return self.activate(self.output(gaussian.mu))
 
     def activate(self, output: Float[Tensor, "B C"]) -> Float[Tensor, "B C"]:

@@ -1,10 +1,27 @@
 """Pred(z~_sym): the prediction from the selected tokens alone."""
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from infocal.config import InfoCalConfig
 from infocal.encoders import Embedded, build_encoder, pool
+
+
+def selected_only(
+    embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+) -> tuple[Embedded, Float[Tensor, "B S"], Bool[Tensor, "B S"]]:
+    """The same texts without most of their unselected tokens, which change nothing in a prediction.
+
+    S is one more than the most tokens selected of a text, where there are as many: `pool` by maximum
+    sees whether a text has an unselected token at all.
+    """
+    seen = mask > 0
+    length = min(mask.shape[1], int(seen.sum(dim=1).max()) + 1)
+    # stable: selected tokens in their order, then unselected ones, then padding
+    order = (~seen).to(torch.uint8).argsort(dim=1, stable=True)[:, :length]
+    index = embedded.index.gather(1, order)
+    return Embedded(embedded.words, index), mask.gather(1, order), is_token.gather(1, order)
 
 
 class Predictor(nn.Module):

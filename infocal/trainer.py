@@ -64,8 +64,8 @@ def predict(model: InfoCal, batches: Iterable[Batch], device: torch.device) -> I
 @torch.no_grad()
 def _predict_batch(model: InfoCal, batch: Batch, device: torch.device) -> list[Prediction]:
     placed = batch.to(device)
-    inference = model.infer(placed.token_ids, placed.is_token)
-    guided = model.guide(placed.token_ids, placed.is_token).cpu().numpy()
+    inference = model.infer(placed.words, placed.is_token)
+    guided = model.guide(placed.words, placed.is_token).cpu().numpy()
     probability, output = inference.select_probability.cpu().numpy(), inference.output.cpu().numpy()
     return [
         Prediction(
@@ -130,7 +130,7 @@ class Trainer:
         self.discriminator = Discriminator(config.feature_size, config.discriminator_slope).to(device)
         self.rate_control = RateControl(config).to(device)
         self.optimizer, self.discriminator_optimizer = (
-            torch.optim.Adam(part.parameters(), lr=rate, weight_decay=config.weight_decay)
+            torch.optim.Adam(part.parameters(), lr=rate, weight_decay=config.weight_decay, fused=True)
             for part, rate in (
                 (self.model, config.learning_rate),
                 (self.discriminator, config.discriminator_learning_rate),
@@ -213,7 +213,7 @@ class Trainer:
         batch = batch.to(self.device)
         press = pressure(self.config, self.epochs_done)
         with self._autocast():
-            forward = self.model(batch.token_ids, batch.is_token)
+            forward = self.model(batch.words, batch.is_token)
             terms = self._terms(batch, forward, press)
             objective = total(terms, self.config, press)
         self.optimizer.zero_grad(set_to_none=True)
@@ -222,7 +222,7 @@ class Trainer:
         self.optimizer.step()
         if self.average is not None:
             self.average.update_parameters(self.model)
-        terms |= {"objective": objective, "pressure": objective.new_tensor(press)}
+        terms |= {"objective": objective, "pressure": objective.new_full((), press)}
         terms |= self._discriminator_step(forward)
         terms["sampled_selection_rate"] = forward.mask.sum() / batch.is_token.sum()
         self.position += 1

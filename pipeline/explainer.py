@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from feature_store.tokenize import TOKENIZERS, Token
+from infocal.batch import Words
 from pipeline.checkpoints import Package
 from pipeline.errors import PipelineError
 
@@ -82,7 +83,7 @@ class Explainer:
         token_ids = np.zeros(is_token.shape, np.int64)
         for row, text in enumerate(texts):
             token_ids[row, : len(text)] = [self.number.get(token.text, UNKNOWN) for token in text]
-        inference = self.model.infer(torch.from_numpy(token_ids), torch.from_numpy(is_token))
+        inference = self.model.infer(Words.of(torch.from_numpy(token_ids)), torch.from_numpy(is_token))
         for row, text in enumerate(texts):
             probability = inference.select_probability[row].tolist()
             selected = inference.mask[row].tolist()

@@ -1,14 +1,15 @@
 """The one place where an Arrow table becomes tensors."""
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import torch
 
+from feature_store.cache import as_numpy
 from feature_store.store import Features, derived
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, Task
@@ -21,31 +22,29 @@ _POOL = 50
 """Batches whose texts are sorted by length together: enough to pad little, few enough to keep them random."""
 
 
-@dataclass(frozen=True, slots=True)
 class Ragged:
-    """Rows of different lengths in one flat array: row i is `values[offsets[i]:offsets[i + 1]]`."""
+    """Rows of different lengths, viewed where they lie: a list column of a memory-mapped table is not copied.
 
-    values: npt.NDArray[np.generic]
-    offsets: npt.NDArray[np.int64]
+    Args:
+        column: a list column without nulls.
+    """
 
-    @classmethod
-    def of(cls, column: pa.ChunkedArray) -> "Ragged":
-        """View a list column; zero copy where it has one chunk."""
-        # combine_chunks copies even where there is nothing to combine
-        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        offsets = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
-        return cls(array.values.to_numpy(zero_copy_only=False), offsets)
-
-    @property
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self._values = [as_numpy(chunk.values) for chunk in column.chunks]
+        self._offsets = [as_numpy(chunk.offsets) for chunk in column.chunks]
+        self._starts = np.cumsum([0, *map(len, column.chunks)])
+        self.lengths: npt.NDArray[np.int64] = np.concatenate(
+            [np.empty(0, np.int64), *map(np.diff, self._offsets)]
+        )
         """Length of each row."""
-        return np.diff(self.offsets)
 
     def __getitem__(self, row: int) -> npt.NDArray[np.generic]:
-        return self.values[self.offsets[row] : self.offsets[row + 1]]
+        chunk = int(np.searchsorted(self._starts, row, side="right")) - 1
+        first, last = self._offsets[chunk][row - self._starts[chunk] :][:2]
+        return self._values[chunk][first:last]
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return len(self.lengths)
 
 
 class Loader:
@@ -58,8 +57,8 @@ class Loader:
     """
 
     def __init__(self, table: pa.Table, task: Task, lm_logit: Ragged | None = None) -> None:
-        self.token_ids = Ragged.of(table["token_ids"])
-        self.targets = table["target"].to_numpy()
+        self.token_ids = Ragged(table["token_ids"])
+        self.targets = as_numpy(table["target"])
         self.target_type = torch.float32 if task.kind == "regression" else torch.int64
         self.rationales = _rationales(table["rationale"])
         self.lm_logit = lm_logit
@@ -139,6 +138,26 @@ class Loader:
         return masks
 
 
+def prefetched(batches: Iterable[Batch], prepare: Callable[[Batch], Batch]) -> Iterator[Batch]:
+    """The same batches, each made and prepared by a thread while the one before it is used.
+
+    Args:
+        batches: where they come from; read by the thread.
+        prepare: done to each, for instance `Batch.pin_memory`.
+    """
+    source = iter(batches)
+
+    def following() -> Batch | None:
+        batch = next(source, None)
+        return None if batch is None else prepare(batch)
+
+    with ThreadPoolExecutor(1) as thread:
+        ahead = thread.submit(following)
+        while (batch := ahead.result()) is not None:
+            ahead = thread.submit(following)
+            yield batch
+
+
 def _rationales(column: pa.ChunkedArray) -> list[npt.NDArray[np.int64] | None]:
     if column.null_count == len(column):
         return [None] * len(column)
@@ -180,4 +199,4 @@ def language_model_scores(features: Features, config: LanguageModelConfig, devic
         return pa.table({LM_STEP: pa.ListArray.from_arrays(offsets, values)})
 
     table = derived(features, LM_STEP, LM_VERSION, config.to_dict(), build)
-    return Ragged.of(table[LM_STEP])
+    return Ragged(table[LM_STEP])

@@ -11,12 +11,13 @@ import numpy as np
 import torch
 
 from feature_store.store import Features, load_features
+from infocal.batch import Batch
 from infocal.config import InfoCalConfig, LanguageModelConfig
 from infocal.errors import TrainingFailure
 from infocal.objective import pressure
 from infocal.trainer import Trainer, resolve_device
 from pipeline import checkpoints
-from pipeline.loaders import Loader, embeddings_of, language_model_scores, task_of
+from pipeline.loaders import Loader, embeddings_of, language_model_scores, prefetched, task_of
 from pipeline.scoring import Validation, ValidationData, validate
 from pipeline.settings import RunSettings
 from search_spaces.base import Criterion
@@ -95,6 +96,8 @@ class Trial:
         batches = self.loader.shuffled(
             self.config.batch_size, seed=self.seed, epoch=number, start=trainer.position
         )
+        if trainer.device.type == "cuda":
+            batches = prefetched(batches, Batch.pin_memory)
         terms = trainer.train_epoch(batches)
         trained = time.monotonic()
         found = validate(trainer.predict, self.validation, self.config.target_selection_rate)

@@ -49,13 +49,15 @@ def random_batches(num: int, task: Task = REGRESSION, seed: int = 0) -> list[Bat
     return [random_batch([6, 3, 2, 5], 100 * seed + i, task, first_row=4 * i) for i in range(num)]
 
 
-def small_trainer(task: Task = REGRESSION, *, seed: int = 0, num_batches: int = 3, **changes: Any) -> Trainer:
-    """A trainer of the small model on CPU."""
+def small_trainer(
+    task: Task = REGRESSION, *, seed: int = 0, num_batches: int = 3, device: str = "cpu", **changes: Any
+) -> Trainer:
+    """A trainer of the small model."""
     return Trainer(
         small_config(**changes),
         task,
         random_embeddings(),
         steps_per_epoch=num_batches,
         seed=seed,
-        device=torch.device("cpu"),
+        device=torch.device(device),
     )

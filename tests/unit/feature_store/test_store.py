@@ -214,7 +214,7 @@ def test_vectors_of_a_file(make_request: MakeRequest, tmp_path: Path):
 def test_small_chunks_give_the_same(
     make_request: MakeRequest, features: Features, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(build_module, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(build_module, "CHUNK_ROWS", 3)
     again = open_features(make_request(cache_dir=features.directory.parent / "other"))
     assert again.table("train").column("tokens").num_chunks > 1
     for split in features.splits:
@@ -426,3 +426,33 @@ def test_an_unknown_embedding(make_request: MakeRequest, given: str, hint: str):
     with pytest.raises(RequestError, match=f"path of a text file as embedding, but got `{given}`") as caught:
         open_features(make_request(embedding=given))
     assert caught.value.hint == hint
+
+
+def test_a_second_open_loads_nothing_but_its_maps(features: Features):
+    """pandas takes a third of a second in each worker, and the words are not needed to train."""
+    script = (
+        "import sys; from pathlib import Path; from feature_store.store import load_features\n"
+        "before = set(sys.modules); features = load_features(Path(sys.argv[1]))\n"
+        "features.token_counts.sum()\n"
+        "assert 'vocabulary' not in vars(features)\n"
+        "print(sorted(name for name in set(sys.modules) - before if '.' not in name))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(features.directory)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert "pandas" not in done.stdout
+    assert "polars" not in done.stdout
+
+
+def test_words_that_are_no_vocabulary_are_found_when_they_are_read(features: Features):
+    path = features.directory / "vocabulary.arrow"
+    cache.write_table(path, pa.table({"token": ["a", "b"], "count": [1, 2]}))
+    manifest = json.loads((features.directory / "manifest.json").read_text())
+    manifest["files"]["vocabulary.arrow"] = {"size": path.stat().st_size, "sha256": cache.file_digest(path)}
+    (features.directory / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DamagedCacheError, match="not a vocabulary"):
+        _ = load_features(features.directory).vocabulary

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 
+from infocal.batch import Words
 from infocal.discriminator import Discriminator
 from infocal.losses import generator_loss, prediction_loss
 from infocal.model import InfoCal
@@ -28,7 +29,7 @@ def model(task=REGRESSION, **changes):
 
 def forward(net, seed=1, batch=BATCH):
     torch.manual_seed(seed)
-    return net(batch.token_ids, batch.is_token)
+    return net(batch.words, batch.is_token)
 
 
 def reached(part):
@@ -127,8 +128,8 @@ def test_a_fresh_model_predicts_about_the_mean_target(mean, feature_size):
     task = dataclasses.replace(REGRESSION, target_mean=mean)
     net = model(task, feature_size=feature_size, hidden_size=8).eval()
     for score in (
-        net.infer(BATCH.token_ids, BATCH.is_token).output,
-        net.guide(BATCH.token_ids, BATCH.is_token),
+        net.infer(BATCH.words, BATCH.is_token).output,
+        net.guide(BATCH.words, BATCH.is_token),
     ):
         assert torch.allclose(score, torch.full_like(score, mean), atol=0.05)
     # exactly the mean where the feature says nothing
@@ -144,7 +145,7 @@ def test_a_mean_at_the_end_of_the_scale_leaves_a_gradient(mean, predicted):
 def test_a_fresh_model_prefers_no_class():
     net = model(CLASSES).eval()
     assert net.output.bias.tolist() == [0.0, 0.0, 0.0]
-    p = net.infer(BATCH.token_ids, BATCH.is_token).output
+    p = net.infer(BATCH.words, BATCH.is_token).output
     assert torch.allclose(p, torch.full_like(p, 1 / 3), atol=0.05)
 
 
@@ -184,7 +185,7 @@ def test_trained_embeddings_are():
 def test_dropout_falls_on_a_word_wherever_it_stands():
     net = model(embedding_dropout=0.5)
     token_ids = torch.tensor([[3, 4, 3], [4, 3, 3]])
-    words = net.embed(token_ids)
+    words = net.embed(Words.of(token_ids))
     vectors = words.words[words.index]
     assert torch.equal(vectors[0, 0], vectors[1, 2])
     scaled = random_embeddings()[token_ids] * 2  # kept dimensions are scaled by 1 / (1 - .5)
@@ -194,7 +195,7 @@ def test_dropout_falls_on_a_word_wherever_it_stands():
 
 def test_no_dropout_at_inference():
     net = model(embedding_dropout=0.5).eval()
-    words = net.embed(BATCH.token_ids)
+    words = net.embed(BATCH.words)
     assert torch.equal(words.words[words.index], random_embeddings()[BATCH.token_ids])
 
 
@@ -204,26 +205,26 @@ def test_no_dropout_at_inference():
 @every_form
 def test_inference_is_deterministic(form):
     net = model(embedding_dropout=0.5, **form).eval()
-    first, second = (net.infer(BATCH.token_ids, BATCH.is_token) for _ in range(2))
+    first, second = (net.infer(BATCH.words, BATCH.is_token) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    assert torch.equal(net.guide(BATCH.token_ids, BATCH.is_token), net.guide(BATCH.token_ids, BATCH.is_token))
+    assert torch.equal(net.guide(BATCH.words, BATCH.is_token), net.guide(BATCH.words, BATCH.is_token))
 
 
 @every_form
 def test_a_text_does_not_depend_on_its_batch(form):
     net = model(**form).eval()
-    together = net.infer(BATCH.token_ids, BATCH.is_token)
-    guided = net.guide(BATCH.token_ids, BATCH.is_token)
+    together = net.infer(BATCH.words, BATCH.is_token)
+    guided = net.guide(BATCH.words, BATCH.is_token)
     assert 0 < together.mask.sum() < BATCH.is_token.sum()
     for row, length in enumerate([6, 2, 4]):
         token_ids, is_token = BATCH.token_ids[[row], :length], BATCH.is_token[[row], :length]
-        alone = net.infer(token_ids, is_token)
+        alone = net.infer(Words.of(token_ids), is_token)
         assert torch.allclose(alone.output[0], together.output[row], atol=1e-6)
         assert torch.equal(alone.mask[0], together.mask[row, :length])
         probability = together.select_probability[row]
         assert torch.allclose(alone.select_probability[0], probability[:length], atol=1e-6)
         assert not probability[length:].any()
-        assert torch.allclose(net.guide(token_ids, is_token)[0], guided[row], atol=1e-6)
+        assert torch.allclose(net.guide(Words.of(token_ids), is_token)[0], guided[row], atol=1e-6)
 
 
 @every_form
@@ -231,27 +232,27 @@ def test_unselected_tokens_do_not_reach_the_prediction(form):
     net = model(**form).eval()
     mask = torch.zeros(3, 6)
     mask[:, 1] = 1
-    output = net.infer(BATCH.token_ids, BATCH.is_token, mask).output
+    output = net.infer(BATCH.words, BATCH.is_token, mask).output
     others = torch.where(mask.bool() | ~BATCH.is_token, BATCH.token_ids, BATCH.token_ids % 11 + 1)
-    assert torch.equal(net.infer(others, BATCH.is_token, mask).output, output)
+    assert torch.equal(net.infer(Words.of(others), BATCH.is_token, mask).output, output)
     seen = torch.where(mask.bool(), BATCH.token_ids % 11 + 1, BATCH.token_ids)
-    assert not torch.allclose(net.infer(seen, BATCH.is_token, mask).output, output)
+    assert not torch.allclose(net.infer(Words.of(seen), BATCH.is_token, mask).output, output)
 
 
 @every_encoder
 def test_the_prediction_is_made_from_the_selected_tokens(encoder):
     net = model(encoder=encoder).eval()
-    inference = net.infer(BATCH.token_ids, BATCH.is_token)
+    inference = net.infer(BATCH.words, BATCH.is_token)
     assert torch.equal(inference.mask, ((inference.select_probability >= 0.5) & BATCH.is_token).float())
-    again = net.infer(BATCH.token_ids, BATCH.is_token, inference.mask)
+    again = net.infer(BATCH.words, BATCH.is_token, inference.mask)
     assert torch.equal(again.output, inference.output)
 
 
 def test_scores_and_class_probabilities():
-    score = model().eval().infer(BATCH.token_ids, BATCH.is_token).output
+    score = model().eval().infer(BATCH.words, BATCH.is_token).output
     assert score.shape == (3, 1)
     assert ((score > 0) & (score < 1)).all()
-    classes = model(CLASSES).eval().infer(BATCH.token_ids, BATCH.is_token).output
+    classes = model(CLASSES).eval().infer(BATCH.words, BATCH.is_token).output
     assert torch.allclose(classes.sum(dim=1), torch.ones(3))
 
 
@@ -264,9 +265,9 @@ def test_activation_golden_values():
 
 def test_the_guiders_prediction_is_made_at_the_mean():
     net = model()
-    mu = net.guider(net.embed(BATCH.token_ids), BATCH.is_token).mu
+    mu = net.guider(net.embed(BATCH.words), BATCH.is_token).mu
     expected = torch.sigmoid(net.output(mu))
-    assert torch.equal(net.guide(BATCH.token_ids, BATCH.is_token), expected)
+    assert torch.equal(net.guide(BATCH.words, BATCH.is_token), expected)
 
 
 def test_shapes_are_held():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from infocal.encoders import Embedded
-from infocal.predictor import Predictor
+from infocal.predictor import Predictor, selected_only
 from infocal.selector import Selector, select
 from tests.small_model import EMBEDDING_SIZE, random_batch, random_embeddings, small_config
 
@@ -164,3 +164,26 @@ def test_the_gradient_at_an_unselected_token_depends_on_its_word(encoder, poolin
         # and says so at its own place alone
         differs = (other_gradient - gradient).abs() > 1e-6
         assert differs.nonzero().tolist() == [[row, position]]
+
+
+# ---------------------------------------------------------------- the selected tokens alone
+
+
+@every_form
+@pytest.mark.parametrize(
+    "mask",
+    [
+        [[0, 1, 0, 0, 1], [1, 0, 0, 0, 0]],
+        [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]],
+        [[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]],
+        [[0, 0, 0, 0, 0], [0, 0, 0, 0, 0]],
+        [[0.25, 0, 0, 0.5, 0], [0, 0.75, 0, 0, 0]],
+    ],
+)
+def test_unselected_tokens_may_be_left_out_of_a_prediction(form, mask):
+    model, words, mask = predictor(**form), embedded(), torch.tensor(mask, dtype=torch.float32)
+    whole = model(words, mask=mask, is_token=BATCH.is_token)
+    short, seen, stands = selected_only(words, mask, BATCH.is_token)
+    most = int((mask > 0).sum(dim=1).max())
+    assert short.index.shape[1] == seen.shape[1] == stands.shape[1] == min(5, most + 1)
+    assert torch.allclose(model(short, mask=seen, is_token=stands), whole, atol=1e-6)

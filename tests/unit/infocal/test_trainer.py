@@ -5,10 +5,12 @@ import io
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from infocal import losses
 from infocal import trainer as trainer_module
 from infocal.errors import StateError, TrainingFailure
+from infocal.kernels import rcnn_torch
 from infocal.trainer import Trainer, predict, resolve_device
 from tests.small_model import (
     CLASSES,
@@ -72,7 +74,50 @@ def gradients(module):
     return torch.cat([p.grad.flatten() for p in module.parameters()])
 
 
+class Waits(TorchDispatchMode):
+    """Names the operations for whose result the host waits on a GPU."""
+
+    KINDS = ("_local_scalar_dense", "nonzero", "unique", "masked_select", "is_nonzero", "equal", "item")
+
+    def __init__(self):
+        super().__init__()
+        self.found = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        if name.startswith(self.KINDS):
+            self.found.add(name)
+        return func(*args, **(kwargs or {}))
+
+
 # ---------------------------------------------------------------- one step, one epoch
+
+
+@pytest.mark.parametrize("encoder", ["rcnn", "lstm"])
+@pytest.mark.parametrize("kernel", ["torch", "plain"])
+def test_nothing_in_a_step_makes_the_host_wait_for_the_device(monkeypatch, encoder, kernel):
+    monkeypatch.setenv("INFOCAL_KERNEL", kernel)
+    # on a CPU, where waiting costs nothing, the torch form asks whether all gates are open
+    monkeypatch.setattr(rcnn_torch, "_all_open", lambda gates: False)
+    trainer = small_trainer(**FULL | {"encoder": encoder, "target_selection_rate": 0.2, "average_decay": 0.0})
+    batches = random_batches(2)
+    trainer.train_step(batches[0])  # the first step makes the optimisers' state
+    with Waits() as waits:
+        trainer.train_step(batches[1])
+    assert waits.found == set()
+
+
+def test_the_moving_average_counts_on_the_host():
+    """It asks for its count at each update; elsewhere that would be a wait."""
+    trainer = small_trainer(average_decay=0.9, device="meta")
+    assert trainer.average.n_averaged.device.type == "cpu"
+    assert {p.device.type for p in trainer.average.module.parameters()} == {"meta"}
+
+
+def test_the_look_out_for_waits_sees_one():
+    with Waits() as waits:
+        torch.unique(torch.ones(3)).sum().item()
+    assert waits.found == {"_unique2", "_local_scalar_dense"} or waits.found == {"_local_scalar_dense"}
 
 
 def test_an_epoch_reports_the_mean_of_every_term():
@@ -374,8 +419,8 @@ def test_predictions_are_the_models_text_by_text(task):
     assert [p.index for p in predictions] == list(range(8))
     assert [len(p.select_probability) for p in predictions] == [6, 3, 2, 5] * 2
     model, batch, third = trainer.evaluated_model.eval(), batches[1], predictions[6]
-    inference = model.infer(batch.token_ids, batch.is_token)
-    guided = model.guide(batch.token_ids, batch.is_token).detach().numpy()
+    inference = model.infer(batch.words, batch.is_token)
+    guided = model.guide(batch.words, batch.is_token).detach().numpy()
     np.testing.assert_array_equal(
         third.select_probability, inference.select_probability[2, :2].detach().numpy()
     )

@@ -59,7 +59,7 @@ def test_a_package_predicts_as_the_model_it_was_made_of(tmp_path: Path, task: Ta
     assert loaded.model.task == task
     batch = random_batch([6, 3, 2], task=task)
     with torch.no_grad():
-        mine, theirs = (m.infer(batch.token_ids, batch.is_token) for m in (model, loaded.model))
+        mine, theirs = (m.infer(batch.words, batch.is_token) for m in (model, loaded.model))
     for name in ("select_probability", "mask", "output"):
         assert torch.equal(getattr(mine, name), getattr(theirs, name)), name
 
@@ -153,7 +153,7 @@ def test_a_best_epoch_round_trips_without_the_word_vectors(tmp_path: Path):
     loaded = load_best(tmp_path / "best", random_embeddings())
     batch = random_batch([5, 2])
     with torch.no_grad():
-        mine, theirs = (m.infer(batch.token_ids, batch.is_token) for m in (model, loaded))
+        mine, theirs = (m.infer(batch.words, batch.is_token) for m in (model, loaded))
     assert torch.equal(mine.select_probability, theirs.select_probability)
     assert torch.equal(mine.output, theirs.output)
 

@@ -1,4 +1,5 @@
 import itertools
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,14 @@ from feature_store.store import Features, load_features
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, Task
 from pipeline import loaders
-from pipeline.loaders import Loader, Ragged, embeddings_of, language_model_scores, task_of
+from pipeline.loaders import (
+    Loader,
+    Ragged,
+    embeddings_of,
+    language_model_scores,
+    prefetched,
+    task_of,
+)
 from tests.small_store import sample_features
 from tests.small_study import LANGUAGE_MODEL
 
@@ -49,7 +57,7 @@ def rows(batches: Any) -> list[list[int]]:
 
 def test_ragged_rows_of_a_column():
     column = pa.chunked_array([pa.array([[1, 2], [], [3]], pa.list_(pa.int32()))])
-    ragged = Ragged.of(column)
+    ragged = Ragged(column)
     assert len(ragged) == 3
     assert ragged.lengths.tolist() == [2, 0, 1]
     assert [ragged[i].tolist() for i in range(3)] == [[1, 2], [], [3]]
@@ -59,15 +67,24 @@ def test_ragged_rows_of_a_column():
 def test_ragged_rows_of_a_slice_are_the_slices_own(chunks: int):
     part = pa.array([[1, 2], [3], [4, 5, 6], [7]], pa.list_(pa.int32()))
     column = pa.chunked_array([part] * chunks).slice(1, 2)
-    ragged = Ragged.of(column)
+    ragged = Ragged(column)
     assert ragged.lengths.tolist() == [1, 3]
     assert [ragged[i].tolist() for i in range(2)] == [[3], [4, 5, 6]]
 
 
-def test_ragged_views_one_chunk_without_a_copy():
-    array = pa.array([[1, 2], [3]], pa.list_(pa.int32()))
-    ragged = Ragged.of(pa.chunked_array([array]))
-    assert ragged.values.__array_interface__["data"][0] == array.values.buffers()[1].address
+def test_ragged_rows_run_on_over_chunks():
+    chunks = [pa.array(part, pa.list_(pa.int32())) for part in ([[1, 2], []], [], [[3]], [[4, 5, 6], [7]])]
+    ragged = Ragged(pa.chunked_array(chunks))
+    assert [ragged[i].tolist() for i in range(len(ragged))] == [[1, 2], [], [3], [4, 5, 6], [7]]
+    assert ragged.lengths.tolist() == [2, 0, 1, 3, 1]
+
+
+def test_ragged_views_its_chunks_without_a_copy():
+    arrays = [pa.array(part, pa.list_(pa.int32())) for part in ([[1, 2], [3]], [[4], [5, 6]])]
+    ragged = Ragged(pa.chunked_array(arrays))
+    first, second = (array.values.buffers()[1].address for array in arrays)
+    assert ragged[1].__array_interface__["data"][0] == first + 2 * 4
+    assert ragged[2].__array_interface__["data"][0] == second
 
 
 # --------------------------------------------------------------------------------------------- batches
@@ -165,13 +182,57 @@ def test_a_slice_of_a_table_gives_the_slices_rows():
     ]
 
 
+# -------------------------------------------------------------------------------------------- prefetching
+
+
+def test_prefetched_batches_are_the_same_in_order_each_prepared_once():
+    loader = Loader(make_table([3, 1, 2, 5, 4, 2, 6, 1, 3, 2]), REGRESSION)
+    prepared: list[Batch] = []
+
+    def prepare(batch: Batch) -> Batch:
+        prepared.append(batch)
+        return batch
+
+    ahead = list(prefetched(loader.shuffled(3, seed=0, epoch=0), prepare))
+    assert rows(ahead) == rows(loader.shuffled(3, seed=0, epoch=0))
+    assert rows(prepared) == rows(ahead)
+
+
+def test_the_next_batch_is_prepared_while_one_is_used():
+    made = threading.Event()
+    numbers = iter(range(5))
+
+    def source() -> Any:
+        for number in numbers:
+            if number == 1:
+                made.set()
+            yield number
+
+    batches = prefetched(source(), lambda batch: batch)
+    assert next(batches) == 0
+    assert made.wait(timeout=60)
+    batches.close()
+    assert next(numbers) <= 3  # nobody reads on once the batches are not wanted any more
+
+
+def test_an_error_in_the_thread_reaches_the_trainer():
+    def source() -> Any:
+        yield 1
+        raise ValueError("a bad row")
+
+    batches = prefetched(source(), lambda batch: batch)
+    assert next(batches) == 1
+    with pytest.raises(ValueError, match="a bad row"):
+        next(batches)
+
+
 # ------------------------------------------------------------------------------- language-model scores
 
 
 def some_scores(lengths: list[int]) -> Ragged:
     """Row i, token j: i + j / 1000."""
-    values = np.concatenate([i + np.arange(n) / 1000 for i, n in enumerate(lengths)]).astype(np.float32)
-    return Ragged(values, np.concatenate([[0], np.cumsum(lengths)]))
+    rows = [(i + np.arange(n) / 1000).tolist() for i, n in enumerate(lengths)]
+    return Ragged(pa.chunked_array([pa.array(rows, pa.list_(pa.float32()))]))
 
 
 def test_scores_land_on_their_tokens():
@@ -235,7 +296,7 @@ def test_every_training_token_is_scored(scored: tuple[Features, Ragged]):
     # the first token has no context, hence no score; the others have one
     assert not batch.lm_logit[:, 0].any()
     assert (batch.lm_logit[:, 1:][batch.is_token[:, 1:]] != 0).float().mean() > 0.99
-    assert np.isfinite(scores.values).all()
+    assert all(np.isfinite(scores[row]).all() for row in range(len(scores)))
 
 
 def refuse(*args: object, **kwargs: object):
@@ -248,6 +309,6 @@ def test_the_language_model_is_trained_once(scored: tuple[Features, Ragged], mon
     config = LanguageModelConfig(**LANGUAGE_MODEL)
     # opened anew, as a worker does
     again = language_model_scores(load_features(Path(features.directory)), config, CPU)
-    np.testing.assert_array_equal(again.values, first.values)
+    assert all(np.array_equal(again[row], first[row]) for row in range(len(first)))
     with pytest.raises(AssertionError, match="trained again"):
         language_model_scores(features, LanguageModelConfig(**LANGUAGE_MODEL | {"seed": 1}), CPU)
