@@ -76,6 +76,13 @@ def check_resources(address: str | None, cpus_per_trial: float, gpus_per_trial: 
             )
 
 
+def num_cores() -> float:
+    """Cores of the connected Ray."""
+    import ray
+
+    return float(ray.cluster_resources().get("CPU", 0))
+
+
 def prepare_environment() -> None:
     """Set what Ray and MLflow read when they are imported: nothing is sent home, snapshots are fresh.
 

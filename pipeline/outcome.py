@@ -28,6 +28,7 @@ from pipeline.summary import PACKAGE, REPORT
 from pipeline.tracking import TRIAL_TAG, Tracker
 from pipeline.trainable import BEST_SHOWN, HISTORY, Result, train
 from pipeline.trial_tracking import TrialTracking
+from pipeline.utilisation import Stopwatch, Utilisation, utilisation
 from search_spaces.registry import space
 
 logger = logging.getLogger("pipeline.outcome")
@@ -69,13 +70,15 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
     try:
         with cluster.session(address):
             cluster.check_resources(address, prepared.cpus_per_trial, prepared.gpus_per_trial)
-            candidates = study.run(_callbacks(prepared, tracker, study_run, tags), resume)
+            stopwatch = Stopwatch()
+            candidates = study.run([*_callbacks(prepared, tracker, study_run, tags), stopwatch], resume)
+            used = utilisation(stopwatch.epochs, cluster.num_cores(), run.num_threads)
             replicates = (
                 study.replicate(candidates[0], _callbacks(prepared, tracker, study_run, tags))
                 if candidates
                 else []
             )
-        text = _conclude(study, features, tracker, study_run, [candidates, replicates])
+        text = _conclude(study, features, tracker, study_run, [candidates, replicates], used)
         status = "FINISHED"
     except (KeyboardInterrupt, SystemExit):
         status = "KILLED"
@@ -148,7 +151,12 @@ def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) 
 
 
 def _conclude(
-    study: Study, features: Features, tracker: Tracker, study_run: str, found: Sequence[list[Candidate]]
+    study: Study,
+    features: Features,
+    tracker: Tracker,
+    study_run: str,
+    found: Sequence[list[Candidate]],
+    used: Utilisation | None,
 ) -> str:
     """Choose, package, register and report."""
     candidates, replicates = found
@@ -176,6 +184,7 @@ def _conclude(
         )
     metrics = {name: winner.scores[name] for name in BEST_SHOWN if name in winner.scores}
     metrics |= _trivial(features, winner) | summary.spread([winner, *replicates])
+    metrics |= used.metrics() if used else {}
     outcome = {"winner_trial_id": winner.trial_id, "winner_run_id": runs[winner.trial_id]}
     outcome["criterion_met"] = str(winner.is_met).lower()
     tracker.finish(study_run, metrics=metrics, tags=outcome, artifacts=artifacts)
@@ -189,6 +198,7 @@ def _conclude(
         tracking_uri=tracker.uri,
         directory=study.directory,
         version=version,
+        used=used,
     )
 
 

@@ -9,6 +9,7 @@ from pipeline.criterion import Candidate
 from pipeline.registry import model_name
 from pipeline.study import StudySettings
 from pipeline.trainable import BEST_SHOWN
+from pipeline.utilisation import Utilisation
 from search_spaces.base import Criterion
 
 PACKAGE, REPORT = "model", "report.html"
@@ -42,6 +43,7 @@ def of_study(
     tracking_uri: str,
     directory: Path,
     version: int | None,
+    used: Utilisation | None = None,
 ) -> str:
     """The table of trials, best first, what was chosen, and what to run next.
 
@@ -52,6 +54,7 @@ def of_study(
         tracking_uri: where MLflow tracks.
         directory: the study's folder.
         version: number of the registered model; None: nothing was registered.
+        used: what the search made of its cores.
     """
     run = prepared.run
     lines = [f"{run.dataset}/{run.aspect}: {len(candidates)} trials, {run.criterion}", "", table(candidates)]
@@ -63,6 +66,8 @@ def of_study(
             if f"{name}_mean" in over_seeds
         ]
         lines += ["", f"winner over {int(over_seeds['num_seeds'])} seeds: {', '.join(parts)}"]
+    if used is not None:
+        lines += ["", str(used)]
     lines += ["", f"report   {directory / REPORT}", f"model    {directory / PACKAGE}", ""]
     if version is None:
         lines += _nearest(candidates[0], run.criterion)

@@ -107,7 +107,8 @@ class Trial:
         result |= {f"train_{name}": value for name, value in terms.items()}
         result["learning_rate"] = rate
         result["epoch_s"] = time.monotonic() - started
-        result["tokens_per_s"] = int(self.loader.token_ids.lengths.sum()) / (trained - started)
+        result["train_s"] = trained - started
+        result["tokens_per_s"] = int(self.loader.token_ids.lengths.sum()) / result["train_s"]
         self.progress.history.append(result)
         return result
 

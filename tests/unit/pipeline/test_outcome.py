@@ -36,6 +36,7 @@ def no_ray(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(cluster, "session", session)
     monkeypatch.setattr(cluster, "check_resources", lambda *args: None)
+    monkeypatch.setattr(cluster, "num_cores", lambda: 2.0)
     monkeypatch.setattr(outcome, "language_model_scores", lambda *args: None)
     monkeypatch.setattr(Study, "export", lambda self: exported(self.directory))
 

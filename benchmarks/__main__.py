@@ -1,0 +1,105 @@
+"""All benchmarks in one command, at fixed seeds.
+
+python -m benchmarks --data-dir DATA --json FILE
+"""
+
+import argparse
+import dataclasses
+import json
+import logging
+import os
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.timing import Figure
+from pipeline import cluster, settings
+from pipeline.errors import PipelineError, run_command
+
+PARTS = ("encoders", "step", "data", "search")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = settings.parser("benchmarks", "Time encoders, training step, data path and search.")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--data-dir", metavar="DIR", type=Path, help="folder that holds beer/ (default: INFOCAL_DATA)"
+    )
+    which.add_argument("--sample", action="store_true", help="measure on the made-up corpus")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts to run (default: all)")
+    parser.add_argument(
+        "--rounds", type=settings.positive_int, default=7, help="rounds of each (default: %(default)s)"
+    )
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write the figures there")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    given = build_parser().parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    cluster.prepare_environment()
+    print(f"{_machine()}\n{'name':<34}{'ours':>12}{'reference':>12}{'ratio':>8}  unit")
+    figures = []
+    with tempfile.TemporaryDirectory(prefix="infocal-benchmarks-") as folder:
+        for figure in _figures(given, Path(folder)):
+            figures.append(dataclasses.asdict(figure))
+            cells = (f"{figure.ours:12.4g}", _cell(figure.reference, 12), _cell(figure.ratio, 8))
+            print(f"{figure.name:<34}{''.join(cells)}  {figure.unit}  ({figure.note})", flush=True)
+    if given.json:
+        given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _figures(given: argparse.Namespace, work: Path) -> Iterator[Figure]:
+    from benchmarks import data, encoders, search, step
+    from benchmarks.corpus import open_corpus
+
+    corpus = open_corpus(_data_dir(given), work / "cache")
+    parts: dict[str, Callable[[], Iterator[Figure]]] = {
+        "encoders": lambda: encoders.run(corpus, given.rounds),
+        "step": lambda: step.run(corpus, given.rounds),
+        "data": lambda: data.run(corpus, given.rounds, work / "data"),
+        "search": lambda: search.run(work / "search"),
+    }
+    for name in PARTS:
+        if name in given.only:
+            yield from parts[name]()
+
+
+def _data_dir(given: argparse.Namespace) -> Path | None:
+    """Folder of real data; None for the made-up corpus, which has to be asked for.
+
+    Raises:
+        PipelineError: if neither is named.
+    """
+    if given.sample:
+        return None
+    named = given.data_dir or os.environ.get("INFOCAL_DATA")
+    if not named:
+        raise PipelineError(
+            "on which texts?", where="--data-dir", hint="name the folder that holds beer/, or add `--sample`"
+        )
+    return Path(named)
+
+
+def _machine() -> str:
+    """The machine in one line."""
+    names = re.findall(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
+    load = os.getloadavg()[0]
+    return (
+        f"{platform.machine()}, {os.cpu_count()} cores, {names[0] if names else 'unknown processor'}, "
+        f"load {load:.1f}, Python {platform.python_version()}"
+    )
+
+
+def _cell(value: float | None, width: int) -> str:
+    return " " * width if value is None else f"{value:{width}.4g}"
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
