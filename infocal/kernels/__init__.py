@@ -1,6 +1,6 @@
 """Faster forms of the recurrences in `infocal.encoders`, and the choice among them.
 
-- `cpp`: the whole layer in C++ (`rcnn.cpp`), compiled at first use into a cache of the user; float32 on CPU.
+- `cpp`: the whole layer in C++ (`layer.hpp`), compiled at first use into a cache of the user; float32 on CPU.
 - `torch`: torch operations with a backward pass written by hand (`rcnn_torch`).
 - `plain`: the loop in `infocal.encoders`, the reference of the others.
 
@@ -28,7 +28,7 @@ logger = logging.getLogger("infocal.kernels")
 
 
 def choose(projected: Tensor, weight: Tensor) -> Form:
-    """The form that runs an RCNN layer on these tensors.
+    """The form that runs a recurrent layer on these tensors.
 
     Args:
         projected: projections of the words, any shape.
@@ -56,7 +56,7 @@ def _automatic() -> Form:
     """`cpp` where it can be compiled, otherwise `torch`; says which, once a process."""
     form: Form = "torch" if build.library() is None else "cpp"
     if form == "cpp":
-        logger.info("RCNN layers run in C++ (%s)", build.library_path())
+        logger.info("recurrent layers run in C++ (%s)", build.library_path())
     else:
-        logger.warning("RCNN layers run in torch operations, which is slower: %s", build.failure())
+        logger.warning("recurrent layers run in torch operations, which is slower: %s", build.failure())
     return form
