@@ -127,6 +127,10 @@ class RCNN(Encoder):
         weights = (self.recurrent_weight, self.gate_bias, self.output_bias)
         if form == "cpp":
             return rcnn_cpp.layer(projected, index, gate, *weights)
+        if form == "triton":
+            from infocal.kernels import rcnn_triton  # only where that package is
+
+            return rcnn_triton.layer(projected, index, gate, *weights)
         run_torch = functools.partial(rcnn_torch.recurrence, weights=weights)
         return self.run(projected, index, gate, run_torch)
 
@@ -165,7 +169,7 @@ class LSTM(Encoder):
         self, projected: Float[Tensor, "U W"], index: Int[Tensor, "B T"], gate: Float[Tensor, "B T"]
     ) -> Float[Tensor, "B T Z"]:
         """`forward` from the projections of the distinct words on, by the fastest form that can run here."""
-        if kernels.choose(projected, self.recurrent_weight) == "cpp":
+        if kernels.choose(projected, self.recurrent_weight, known=("cpp", "plain")) == "cpp":
             return lstm_cpp.layer(projected, index, gate, self.recurrent_weight, self.bias)
         return super().layer(projected, index, gate)
 

@@ -248,7 +248,7 @@ def fresh_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def forget() -> None:
     build._load.cache_clear()
-    kernels._automatic.cache_clear()
+    kernels._compiled.cache_clear()
 
 
 def test_without_a_compiler_torch_is_chosen_and_said_once(
@@ -281,7 +281,7 @@ def test_a_compiler_that_fails_is_quoted(fresh_build: Path, monkeypatch: pytest.
 def test_an_unknown_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(kernels.VARIABLE, "cuda")
     with pytest.raises(
-        ConfigError, match="INFOCAL_KERNEL: unknown kernel `cuda`; known are auto, cpp, torch, plain"
+        ConfigError, match="INFOCAL_KERNEL: unknown kernel `cuda`; known are auto, cpp, triton, torch, plain"
     ):
         kernels.choose(torch.zeros(1), torch.zeros(1))
 
