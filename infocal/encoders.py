@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from infocal import kernels
-from infocal.kernels import rcnn_cpp, rcnn_torch
+from infocal.kernels import lstm_cpp, rcnn_cpp, rcnn_torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,10 @@ class RCNN(Encoder):
         weights = (self.recurrent_weight, self.gate_bias, self.output_bias)
         if form == "cpp":
             return rcnn_cpp.layer(projected, index, gate, *weights)
+        if form == "triton":
+            from infocal.kernels import rcnn_triton  # only where that package is
+
+            return rcnn_triton.layer(projected, index, gate, *weights)
         run_torch = functools.partial(rcnn_torch.recurrence, weights=weights)
         return self.run(projected, index, gate, run_torch)
 
@@ -160,6 +164,14 @@ class LSTM(Encoder):
         bound = 1 / math.sqrt(hidden_size)
         nn.init.uniform_(self.recurrent_weight, -bound, bound)
         self.bias = nn.Parameter(torch.zeros(2, 1, 4 * hidden_size))
+
+    def layer(
+        self, projected: Float[Tensor, "U W"], index: Int[Tensor, "B T"], gate: Float[Tensor, "B T"]
+    ) -> Float[Tensor, "B T Z"]:
+        """`forward` from the projections of the distinct words on, by the fastest form that can run here."""
+        if kernels.choose(projected, self.recurrent_weight, known=("cpp", "plain")) == "cpp":
+            return lstm_cpp.layer(projected, index, gate, self.recurrent_weight, self.bias)
+        return super().layer(projected, index, gate)
 
     def recurrence(
         self, inputs: Float[Tensor, "T 2 B I"], gates: Float[Tensor, "T 2 B 1"]

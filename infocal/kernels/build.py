@@ -1,6 +1,6 @@
-"""Compile `rcnn.cpp` once into a cache of the user, and load it.
+"""Compile the `*.cpp` beside this file once into a cache of the user, and load them as one library.
 
-The file needs a C++17 compiler and nothing else: no header of torch or Python, no ninja. It takes some
+They need a C++17 compiler and nothing else: no header of torch or Python, no ninja. It takes some
 seconds; several processes may do it at once, because each writes a file of its own and renames it.
 """
 
@@ -15,7 +15,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("rcnn.cpp")
+SOURCES = tuple(sorted(Path(__file__).parent.glob("*.[ch]pp")))
+"""The files that are compiled, and the headers that they include."""
 FLAGS = (
     *("-std=c++17", "-O3", "-march=native", "-fPIC", "-shared", "-pthread"),
     # -ffast-math would lose NaN; these let loops be vectorised and keep it
@@ -26,7 +27,7 @@ TIMEOUT = 300
 
 
 def library() -> ctypes.CDLL | None:
-    """The compiled kernel, or None where it cannot be compiled; `failure` then says why."""
+    """The compiled kernels, or None where it cannot be compiled; `failure` then says why."""
     return _load()[0]
 
 
@@ -36,10 +37,10 @@ def failure() -> str | None:
 
 
 def library_path() -> Path:
-    """Where the compiled kernel lies: another source, compiler, flag or processor has another place."""
+    """Where the compiled kernels lie: another source, compiler, flag or processor has another place."""
     command = compiler()
-    key = repr((SOURCE.read_bytes(), FLAGS, command, _version(command), _processor()))
-    return cache_folder() / f"rcnn-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
+    key = repr(([source.read_bytes() for source in SOURCES], FLAGS, command, _version(command), _processor()))
+    return cache_folder() / f"kernels-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
 
 
 def cache_folder() -> Path:
@@ -74,7 +75,7 @@ def _load() -> tuple[ctypes.CDLL | None, str | None]:
 
 
 def compile_to(path: Path, command: tuple[str, ...]) -> None:
-    """Compile the kernel to `path`, which appears whole or not at all.
+    """Compile the kernels to `path`, which appears whole or not at all.
 
     Raises:
         RuntimeError: the compiler failed; with what it said.
@@ -82,8 +83,9 @@ def compile_to(path: Path, command: tuple[str, ...]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as folder:
         built = Path(folder) / path.name
+        sources = [str(source) for source in SOURCES if source.suffix == ".cpp"]
         done = subprocess.run(
-            [*command, *FLAGS, "-o", str(built), str(SOURCE)], capture_output=True, text=True, timeout=TIMEOUT
+            [*command, *FLAGS, "-o", str(built), *sources], capture_output=True, text=True, timeout=TIMEOUT
         )
         if done.returncode:
             raise RuntimeError(f"exit status {done.returncode}: {done.stderr.strip()[:400]}")

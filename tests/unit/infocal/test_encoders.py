@@ -64,7 +64,7 @@ def test_rcnn_gives_the_published_cell_s_numbers(form: str, case: int) -> None:
     torch.testing.assert_close(turned[:, 2:].flip(0), expected, rtol=0, atol=1e-6)
 
 
-def test_lstm_with_open_gates_is_torch_s_lstm() -> None:
+def test_lstm_with_open_gates_is_torch_s_lstm(form: str) -> None:
     ours = encoder("lstm")
     assert isinstance(ours, LSTM)
     theirs = nn.LSTM(4, 6, bidirectional=True, batch_first=True)

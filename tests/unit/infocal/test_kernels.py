@@ -1,4 +1,4 @@
-"""Every form of the RCNN layer is the same function; the compiled one is built safely or given up."""
+"""Every form of a recurrent layer is the same function; the compiled one is built safely or given up."""
 
 import logging
 import subprocess
@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from infocal import kernels
-from infocal.encoders import RCNN, Embedded
+from infocal.encoders import Embedded, Encoder, build_encoder
 from infocal.errors import ConfigError
-from infocal.kernels import build, rcnn_cpp, rcnn_torch
+from infocal.kernels import build, lstm_cpp, rcnn_cpp, rcnn_torch
 
-COMPILED = pytest.param(
-    "cpp",
-    marks=pytest.mark.skipif(
-        build.compiler() is None, reason="no C++ compiler here: the kernel cannot be built"
-    ),
+NEEDS_COMPILER = pytest.mark.skipif(
+    build.compiler() is None, reason="no C++ compiler here: the kernel cannot be built"
 )
-FAST_FORMS = ["torch", COMPILED]
+COMPILED = pytest.param("cpp", marks=NEEDS_COMPILER)
+COMPILED_CELLS = [pytest.param(cell, "cpp", marks=NEEDS_COMPILER) for cell in ("rcnn", "lstm")]
+FAST_FORMS = [("rcnn", "torch"), *COMPILED_CELLS]
 GATES = ("open", "hard", "closed", "between")
 TOLERANCE = 1e-5  # of the largest value
 
@@ -38,15 +37,17 @@ def gates(kind: str, batch: int, length: int) -> Tensor:
     }[kind]
 
 
-def encoder(size: int, dtype: torch.dtype = torch.float32) -> RCNN:
+def encoder(cell: str, size: int) -> Encoder:
     """An encoder of 5-dimensional words, none of whose parameters is zero."""
-    made = RCNN(5, size).to(dtype)
+    made = build_encoder(cell, 5, size)
     for parameter in made.parameters():
         parameter.data.add_(0.3 * torch.randn_like(parameter))
     return made
 
 
-def run(made: RCNN, embedded: Embedded, gate: Tensor, gate_grad: bool, towards: Tensor) -> dict[str, Tensor]:
+def run(
+    made: Encoder, embedded: Embedded, gate: Tensor, gate_grad: bool, towards: Tensor
+) -> dict[str, Tensor]:
     """States, and the gradients of their product with `towards` by everything there is."""
     made.zero_grad()
     words = embedded.words.clone().requires_grad_()
@@ -66,28 +67,28 @@ def assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
         )
 
 
-def compare(monkeypatch: pytest.MonkeyPatch, form: str, made: RCNN, *arguments: object) -> None:
+def compare(monkeypatch: pytest.MonkeyPatch, form: str, made: Encoder, *arguments: object) -> None:
     monkeypatch.setenv(kernels.VARIABLE, "plain")
     expected = run(made, *arguments)
     monkeypatch.setenv(kernels.VARIABLE, form)
     assert_same(run(made, *arguments), expected)
 
 
-@pytest.mark.parametrize("form", FAST_FORMS)
+@pytest.mark.parametrize(("cell", "form"), FAST_FORMS)
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("gate_grad", [False, True])
 def test_equals_the_plain_form(
-    monkeypatch: pytest.MonkeyPatch, form: str, kind: str, gate_grad: bool
+    monkeypatch: pytest.MonkeyPatch, cell: str, form: str, kind: str, gate_grad: bool
 ) -> None:
     torch.manual_seed(0)
     # more rows than run together in C++, and more units than fit whole vectors
     batch, length, size = 80, 9, 21
     embedded = Embedded(torch.randn(7, 5), torch.randint(0, 7, (batch, length)))
     towards = torch.randn(batch, length, 2 * size)
-    compare(monkeypatch, form, encoder(size), embedded, gates(kind, batch, length), gate_grad, towards)
+    compare(monkeypatch, form, encoder(cell, size), embedded, gates(kind, batch, length), gate_grad, towards)
 
 
-@pytest.mark.parametrize("form", FAST_FORMS)
+@pytest.mark.parametrize(("cell", "form"), FAST_FORMS)
 @settings(max_examples=15)
 @given(
     batch=st.integers(1, 9),
@@ -97,14 +98,30 @@ def test_equals_the_plain_form(
     seed=st.integers(0, 99),
 )
 def test_equals_the_plain_form_in_any_shape(
-    form: str, batch: int, length: int, size: int, kind: str, seed: int
+    cell: str, form: str, batch: int, length: int, size: int, kind: str, seed: int
 ) -> None:
     torch.manual_seed(seed)
     embedded = Embedded(torch.randn(4, 5), torch.randint(0, 4, (batch, length)))
     towards = torch.randn(batch, length, 2 * size)
     with pytest.MonkeyPatch.context() as monkeypatch:
         gate = gates(kind, batch, length)
-        compare(monkeypatch, form, encoder(size), embedded, gate, True, towards)
+        compare(monkeypatch, form, encoder(cell, size), embedded, gate, True, towards)
+
+
+@pytest.mark.parametrize(("cell", "form"), FAST_FORMS)
+def test_is_as_exact_as_single_precision_allows(
+    monkeypatch: pytest.MonkeyPatch, cell: str, form: str
+) -> None:
+    # a long text, so that errors add up; the plain form in double precision has the true values
+    torch.manual_seed(9)
+    made, gate = encoder(cell, 24), gates("between", 3, 120)
+    gate[1, 50:], gate[2] = 0, 0  # a padded text and an empty one
+    index, towards, words = torch.randint(0, 30, (3, 120)), torch.randn(3, 120, 48), torch.randn(30, 5)
+    monkeypatch.setenv(kernels.VARIABLE, form)
+    single = run(made, Embedded(words, index), gate, True, towards)
+    monkeypatch.setenv(kernels.VARIABLE, "plain")
+    double = run(made.double(), Embedded(words.double(), index), gate.double(), True, towards.double())
+    assert_same(single, {name: value.float() for name, value in double.items()})
 
 
 @pytest.mark.parametrize(("kind", "gate_grad"), [("open", False), ("between", True)])
@@ -119,13 +136,13 @@ def test_torch_form_has_the_numeric_gradient(kind: str, gate_grad: bool) -> None
     )
 
 
-@pytest.mark.parametrize("form", FAST_FORMS)
+@pytest.mark.parametrize(("cell", "form"), FAST_FORMS)
 def test_values_do_not_depend_on_whether_a_gradient_is_wanted(
-    monkeypatch: pytest.MonkeyPatch, form: str
+    monkeypatch: pytest.MonkeyPatch, cell: str, form: str
 ) -> None:
     torch.manual_seed(2)
     monkeypatch.setenv(kernels.VARIABLE, form)
-    made, gate = encoder(6), gates("between", 4, 8)
+    made, gate = encoder(cell, 6), gates("between", 4, 8)
     embedded = Embedded(torch.randn(9, 5), torch.randint(0, 9, (4, 8)))
     with torch.no_grad():
         alone = made(embedded, gate)
@@ -133,11 +150,11 @@ def test_values_do_not_depend_on_whether_a_gradient_is_wanted(
     assert not alone.requires_grad
 
 
-@pytest.mark.parametrize("form", FAST_FORMS)
-def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+@pytest.mark.parametrize(("cell", "form"), FAST_FORMS)
+def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch, cell: str, form: str) -> None:
     torch.manual_seed(3)
     monkeypatch.setenv(kernels.VARIABLE, form)
-    made, gate, towards = encoder(8), gates("hard", 5, 6), torch.randn(5, 6, 16)
+    made, gate, towards = encoder(cell, 8), gates("hard", 5, 6), torch.randn(5, 6, 16)
     embedded = Embedded(torch.randn(9, 5), torch.randint(0, 9, (5, 6)))
     before = torch.get_num_threads()
     results = []
@@ -150,14 +167,14 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch, form: str) -> N
     assert_same(results[1], results[0])
 
 
-@pytest.mark.parametrize("form", FAST_FORMS)
+@pytest.mark.parametrize(("cell", "form"), FAST_FORMS)
 def test_a_graph_that_is_kept_gives_the_same_gradient_twice(
-    monkeypatch: pytest.MonkeyPatch, form: str
+    monkeypatch: pytest.MonkeyPatch, cell: str, form: str
 ) -> None:
     torch.manual_seed(4)
     monkeypatch.setenv(kernels.VARIABLE, form)
     words = torch.randn(6, 5, requires_grad=True)
-    states = encoder(7)(Embedded(words, torch.arange(6).view(2, 3)), gates("between", 2, 3))
+    states = encoder(cell, 7)(Embedded(words, torch.arange(6).view(2, 3)), gates("between", 2, 3))
     total = states.square().sum()
     (first,) = torch.autograd.grad(total, words, retain_graph=True)
     (second,) = torch.autograd.grad(total, words)
@@ -165,52 +182,54 @@ def test_a_graph_that_is_kept_gives_the_same_gradient_twice(
     assert first.abs().sum() > 0
 
 
-@pytest.mark.parametrize("form", ["plain", *FAST_FORMS])
-def test_nan_spreads_to_what_comes_after_it(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+@pytest.mark.parametrize(("cell", "form"), [("rcnn", "plain"), ("lstm", "plain"), *FAST_FORMS])
+def test_nan_spreads_to_what_comes_after_it(monkeypatch: pytest.MonkeyPatch, cell: str, form: str) -> None:
     torch.manual_seed(5)
     monkeypatch.setenv(kernels.VARIABLE, form)
     words = torch.randn(4, 5)
     words[2] = torch.nan
-    states = encoder(3)(Embedded(words, torch.arange(4).view(1, 4)), torch.ones(1, 4))[0]
+    states = encoder(cell, 3)(Embedded(words, torch.arange(4).view(1, 4)), torch.ones(1, 4))[0]
     forward, backward = states[:, :3].isnan(), states[:, 3:].isnan()
     assert forward.tolist() == [[False] * 3] * 2 + [[True] * 3] * 2
     assert backward.tolist() == [[True] * 3] * 3 + [[False] * 3]
 
 
-@pytest.mark.parametrize("form", [COMPILED])
+@pytest.mark.parametrize(("cell", "form"), COMPILED_CELLS)
 def test_nan_at_a_closed_gate_reaches_that_gate_s_gradient_alone(
-    monkeypatch: pytest.MonkeyPatch, form: str
+    monkeypatch: pytest.MonkeyPatch, cell: str, form: str
 ) -> None:
     torch.manual_seed(7)
     monkeypatch.setenv(kernels.VARIABLE, form)
     words = torch.randn(5, 5)
     words[2] = torch.nan
     gate = torch.tensor([[1.0, 0.0, 0.0, 0.0, 1.0]])
-    values = run(encoder(3), Embedded(words, torch.arange(5).view(1, 5)), gate, True, torch.randn(1, 5, 6))
+    values = run(
+        encoder(cell, 3), Embedded(words, torch.arange(5).view(1, 5)), gate, True, torch.randn(1, 5, 6)
+    )
     assert values["gate"].isnan().tolist() == [[False, False, True, False, False]]
-    for name in ("states", "recurrent_weight", "gate_bias", "output_bias"):
-        assert values[name].isfinite().all(), name
+    for name, value in values.items():
+        assert name in ("gate", "words", "input_weight") or value.isfinite().all(), name
 
 
-@pytest.mark.parametrize("form", FAST_FORMS)
+@pytest.mark.parametrize(("cell", "form"), FAST_FORMS)
 def test_positions_of_a_closed_run_have_each_a_gradient_by_its_gate(
-    monkeypatch: pytest.MonkeyPatch, form: str
+    monkeypatch: pytest.MonkeyPatch, cell: str, form: str
 ) -> None:
     # a run at the start, one between two tokens, one at the end; and a text that is closed throughout
     torch.manual_seed(8)
     gate = torch.tensor([[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.5, 0.0], [0.0] * 8])
     embedded = Embedded(torch.randn(16, 5), torch.arange(16).view(2, 8))
-    made, towards = encoder(6), torch.randn(2, 8, 12)
+    made, towards = encoder(cell, 6), torch.randn(2, 8, 12)
     compare(monkeypatch, form, made, embedded, gate, True, towards)
     by_gate = run(made, embedded, gate, True, towards)["gate"]
     assert len(by_gate.flatten().unique()) == 16
 
 
-@pytest.mark.parametrize("form", FAST_FORMS)
-def test_saturates_without_overflow(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+@pytest.mark.parametrize(("cell", "form"), FAST_FORMS)
+def test_saturates_without_overflow(monkeypatch: pytest.MonkeyPatch, cell: str, form: str) -> None:
     torch.manual_seed(6)
     embedded = Embedded(1e4 * torch.randn(6, 5), torch.arange(6).view(2, 3))
-    compare(monkeypatch, form, encoder(4), embedded, torch.ones(2, 3), False, torch.randn(2, 3, 8))
+    compare(monkeypatch, form, encoder(cell, 4), embedded, torch.ones(2, 3), False, torch.randn(2, 3, 8))
 
 
 # ---------------------------------------------------------------------------------------------- choice
@@ -229,7 +248,7 @@ def fresh_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def forget() -> None:
     build._load.cache_clear()
-    kernels._automatic.cache_clear()
+    kernels._compiled.cache_clear()
 
 
 def test_without_a_compiler_torch_is_chosen_and_said_once(
@@ -262,7 +281,7 @@ def test_a_compiler_that_fails_is_quoted(fresh_build: Path, monkeypatch: pytest.
 def test_an_unknown_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(kernels.VARIABLE, "cuda")
     with pytest.raises(
-        ConfigError, match="INFOCAL_KERNEL: unknown kernel `cuda`; known are auto, cpp, torch, plain"
+        ConfigError, match="INFOCAL_KERNEL: unknown kernel `cuda`; known are auto, cpp, triton, torch, plain"
     ):
         kernels.choose(torch.zeros(1), torch.zeros(1))
 
@@ -278,7 +297,7 @@ def test_tensors_that_a_form_does_not_suit_go_to_the_next(
     assert kernels.choose(torch.zeros(1, device="meta"), single) == "torch"
 
 
-@pytest.mark.skipif(build.compiler() is None, reason="no C++ compiler here: the kernel cannot be built")
+@NEEDS_COMPILER
 def test_processes_that_build_at_once_leave_one_library(
     fresh_build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,7 +324,7 @@ def test_processes_that_build_at_once_leave_one_library(
     assert [path.name for path in target.parent.iterdir()] == ["kernel.so"]
 
 
-def test_another_compiler_or_processor_has_a_library_of_its_own(
+def test_another_source_flag_or_processor_has_a_library_of_its_own(
     fresh_build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = {build.library_path()}
@@ -313,13 +332,22 @@ def test_another_compiler_or_processor_has_a_library_of_its_own(
     paths.add(build.library_path())
     monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-g"))
     paths.add(build.library_path())
-    assert len(paths) == 3
+    changed = fresh_build / "lanes.hpp"
+    changed.write_text("// another header\n")
+    sources = [changed if source.name == changed.name else source for source in build.SOURCES]
+    assert sources.count(changed) == 1
+    monkeypatch.setattr(build, "SOURCES", sources)
+    paths.add(build.library_path())
+    assert len(paths) == 4
     assert {path.parent for path in paths} == {fresh_build / "cache" / "infocal" / "kernels"}
 
 
-@pytest.mark.skipif(build.compiler() is None, reason="no C++ compiler here: the kernel cannot be built")
+@NEEDS_COMPILER
 @pytest.mark.parametrize("index", [-1, 3])
 def test_an_index_without_a_word_is_refused(index: int) -> None:
-    weights = (torch.zeros(2, 4, 4), torch.zeros(2, 1, 4), torch.zeros(2, 1, 4))
+    words, gate = torch.tensor([[0, index]]), torch.ones(1, 2)
+    bias = torch.zeros(2, 1, 4)
     with pytest.raises(IndexError, match="leaves the 3 projected words"):
-        rcnn_cpp.layer(torch.zeros(3, 24), torch.tensor([[0, index]]), torch.ones(1, 2), *weights)
+        rcnn_cpp.layer(torch.zeros(3, 24), words, gate, torch.zeros(2, 4, 4), bias, bias)
+    with pytest.raises(IndexError, match="leaves the 3 projected words"):
+        lstm_cpp.layer(torch.zeros(3, 32), words, gate, torch.zeros(2, 4, 16), torch.zeros(2, 1, 16))
