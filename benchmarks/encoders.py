@@ -27,13 +27,11 @@ class _Way:
     layer: nn.Module
     embed: Callable[[Batch, torch.Tensor], Embedded]
 
-    def run(self, batches: list[Batch], table: torch.Tensor) -> None:
-        """Forward and backward over the batches, from token numbers on."""
-        for batch in batches:
+    def run(self, batches: list[Batch], table: torch.Tensor, gradients: list[torch.Tensor]) -> None:
+        """Forward and backward over the batches, from token numbers to the gradients of the weights."""
+        for batch, gradient in zip(batches, gradients, strict=True):
             self.layer.zero_grad(set_to_none=True)
-            gate = batch.is_token.float()
-            # by the states' square: a gradient that differs from unit to unit
-            self.layer(self.embed(batch, table), gate).square().sum().backward()
+            self.layer(self.embed(batch, table), batch.is_token.float()).backward(gradient)
 
 
 def _distinct(batch: Batch, table: torch.Tensor) -> Embedded:
@@ -65,9 +63,10 @@ def run(corpus: Corpus, rounds: int) -> Iterator[Figure]:
     }
     for size in _SIZES:
         batches = _batches(corpus, size)
+        gradients = [torch.randn(*batch.token_ids.shape, 2 * HIDDEN_SIZE) for batch in batches]
         positions = sum(batch.token_ids.numel() for batch in batches)
         distinct = sum(len(torch.unique(batch.token_ids)) for batch in batches)
-        passes = {name: functools.partial(way.run, batches, table) for name, way in ways.items()}
+        passes = {name: functools.partial(way.run, batches, table, gradients) for name, way in ways.items()}
         seconds = alternate(passes, rounds)
         note = (
             f"{corpus.label}, {_NUM_BATCHES} batches of {size}: {positions} positions, {distinct} distinct "
