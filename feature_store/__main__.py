@@ -105,6 +105,14 @@ def _sources(args: argparse.Namespace) -> list[Source]:
     return list(REGISTRY.values()) if args.dataset is None else [get_source(args.dataset)]
 
 
+def _with_aspect(args: argparse.Namespace) -> list[Source]:
+    """The sources meant: where an aspect is given and no data set, those that have it."""
+    sources = _sources(args)
+    if args.aspect is None or args.dataset is not None:
+        return sources
+    return [s for s in sources if args.aspect in (*s.aspects, *s.aliases)] or sources[:1]
+
+
 def _list(args: argparse.Namespace) -> None:
     data_dir, cache_dir = _data_dir(args), _cache_dir(args)
     for source in _sources(args):
@@ -141,6 +149,11 @@ def _fetch(args: argparse.Namespace) -> None:
     data_dir = _data_dir(args)
     if data_dir is None:
         raise RequestError("where should the files go?", hint=f"add `--data-dir DIR` or set {_ENV_DATA}")
+    if not source.remote_files:
+        raise RequestError(
+            f"dataset `{source.name}` has no official files: there is nothing to download",
+            hint="place your own files and name their folder with `--data-dir`",
+        )
     from feature_store.fetch import fetch
 
     for path in fetch(source, aspect, data_dir):
@@ -187,7 +200,7 @@ def _build(args: argparse.Namespace) -> None:
 def _verify(args: argparse.Namespace) -> None:
     cache_dir = _cache_dir(args)
     directories: list[Path] = []
-    for source in _sources(args):
+    for source in _with_aspect(args):
         aspect = resolve_aspect(source, args.aspect) if args.aspect else None
         directories += _built(cache_dir, source.name, aspect)
     if not directories:
