@@ -105,14 +105,6 @@ def _sources(args: argparse.Namespace) -> list[Source]:
     return list(REGISTRY.values()) if args.dataset is None else [get_source(args.dataset)]
 
 
-def _with_aspect(args: argparse.Namespace) -> list[Source]:
-    """The sources meant: where an aspect is given and no data set, those that have it."""
-    sources = _sources(args)
-    if args.aspect is None or args.dataset is not None:
-        return sources
-    return [s for s in sources if args.aspect in (*s.aspects, *s.aliases)] or sources[:1]
-
-
 def _list(args: argparse.Namespace) -> None:
     data_dir, cache_dir = _data_dir(args), _cache_dir(args)
     for source in _sources(args):
@@ -200,7 +192,10 @@ def _build(args: argparse.Namespace) -> None:
 def _verify(args: argparse.Namespace) -> None:
     cache_dir = _cache_dir(args)
     directories: list[Path] = []
-    for source in _with_aspect(args):
+    sources = _sources(args)
+    if args.aspect and args.dataset is None:
+        sources = [s for s in sources if args.aspect in (*s.aspects, *s.aliases)] or sources
+    for source in sources:
         aspect = resolve_aspect(source, args.aspect) if args.aspect else None
         directories += _built(cache_dir, source.name, aspect)
     if not directories:

@@ -166,6 +166,10 @@ class Features:
             raise RequestError(f"no split `{split}`; there is {', '.join(self._tables)}")
         return self._tables[split]
 
+    def annotated_validation(self) -> pa.Table:
+        """The validation texts whose rationales are scored: `val_annotated`, or `val` where there is none."""
+        return self.table("val_annotated" if "val_annotated" in self.splits else "val")
+
     def __repr__(self) -> str:
         return f"Features({self.dataset}/{self.aspect}, {self.fingerprint[:12]}, {self.directory})"
 

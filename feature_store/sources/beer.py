@@ -20,8 +20,8 @@ from feature_store.sources.base import (
     SourceOption,
     TaskSpec,
 )
-from feature_store.sources.fields import check_id, check_spans, check_tokens, parse_record, positions
-from feature_store.sources.lines import read_lines
+from feature_store.sources.fields import check_id, check_spans, check_tokens, positions
+from feature_store.sources.lines import parse_record, read_lines
 from feature_store.sources.locate import find_inputs, plain_or_gz
 
 NUM_SCORES = 5

@@ -35,10 +35,9 @@ from feature_store.sources.fields import (
     check_text,
     class_names,
     class_number,
-    parse_record,
     positions,
 )
-from feature_store.sources.lines import read_lines
+from feature_store.sources.lines import parse_record, read_lines
 from feature_store.sources.locate import own_files, plain_or_gz
 from feature_store.tokenize import split_at_blanks
 

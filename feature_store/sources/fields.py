@@ -1,7 +1,6 @@
 """Checks of what raw records hold, shared by the sources; each error names the field and the place."""
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -11,24 +10,6 @@ from feature_store.sources.base import Report
 
 _SHOWN = 60
 """Characters of a wrong value that a message quotes."""
-
-
-def parse_record(line: str, where: str, keys: Sequence[str] = ()) -> dict[str, object]:
-    """The JSON object of one line.
-
-    Raises:
-        BadInputError: if it is none, or lacks one of the keys.
-    """
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BadInputError(f"not JSON: {error}", where=where) from error
-    if not isinstance(record, dict):
-        raise BadInputError(f"expected a JSON object, but got {str(record)[:40]!r}", where=where)
-    for key in keys:
-        if key not in record:
-            raise BadInputError(f"no key `{key}`; there is {sorted(record)}", where=where)
-    return record
 
 
 def check_id(value: object, key: str, where: str) -> str:

@@ -12,7 +12,7 @@ from feature_store import sample
 from feature_store.errors import MissingDataError
 from feature_store.sources.base import Example
 from feature_store.store import FeatureRequest, open_features
-from tests.unit.feature_store.own_corpora import eraser_records, read_all, write_eraser, write_lines
+from tests.own_corpora import eraser_records, read_all, write_eraser, write_lines
 
 LONG_AGO_S = 1_000_000_000
 

@@ -15,7 +15,7 @@ from feature_store.fingerprint import unit_interval
 from feature_store.sources.base import Example, Report
 from feature_store.store import FeatureRequest, open_features
 from feature_store.tokenize import TOKENIZERS
-from tests.unit.feature_store.own_corpora import own_records, read_all, write_own
+from tests.own_corpora import own_records, read_all, write_own
 
 REGRESSION = 'kind = "regression"\nscore_range = [1, 5]\n'
 

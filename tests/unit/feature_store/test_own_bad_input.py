@@ -9,7 +9,7 @@ import pytest
 
 from feature_store.errors import BadInputError
 from feature_store.store import FeatureRequest, open_features
-from tests.unit.feature_store.own_corpora import eraser_records, own_records, write_eraser, write_own
+from tests.own_corpora import eraser_records, own_records, write_eraser, write_own
 
 NAN = float("nan")
 REGRESSION = 'kind = "regression"\n'
