@@ -263,6 +263,17 @@ def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, 
         assert example.rationale == expected["rationale"]
 
 
+def test_the_readmes_example(tmp_path: Path):
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in readme.splitlines() if re.match(r'    {"(text|tokens)"', line)]
+    (task,) = re.findall(r'^    (kind = "classification".*)$', readme, re.M)
+    folder = write_own(tmp_path, {"train": lines, "val": lines[:1], "test": lines[1:2]}, f"{task}\n")
+    first, second, third = of(read_all("jsonl", folder)[0], "train")
+    assert [first.tokens[i] for i in first.rationale or ()] == ["was", "charged", "twice"]
+    assert second.rationale == [2]
+    assert third.rationale is None
+
+
 def test_the_sample_is_read_as_it_was_made(tmp_path: Path):
     from feature_store import sample
 
