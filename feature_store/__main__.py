@@ -141,6 +141,11 @@ def _fetch(args: argparse.Namespace) -> None:
     data_dir = _data_dir(args)
     if data_dir is None:
         raise RequestError("where should the files go?", hint=f"add `--data-dir DIR` or set {_ENV_DATA}")
+    if not source.remote_files:
+        raise RequestError(
+            f"dataset `{source.name}` has no official files: there is nothing to download",
+            hint="place your own files and name their folder with `--data-dir`",
+        )
     from feature_store.fetch import fetch
 
     for path in fetch(source, aspect, data_dir):
@@ -187,7 +192,10 @@ def _build(args: argparse.Namespace) -> None:
 def _verify(args: argparse.Namespace) -> None:
     cache_dir = _cache_dir(args)
     directories: list[Path] = []
-    for source in _sources(args):
+    sources = _sources(args)
+    if args.aspect and args.dataset is None:
+        sources = [s for s in sources if args.aspect in (*s.aspects, *s.aliases)] or sources
+    for source in sources:
         aspect = resolve_aspect(source, args.aspect) if args.aspect else None
         directories += _built(cache_dir, source.name, aspect)
     if not directories:

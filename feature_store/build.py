@@ -50,7 +50,7 @@ def build(stage: Path, recipe: Recipe) -> None:
         "dataset": recipe.source.name,
         "aspect": recipe.aspect,
         "task": task,
-        "tokenizer": recipe.source.tokenizer,
+        "tokenizer": spec.tokenizer or recipe.source.tokenizer,
         "splits": list(splits),
         "provenance": {
             "inputs": {role: recipe.inputs[role].name for role in sorted(recipe.inputs)},

@@ -9,6 +9,7 @@ missing or overwritten. It does not read the data, so a flipped bit inside a col
 only (`python -m feature_store verify`, or `open_features(..., verify=True)`), which computes every digest.
 """
 
+import hashlib
 import json
 import logging
 import os
@@ -27,7 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from feature_store.errors import CacheError, DamagedCacheError
-from feature_store.fingerprint import FORMAT, file_digest
+from feature_store.fingerprint import FORMAT, file_digest, files_below, folder_digest
 
 logger = logging.getLogger("feature_store")
 
@@ -224,6 +225,19 @@ def locked(cache_dir: Path, name: str) -> Iterator[None]:
         lock.release()
 
 
+def _stamp(file: Path) -> tuple[list[int], int]:
+    """Size and time of change, and that time alone."""
+    stat = file.stat()
+    return [stat.st_size, stat.st_mtime_ns], stat.st_mtime_ns
+
+
+def _folder_stamp(folder: Path) -> tuple[str, int]:
+    """A digest of the stamps of all files of a folder, and the latest time of change of any."""
+    stamps = {name: _stamp(path) for name, path in files_below(folder).items()}
+    latest = max((changed_ns for _, changed_ns in stamps.values()), default=0)
+    return hashlib.sha256(json.dumps(stamps).encode()).hexdigest(), latest
+
+
 class DigestBook:
     """Digests of raw files, remembered by path, size and time of change: gigabytes are hashed once."""
 
@@ -235,15 +249,14 @@ class DigestBook:
             self._known = {}  # only a shortcut: what is missing is computed again
 
     def digest(self, file: Path) -> str:
-        """SHA-256 of the file's content."""
-        stat = file.stat()
-        stamp = [stat.st_size, stat.st_mtime_ns]
+        """SHA-256 of a file's content, or of the names and contents of all files of a folder."""
+        stamp, changed_ns = _folder_stamp(file) if file.is_dir() else _stamp(file)
         name = str(file.resolve())
         known = self._known.get(name)
         if isinstance(known, dict) and known.get("stamp") == stamp and isinstance(known.get("sha256"), str):
             return str(known["sha256"])
-        digest = file_digest(file)
-        if time.time_ns() - stat.st_mtime_ns > _RACY_NS:
+        digest = folder_digest(file) if file.is_dir() else file_digest(file)
+        if time.time_ns() - changed_ns > _RACY_NS:
             self._known[name] = {"stamp": stamp, "sha256": digest}
             self._save()
         return digest

@@ -57,6 +57,18 @@ def file_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
+def files_below(folder: Path) -> dict[str, Path]:
+    """All files of a folder and its folders, by their path inside it, sorted by that."""
+    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    return dict(sorted(found.items()))
+
+
+def folder_digest(folder: Path) -> str:
+    """SHA-256 of the names and contents of all files of a folder and its folders."""
+    digests = {name: file_digest(path) for name, path in files_below(folder).items()}
+    return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
+
+
 def unit_interval(text: str) -> float:
     """A number in [0, 1) that depends on the text alone: the first 8 bytes of its SHA-256.
 

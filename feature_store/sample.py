@@ -1,14 +1,16 @@
-"""A small made-up beer corpus in the official format, so that everything runs on a machine with no data.
+"""Small made-up corpora in the formats of the sources, so that everything runs on a machine with no data.
 
 Each review is put together from sentences of our own: one or two per aspect, whose graded words carry the
 aspect's score, and sentences that carry none. The score of an aspect is the mean grade of the graded words in
 its sentences, so its rationale (those sentences) is known by construction. Aspects are graded independently
 of one another, and many graded words serve every aspect: a word such as "good" says something about an aspect
-only with its sentence around it.
+only with its sentence around it. The samples of `jsonl` and `eraser` are such
+reviews, with palate as their target.
 """
 
 import json
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -351,3 +353,80 @@ def _annotation_line(review: Review, rid: int) -> str:
     record["raw"] = str({"review/text": " ".join(review.tokens)})
     record.update(y=review.scores, x=review.tokens, rid=rid)
     return json.dumps(record) + "\n"
+
+
+OWN_ASPECT = "palate"
+"""What the corpora of one's own data are about."""
+
+OWN_SIZES = {"train": 1350, "val": 150, "test": 150}
+_P_UNANNOTATED = 0.2
+"""Share of a split's texts that nobody annotated, to show that there may be such."""
+
+_SCORE_RANGE = (0, 5)
+
+
+def write_jsonl(folder: Path, *, seed: int, sizes: Mapping[str, int] = OWN_SIZES) -> None:
+    """Write a regression in the format of `feature_store.sources.jsonl`; equal arguments give equal bytes."""
+    for split, reviews in _own_reviews("jsonl", seed, sizes).items():
+        _write_lines(folder / f"{split}.jsonl", [_own_record(*entry) for entry in reviews])
+    low, high = _SCORE_RANGE
+    text = (
+        f'title = "made-up reviews: how a beer feels"\nkind = "regression"\nscore_range = [{low}, {high}]\n'
+    )
+    (folder / "task.toml").write_text(text, encoding="utf-8")
+
+
+def write_eraser(folder: Path, *, seed: int, sizes: Mapping[str, int] = OWN_SIZES) -> None:
+    """Write a classification in ERASER's format, `docs.jsonl` included; equal arguments give equal bytes."""
+    documents: list[dict[str, Any]] = []
+    for split, reviews in _own_reviews("eraser", seed, sizes).items():
+        records = []
+        for number, (review, is_annotated) in enumerate(reviews):
+            name = f"{split}_{number:04d}.txt"
+            documents.append({"docid": name, "document": " ".join(review.tokens).replace(" . ", " .\n")})
+            records.append(_eraser_record(name, review, is_annotated))
+        _write_lines(folder / f"{split}.jsonl", records)
+    _write_lines(folder / "docs.jsonl", documents)
+
+
+def _own_reviews(name: str, seed: int, sizes: Mapping[str, int]) -> dict[str, list[tuple[Review, bool]]]:
+    """For each split, reviews and whether somebody annotated them."""
+    rng = random.Random(f"{name} {seed}")
+    return {
+        split: [(make_review(rng), rng.random() >= _P_UNANNOTATED) for _ in range(size)]
+        for split, size in sizes.items()
+    }
+
+
+def _own_record(review: Review, is_annotated: bool) -> dict[str, Any]:
+    starts = [0]
+    for token in review.tokens:
+        starts.append(starts[-1] + len(token) + 1)
+    spans = [[starts[start], starts[end] - 1] for start, end in review.spans[OWN_ASPECT]]
+    low, high = _SCORE_RANGE
+    score = low + review.scores[ASPECTS.index(OWN_ASPECT)] * (high - low)
+    return {
+        "text": " ".join(review.tokens),
+        "score": round(score, 2),
+        "rationale": spans if is_annotated else None,
+    }
+
+
+def _eraser_record(name: str, review: Review, is_annotated: bool) -> dict[str, Any]:
+    evidences = [
+        {"docid": name, "start_token": start, "end_token": end, "text": " ".join(review.tokens[start:end])}
+        for start, end in review.spans[OWN_ASPECT]
+    ]
+    return {
+        "annotation_id": name,
+        "classification": "POS" if review.scores[ASPECTS.index(OWN_ASPECT)] >= 0.5 else "NEG",
+        "docids": [name],
+        "evidences": [evidences] if is_annotated else [],
+        "query": f"what is said about the {OWN_ASPECT} ?",
+        "query_type": None,
+    }
+
+
+def _write_lines(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")

@@ -34,7 +34,7 @@ from feature_store.errors import (
 from feature_store.fingerprint import fingerprint
 from feature_store.recipe import VERSION, Recipe
 from feature_store.sources import get_source
-from feature_store.sources.base import Source, TaskKind, resolve_aspect, resolve_options
+from feature_store.sources.base import FOLDER_ROLES, Source, TaskKind, resolve_aspect, resolve_options
 from feature_store.vocabulary import Vocabulary
 
 logger = logging.getLogger("feature_store")
@@ -166,6 +166,10 @@ class Features:
             raise RequestError(f"no split `{split}`; there is {', '.join(self._tables)}")
         return self._tables[split]
 
+    def annotated_validation(self) -> pa.Table:
+        """The validation texts whose rationales are scored: `val_annotated`, or `val` where there is none."""
+        return self.table("val_annotated" if "val_annotated" in self.splits else "val")
+
     def __repr__(self) -> str:
         return f"Features({self.dataset}/{self.aspect}, {self.fingerprint[:12]}, {self.directory})"
 
@@ -259,11 +263,12 @@ def _data_dir(request: FeatureRequest, source: Source) -> Path:
         return Path(request.data_dir)
     if from_environment := os.environ.get("INFOCAL_DATA"):
         return Path(from_environment)
+    download = f"download it with `python -m feature_store fetch --dataset {source.name} --data-dir DIR`, "
     raise MissingDataError(
         f"no data folder was named for dataset `{source.name}`",
         hint="name it with `--data-dir` or INFOCAL_DATA, "
-        f"download it with `python -m feature_store fetch --dataset {source.name} --data-dir DIR`, "
-        "or try the made-up corpus with `--sample`",
+        + (download if source.remote_files else "")
+        + "or try the made-up corpus with `--sample`",
     )
 
 
@@ -301,7 +306,7 @@ def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_di
         "options": {o.name: options[o.name] for o in source.options if not o.is_file},
     }
     book = cache.DigestBook(request.cache_dir / "digests.json")
-    digests = {role: _digest(book, file) for role, file in sorted(files.items())}
+    digests = {role: _digest(book, role, file) for role, file in sorted(files.items())}
     key = [f"{role}:{digest}" for role, digest in digests.items()]
     note = f"made-up sample corpus (seed {request.sample_seed}): its numbers say nothing about real data"
     return Recipe(
@@ -318,8 +323,8 @@ def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_di
     )
 
 
-def _digest(book: cache.DigestBook, file: Path) -> str:
-    if file.is_dir():
+def _digest(book: cache.DigestBook, role: str, file: Path) -> str:
+    if file.is_dir() and role not in FOLDER_ROLES:
         raise BadInputError("expected a file, but this is a folder", where=str(file))
     try:
         return book.digest(file)

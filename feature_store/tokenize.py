@@ -16,7 +16,7 @@ class Token:
     """A token and where it stands: `original[start:end]` is what it was made from."""
 
     text: str
-    """Lower-cased; typographic quotation marks and apostrophes are written as in the corpus."""
+    """As the tokenizer writes it: `english` lower-cases, and writes typographic quotation marks plainly."""
 
     start: int
     end: int
@@ -44,8 +44,13 @@ _WRITTEN_AS = str.maketrans({"’": "'", "‘": "'", "“": "``", "”": _CLOSIN
 def tokenize(text: str) -> list[Token]:
     """Tokens of a text in order; white space is dropped, everything else is in exactly one token."""
     if _is_in_corpus_form(text):
-        return [Token(match[0], *match.span()) for match in _CHUNK.finditer(text)]
+        return split_at_blanks(text)
     return _apply_rules(text)
+
+
+def split_at_blanks(text: str) -> list[Token]:
+    """What stands between blanks, tabs and line ends, as it is written."""
+    return [Token(match[0], *match.span()) for match in _CHUNK.finditer(text)]
 
 
 def _apply_rules(text: str) -> list[Token]:
@@ -75,5 +80,8 @@ def _is_in_corpus_form(text: str) -> bool:
     return apart > clinging
 
 
-TOKENIZERS: dict[str, Callable[[str], list[Token]]] = {"english": tokenize}
+TOKENIZERS: dict[str, Callable[[str], list[Token]]] = {
+    "english": tokenize,
+    "whitespace": split_at_blanks,
+}
 """What splits a free text, by the name that sources and built features give."""

@@ -114,6 +114,7 @@ DEFINITIONS: dict[str, str] = {
     "sufficiency_aopc": "mean of sufficiency over the shares of tokens kept [DeYoung2020]",
     "mse": "mean squared error",
     "mae": "mean absolute error",
+    "explained_rate": "share of the targets' variance that is explained: R^2, 0 where it is below 0",
     "accuracy": "share of texts given their own class",
     "macro_precision": "mean precision over classes that occur as target or prediction",
     "macro_recall": "mean recall over classes that occur as target or prediction",
@@ -306,10 +307,20 @@ def _check_targets(predicted: NDArray[Any], targets: NDArray[Any]) -> None:
 
 
 def regression_scores(predictions: NDArray[Any], targets: NDArray[Any]) -> dict[str, float]:
-    """`mse` and `mae` of predictions (D,) against targets (D,), in the targets' unit (squared)."""
+    """`mse` and `mae` of predictions (D,) against targets (D,), in the targets' unit (squared).
+
+    `explained_rate` is R^2, 1 - mse / variance of the targets, but 0 where that is below 0 or where all
+    targets are equal: a score to maximise, in [0, 1].
+    """
     _check_targets(predictions, targets)
-    error = predictions.astype(np.float64) - targets.astype(np.float64)
-    return {"mse": float(np.mean(error**2)), "mae": float(np.mean(np.abs(error)))}
+    target = targets.astype(np.float64)
+    error = predictions.astype(np.float64) - target
+    mse, variance = float(np.mean(error**2)), float(target.var())
+    return {
+        "mse": mse,
+        "mae": float(np.mean(np.abs(error))),
+        "explained_rate": max(0.0, 1 - mse / variance) if variance > 0 else 0.0,
+    }
 
 
 def classification_scores(

@@ -1,6 +1,7 @@
 """From checked flags to the settings of a run, and to its features: what search and train share."""
 
 import argparse
+import dataclasses
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +14,10 @@ from infocal.errors import ConfigError
 from pipeline import settings
 from pipeline.errors import PipelineError
 from search_spaces import registry
+from search_spaces.base import Criterion
 
 if TYPE_CHECKING:
-    from feature_store.store import FeatureRequest
+    from feature_store.store import FeatureRequest, Features
 
 logger = logging.getLogger("pipeline.planning")
 
@@ -100,18 +102,35 @@ def check_data(given: argparse.Namespace, run: settings.RunSettings) -> None:
     raw_files(feature_request(given, run))
 
 
-def features_dir(given: argparse.Namespace, run: settings.RunSettings) -> str:
-    """Open or build the features, say aloud what has to be said about them, and name their folder.
+def criterion_of(features: "Features") -> Criterion:
+    """By what models on these features are chosen; for data of one's own, that depends on what they hold."""
+    import pyarrow.compute as pc
+
+    lengths = pc.list_value_length(features.annotated_validation()["rationale"])
+    has_rationales = (pc.max(lengths).as_py() or 0) > 0
+    aspect = features.aspect or ""
+    return registry.settled_criterion(features.dataset, aspect, features.task.kind, has_rationales)
+
+
+def with_features(given: argparse.Namespace, run: settings.RunSettings) -> settings.RunSettings:
+    """The settings with the features' folder, and with a criterion that what they hold has settled.
+
+    Opens or builds the features and says aloud what has to be said about them.
 
     Raises:
-        PipelineError: if no validation text has a human rationale.
+        PipelineError: if no validation text has a human rationale, where the criterion reads them.
     """
     from feature_store.store import open_features
 
     features = open_features(feature_request(given, run))
     for note in features.notes:
         logger.info("note: %s", note)
-    annotated = features.table("val_annotated")["rationale"]
+    directory = str(features.directory.resolve())
+    if registry.depends_on_data(run.dataset):
+        criterion = criterion_of(features)
+        logger.info("criterion: %s", criterion)
+        return dataclasses.replace(run, features_dir=directory, criterion=criterion)
+    annotated = features.annotated_validation()["rationale"]
     if annotated.null_count == len(annotated):
         raise PipelineError(
             f"none of the {len(annotated)} annotated validation texts of {run.dataset}/{run.aspect} has a "
@@ -119,4 +138,4 @@ def features_dir(given: argparse.Namespace, run: settings.RunSettings) -> str:
             where=given.data_dir,
             hint="the criterion needs annotated texts; is the annotations' file complete?",
         )
-    return str(features.directory.resolve())
+    return dataclasses.replace(run, features_dir=directory)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline import settings
+from pipeline import planning, settings
 from pipeline.errors import CriterionNotMet, PipelineError, run_command
 from search_spaces import registry as search_spaces
 from search_spaces.base import Criterion
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{name} version {version.version} is `{registry.CHAMPION}` already")
         return 0
     _check_corpus(version, holder)
-    _judge(tracker, version, given, aspect)
+    _judge(tracker, version, given)
     registry.promote(tracker, version)
     before = "there was none" if holder is None else f"it was version {holder.version}"
     print(f"\n`{registry.CHAMPION}` of {name} is version {version.version} now ({before}). Next:")
@@ -90,7 +90,7 @@ def _check_corpus(version: "ModelVersion", holder: "ModelVersion | None") -> Non
         )
 
 
-def _judge(tracker: "Tracker", version: "ModelVersion", given: argparse.Namespace, aspect: str) -> None:
+def _judge(tracker: "Tracker", version: "ModelVersion", given: argparse.Namespace) -> None:
     """Read the test split, print the scores and record the verdict.
 
     Raises:
@@ -98,9 +98,10 @@ def _judge(tracker: "Tracker", version: "ModelVersion", given: argparse.Namespac
     """
     from pipeline import assessment, registry
 
-    criterion, origin = threshold(given.dataset, aspect, given.min_precision, version.tags)
     with tempfile.TemporaryDirectory() as folder:
         subject = assessment.of_version(tracker, version, given, Path(folder))
+        stated = planning.criterion_of(subject.features)
+        criterion, origin = threshold(stated, given.min_precision, version.tags)
         reading = assessment.read_test(tracker, subject)
     print(assessment.describe(subject, reading))
     missed = misses(criterion, reading.scores)
@@ -115,20 +116,19 @@ def _judge(tracker: "Tracker", version: "ModelVersion", given: argparse.Namespac
 
 
 def threshold(
-    dataset: str, aspect: str, min_precision: float | None, tags: Mapping[str, str]
+    criterion: Criterion, min_precision: float | None, tags: Mapping[str, str]
 ) -> tuple[Criterion, str]:
     """The criterion in terms of test scores, and where its threshold on precision comes from.
 
     Args:
-        dataset: whose criterion.
-        aspect: whose criterion.
+        criterion: that of the data, in terms of validation scores.
         min_precision: the flag, which comes first.
         tags: of the model version; its `min_precision` comes second, the criterion as it is last.
 
     Raises:
         PipelineError: if a threshold is stated for a criterion that has none on precision.
     """
-    criterion, origin = search_spaces.criterion(dataset, aspect), "the criterion's threshold"
+    origin = "the criterion's threshold"
     stated = min_precision
     if stated is not None:
         origin = "the threshold of `--min-precision`"

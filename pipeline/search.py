@@ -101,8 +101,7 @@ def main(arguments: Sequence[str]) -> int:
         )
     logger.info("results: %s\ntracking: %s", directory, uri)
     if not given.resume:
-        run = dataclasses.replace(prepared.run, features_dir=planning.features_dir(given, prepared.run))
-        prepared = dataclasses.replace(prepared, run=run)
+        prepared = dataclasses.replace(prepared, run=planning.with_features(given, prepared.run))
     from pipeline.outcome import conduct
 
     print(conduct(prepared, storage, uri, address=given.address, resume=given.resume))
@@ -164,7 +163,8 @@ def _plan(prepared: "StudySettings", directory: Path, uri: str) -> str:
         f"study        {prepared.name}  ({run.method} on {run.dataset}/{run.aspect})",
         f"results      {directory}",
         f"tracking     {uri}",
-        f"criterion    {run.criterion}",
+        f"criterion    {run.criterion}"
+        + (", if val has rationales" if registry.depends_on_data(run.dataset) else ""),
         f"trials       {prepared.num_trials} of {run.num_epochs} epochs",
         f"sampler      {prepared.sampler}, seed {run.seed}",
         f"first        {prepared.first_points or 'none: the published best lies outside this space'}",

@@ -115,7 +115,11 @@ def add_data_arguments(target: argparse.ArgumentParser) -> None:
         default=[],
         help="a choice that the data set offers, see `python -m feature_store list`; may be repeated",
     )
-    group.add_argument("--data-dir", metavar="DIR", help="folder with DATASET/ in it (default: INFOCAL_DATA)")
+    group.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        help="folder with DATASET/ in it, or (jsonl, eraser) that of your own data (default: INFOCAL_DATA)",
+    )
     group.add_argument(
         "--sample", action="store_true", help="use the small made-up corpus instead of real data"
     )

@@ -4,7 +4,6 @@ python -m pipeline.train --dataset beer --aspect palate
 """
 
 import argparse
-import dataclasses
 import logging
 import sys
 from collections.abc import Sequence
@@ -47,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     if output.exists():
         raise PipelineError(f"`{output}` is there already", where="--output", hint="name a new folder")
     logger.info("model: %s", output)
-    run = dataclasses.replace(run, features_dir=planning.features_dir(given, run))
+    run = planning.with_features(given, run)
     from pipeline.outcome import train_alone
 
     print(train_alone(run, output, sample=given.sample))

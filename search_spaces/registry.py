@@ -4,17 +4,27 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from infocal.errors import ConfigError
-from search_spaces import criteria, infocal
+from search_spaces import criteria, infocal, own_data
 from search_spaces.base import Criterion, Space
 
 _SPACES: dict[tuple[str, str], dict[str, Space]] = {
     ("infocal", "beer"): {"paper": infocal.PAPER_BEER, "wide": infocal.WIDE_BEER},
+    ("infocal", "jsonl"): {"paper": own_data.PAPER, "wide": own_data.WIDE},
+    ("infocal", "eraser"): {"paper": own_data.PAPER, "wide": own_data.WIDE},
 }
-_FIRST_POINTS: dict[tuple[str, str], dict[str, float]] = {("infocal", "beer"): infocal.PAPER_BEER_BEST}
-_CRITERIA: dict[str, dict[str, Criterion]] = {"beer": criteria.BEER}
+_FIRST_POINTS: dict[tuple[str, str], dict[str, float]] = {
+    ("infocal", "beer"): infocal.PAPER_BEER_BEST,
+    ("infocal", "jsonl"): own_data.FIRST_POINT,
+    ("infocal", "eraser"): own_data.FIRST_POINT,
+}
+_CRITERIA: dict[str, dict[str, Criterion]] = {
+    "beer": criteria.BEER,
+    "jsonl": {"": own_data.WITH_RATIONALES},
+    "eraser": {"": own_data.WITH_RATIONALES},
+}
 
 _T = TypeVar("_T")
 
@@ -80,6 +90,31 @@ def criterion(dataset: str, aspect: str) -> Criterion:
     )
 
 
+def depends_on_data(dataset: str) -> bool:
+    """Whether a dataset's criterion follows from what its data hold: see `settled_criterion`."""
+    return own_data.WITH_RATIONALES in _CRITERIA[dataset].values()
+
+
+def settled_criterion(
+    dataset: str, aspect: str, kind: Literal["classification", "regression"], has_rationales: bool
+) -> Criterion:
+    """The criterion of a dataset's aspect, once its data are read.
+
+    It is what `criterion` gives, but for data of one's own, whose criterion follows from what they hold.
+
+    Args:
+        dataset: name of the dataset.
+        aspect: name of the aspect; empty where there is none.
+        kind: of the task.
+        has_rationales: whether humans marked something in a validation text.
+
+    Raises:
+        ConfigError: if the dataset or the aspect has none, naming the nearest one.
+    """
+    stated = criterion(dataset, aspect)
+    return own_data.criterion(kind, has_rationales) if depends_on_data(dataset) else stated
+
+
 def preset(dataset: str, aspect: str, sample: bool) -> dict[str, Any]:
     """Hyper-parameters in which a dataset differs from `InfoCalConfig`'s defaults (`presets/DATASET.toml`).
 
@@ -101,7 +136,8 @@ def language_model_preset(dataset: str, sample: bool) -> dict[str, Any]:
 
 
 def _tables(dataset: str, names: list[str]) -> dict[str, Any]:
-    entries = resources.files("search_spaces").joinpath("presets").iterdir()
+    folder = resources.files("search_spaces").joinpath("presets")
+    entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
     files = {entry.name.removesuffix(".toml"): entry for entry in entries if entry.name.endswith(".toml")}
     file = _find(files, dataset, "preset for dataset", "--dataset")
     tables = tomllib.loads(file.read_text(encoding="utf-8"))

@@ -18,6 +18,10 @@ UNANNOTATED = ("train", "val")
 """Splits without human rationales in a source that has `val_annotated`."""
 
 
+FOLDER_ROLES = ("docs",)
+"""Roles of `Source.inputs` whose path may be a folder; all files in it are part of the fingerprint."""
+
+
 def cut_splits(splits: Collection[str]) -> tuple[str, ...]:
     """Splits whose texts are cut at `max_length`; where models are scored they stay whole."""
     return UNANNOTATED if "val_annotated" in splits else ("train",)
@@ -79,6 +83,9 @@ class TaskSpec:
     kind: TaskKind
     class_names: tuple[str, ...] | None = None
     """Names of the classes in the order of their numbers; None for a regression."""
+
+    tokenizer: str | None = None
+    """Name in `feature_store.tokenize`, where the files say it; None: the source's own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,11 +6,10 @@ and the tokens; and `annotations.json` with one JSON object a line: `x` tokens, 
 `"2"` lists of [start, end) spans of an aspect's rationale, `rid` the review's number.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from feature_store.errors import BadInputError, MissingDataError
+from feature_store.errors import BadInputError
 from feature_store.fingerprint import unit_interval
 from feature_store.sources.base import (
     SPLITS,
@@ -21,7 +20,9 @@ from feature_store.sources.base import (
     SourceOption,
     TaskSpec,
 )
-from feature_store.sources.lines import read_lines
+from feature_store.sources.fields import check_id, check_spans, check_tokens, positions
+from feature_store.sources.lines import parse_record, read_lines
+from feature_store.sources.locate import find_inputs, plain_or_gz
 
 NUM_SCORES = 5
 """Appearance, smell, palate, taste, overall."""
@@ -83,30 +84,13 @@ class Beer:
 
     def inputs(self, data_dir: Path, aspect: str | None) -> dict[str, Path]:
         """Files by role: `heldout`, `annotations`, and `train` where there is one."""
-        folder = data_dir / self.name
         number = self._number(aspect)
         names = {
-            "train": _plain_or_gz(f"reviews.aspect{number}.train.txt"),
-            "heldout": _plain_or_gz(f"reviews.aspect{number}.heldout.txt"),
+            "train": plain_or_gz(f"reviews.aspect{number}.train.txt"),
+            "heldout": plain_or_gz(f"reviews.aspect{number}.heldout.txt"),
             "annotations": (_ANNOTATIONS,),
         }
-        found: dict[str, Path] = {}
-        missing: list[str] = []
-        for role, candidates in names.items():
-            present = [folder / name for name in candidates if (folder / name).exists()]
-            if present:
-                found[role] = present[0]
-            elif role != "train":
-                missing.append(" or ".join(str(folder / name) for name in candidates))
-        if missing:
-            raise MissingDataError(
-                f"dataset `{self.name}`, aspect `{aspect}`: no file " + "; no file ".join(missing),
-                hint=_did_you_mean_parent(data_dir, self.name)
-                + f"point `--data-dir` (or INFOCAL_DATA) at the folder that holds `{self.name}/`, "
-                f"or download it with `python -m feature_store fetch --dataset {self.name} "
-                f"--data-dir {data_dir}`, or try the made-up corpus with `--sample`",
-            )
-        return found
+        return find_inputs(data_dir, f"{self.name}/{aspect}", names, optional=("train",))
 
     def task(self, query: Query, report: Report) -> TaskSpec:
         """A score, whatever the files hold."""
@@ -147,14 +131,6 @@ class Beer:
 
     def _number(self, aspect: str | None) -> int:
         return self.aspects.index(str(aspect))
-
-
-def _did_you_mean_parent(data_dir: Path, name: str) -> str:
-    return f"did you mean `--data-dir {data_dir.parent}`? otherwise " if data_dir.name == name else ""
-
-
-def _plain_or_gz(name: str) -> tuple[str, str]:
-    return f"{name}.gz", name
 
 
 def _reviews(
@@ -213,13 +189,14 @@ def _annotated(path: Path, aspect: int, max_bytes: int, report: Report) -> Itera
     first_line: dict[str, int] = {}
     for number, line in read_lines(path, max_bytes=max_bytes):
         where = f"{path}:{number}"
-        record = _parse_record(line, where, (str(aspect), "rid", "x", "y"))
-        rid = _check_rid(record["rid"], where)
+        record = parse_record(line, where, (str(aspect), "rid", "x", "y"))
+        rid = check_id(record["rid"], "rid", where)
         if rid in first_line:
             raise BadInputError(f"`rid` {rid} stands on line {first_line[rid]} already", where=where)
         first_line[rid] = number
-        tokens = _check_tokens(record["x"], where)
-        rationale = _positions(record[str(aspect)], len(tokens), f'"{aspect}"', where)
+        tokens = check_tokens(record["x"], "x", where)
+        spans = check_spans(record[str(aspect)], len(tokens), f'"{aspect}"', where)
+        rationale = positions(spans) or None  # nobody marked anything
         report.counts["annotated"] += 1
         report.counts["annotated_without_rationale"] += rationale is None
         yield Example(
@@ -229,51 +206,3 @@ def _annotated(path: Path, aspect: int, max_bytes: int, report: Report) -> Itera
             target=_check_scores(record["y"], where)[aspect],
             rationale=rationale,
         )
-
-
-def _parse_record(line: str, where: str, keys: tuple[str, ...]) -> dict[str, object]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BadInputError(f"not JSON: {error}", where=where) from error
-    if not isinstance(record, dict):
-        raise BadInputError(f"expected a JSON object, but got {str(record)[:40]!r}", where=where)
-    for key in keys:
-        if key not in record:
-            raise BadInputError(f"no key `{key}`; there is {sorted(record)}", where=where)
-    return record
-
-
-def _check_rid(rid: object, where: str) -> str:
-    if isinstance(rid, bool) or not isinstance(rid, int | str) or rid == "":
-        raise BadInputError(f"expected a number or text as `rid`, but got {rid!r}", where=where)
-    return str(rid)
-
-
-def _check_tokens(tokens: object, where: str) -> list[str]:
-    if not isinstance(tokens, list) or not all(isinstance(token, str) and token for token in tokens):
-        raise BadInputError(f"expected a list of words as `x`, but got {str(tokens)[:60]}", where=where)
-    if not tokens:
-        raise BadInputError("no tokens in `x`", where=where)
-    try:
-        "".join(tokens).encode()
-    except UnicodeEncodeError as error:
-        raise BadInputError(f"a token of `x` is not valid text: {error}", where=where) from error
-    return tokens
-
-
-def _positions(spans: object, num_tokens: int, key: str, where: str) -> list[int] | None:
-    """Token positions inside [start, end) spans; None when there is none: nobody marked anything."""
-    if not isinstance(spans, list):
-        raise BadInputError(f"expected a list of [start, end) spans as {key}, but got {spans!r}", where=where)
-    chosen: set[int] = set()
-    for span in spans:
-        if not isinstance(span, list) or len(span) != 2 or not all(type(edge) is int for edge in span):
-            raise BadInputError(f"expected a span [start, end) in {key}, but got {span!r}", where=where)
-        start, end = span
-        if not 0 <= start <= end <= num_tokens:
-            raise BadInputError(
-                f"span {span} of {key} does not fit the review's {num_tokens} tokens", where=where
-            )
-        chosen.update(range(start, end))
-    return sorted(chosen) if chosen else None

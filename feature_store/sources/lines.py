@@ -2,8 +2,9 @@
 
 import gzip
 import io
+import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from feature_store.errors import BadInputError, MissingDataError
@@ -82,3 +83,24 @@ def _decode(line: bytes, where: str) -> str:
         raise BadInputError(
             f"not UTF-8: byte 0x{bad} at position {error.start} of the line", where=where
         ) from error
+
+
+def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object]:
+    """A line that holds a JSON object with at least these keys.
+
+    Args:
+        where: file and line, for messages.
+
+    Raises:
+        BadInputError: if it is none, or a key is missing.
+    """
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"not JSON: {error}", where=where) from error
+    if not isinstance(record, dict):
+        raise BadInputError(f"expected a JSON object, but got {str(record)[:40]!r}", where=where)
+    for key in keys:
+        if key not in record:
+            raise BadInputError(f"no key `{key}`; there is {sorted(record)}", where=where)
+    return record

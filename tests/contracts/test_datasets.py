@@ -65,8 +65,8 @@ class TestDataset:
             assert pc.max(pc.list_value_length(features.table(split)["tokens"])).as_py() <= limit
 
     def test_humans_marked_something_where_models_are_scored(self, features: Features):
-        for split in ("val_annotated", "test"):
-            table = features.table(split).filter(pc.field("rationale").is_valid())
+        for table in (features.annotated_validation(), features.table("test")):
+            table = table.filter(pc.field("rationale").is_valid())
             marked = pc.sum(pc.list_value_length(table["rationale"])).as_py()
             assert 0 < marked < pc.sum(pc.list_value_length(table["tokens"])).as_py()
 

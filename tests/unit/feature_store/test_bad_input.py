@@ -52,7 +52,7 @@ def test_a_bad_review(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"_2": [[0, 9999]]}, r"span \[0, 9999\] of \"2\" does not fit the review's \d+ tokens"),
+        ({"_2": [[0, 9999]]}, r"span \[0, 9999\] of \"2\" does not fit the text's \d+ tokens"),
         ({"_2": [[-1, 3]]}, r"span \[-1, 3\] of \"2\" does not fit"),
         ({"_2": [[3, 1]]}, r"span \[3, 1\] of \"2\" does not fit"),
         ({"_2": [[1, 2, 3]]}, r"expected a span \[start, end\) in \"2\", but got \[1, 2, 3\]"),
@@ -186,6 +186,13 @@ def test_no_data_folder(cache_dir: Path, monkeypatch: pytest.MonkeyPatch):
         open_features(FeatureRequest(aspect="palate", cache_dir=cache_dir))
     assert "`--data-dir` or INFOCAL_DATA" in str(caught.value.hint) and "`--sample`" in str(caught.value.hint)
     assert not cache_dir.exists()
+
+
+def test_no_data_folder_of_ones_own(cache_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("INFOCAL_DATA", raising=False)
+    with pytest.raises(MissingDataError, match="no data folder was named for dataset `jsonl`") as caught:
+        open_features(FeatureRequest(dataset="jsonl", cache_dir=cache_dir))
+    assert "`--data-dir` or INFOCAL_DATA" in str(caught.value.hint) and "fetch" not in str(caught.value.hint)
 
 
 def test_too_few_reviews_for_a_split(make_request: MakeRequest, heldout: Path, leftovers: Leftovers):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from feature_store import cache
 from feature_store.errors import CacheError, DamagedCacheError
-from feature_store.fingerprint import file_digest
+from feature_store.fingerprint import file_digest, folder_digest
 
 OLD = time.time() - 3600
 
@@ -312,3 +312,43 @@ def test_a_book_that_cannot_be_written_is_a_warning(
     (tmp_path / "file").write_text("")
     assert cache.DigestBook(tmp_path / "file" / "digests.json").digest(raw) == file_digest(raw)
     assert "digests cannot be remembered" in caplog.text
+
+
+@pytest.fixture
+def raw_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    for name in ("a", "sub/b"):
+        path = folder / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(name)
+        os.utime(path, (OLD, OLD))
+    return folder
+
+
+def test_a_folders_digest_is_computed_once(tmp_path: Path, raw_folder: Path, monkeypatch: pytest.MonkeyPatch):
+    folders: list[Path] = []
+    monkeypatch.setattr(cache, "folder_digest", lambda path: (folders.append(path), folder_digest(path))[1])
+    digests = {cache.DigestBook(tmp_path / "digests.json").digest(raw_folder) for _ in range(3)}
+    assert digests == {folder_digest(raw_folder)}
+    assert folders == [raw_folder]
+
+
+@pytest.mark.parametrize("change", ["content", "name", "more", "less"])
+def test_a_folders_digest_follows_names_and_contents(tmp_path: Path, raw_folder: Path, change: str):
+    book = tmp_path / "digests.json"
+    before = cache.DigestBook(book).digest(raw_folder)
+    file = raw_folder / "sub" / "b"
+    if change == "content":
+        file.write_text("other")
+    elif change == "name":
+        file.rename(raw_folder / "sub" / "c")
+    elif change == "more":
+        (raw_folder / "c").write_text("")
+    else:
+        file.unlink()
+    assert cache.DigestBook(book).digest(raw_folder) == folder_digest(raw_folder) != before
+
+
+def test_an_empty_folder_has_a_digest(tmp_path: Path):
+    (tmp_path / "docs").mkdir()
+    assert cache.DigestBook(tmp_path / "digests.json").digest(tmp_path / "docs")

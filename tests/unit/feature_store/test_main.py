@@ -87,6 +87,19 @@ def test_verify(build: Run, run: Run, cache_dir: Path):
     assert [Path(line.split()[1]).name.split("-")[1] for line in out.splitlines()] == ["smell"]
 
 
+def test_verify_of_an_aspect_that_no_source_has(run: Run, cache_dir: Path):
+    status, _, err = run("verify", "--cache-dir", cache_dir, "--aspect", "aromma")
+    assert status == 2
+    assert "no aspect `aromma` in dataset `beer`" in err
+
+
+def test_nothing_is_fetched_where_there_is_nothing_official(run: Run, tmp_path: Path):
+    status, _, err = run("fetch", "--dataset", "jsonl", "--data-dir", tmp_path)
+    assert status == 2
+    assert "dataset `jsonl` has no official files: there is nothing to download" in err
+    assert "name their folder with `--data-dir`" in err
+
+
 def test_verify_names_what_is_damaged(build: Run, run: Run, cache_dir: Path):
     build("--aspect", "palate")
     (path,) = cache_dir.rglob("val.arrow")

@@ -1,13 +1,14 @@
 """Tokens in the corpus's style, with offsets into the original."""
 
 import random
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from feature_store.sample import make_review
-from feature_store.tokenize import tokenize
+from feature_store.tokenize import split_at_blanks, tokenize
 
 ENGLISH = st.text(alphabet="abcN tT'’\"“”-./,!?()0159$%&;:sSİéß\u0301\n\t", max_size=40)
 
@@ -97,3 +98,10 @@ def test_no_token_is_empty_or_has_white_space(text: str):
 def test_twice_is_once(text: str):
     once = words(text)
     assert words(" ".join(once)) == once
+
+
+@given(ENGLISH)
+def test_blanks_alone_split_and_nothing_is_changed(text: str):
+    tokens = split_at_blanks(text)
+    assert [token.text for token in tokens] == [text[token.start : token.end] for token in tokens]
+    assert [token.text for token in tokens] == [word for word in re.split("[ \t\r\n]", text) if word]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, precision_recall_fscore_support
+from sklearn.metrics import accuracy_score, precision_recall_fscore_support, r2_score
 
 from infocal.metrics import (
     AOPC_SHARES,
@@ -291,7 +291,23 @@ def test_no_token_is_not_degenerate_but_wrong():
 
 def test_regression_scores_by_hand():
     flat = regression_scores(np.array([0.5, 0.75], dtype=np.float32), np.array([0.25, 1.0], dtype=np.float32))
-    assert flat == {"mse": 0.0625, "mae": 0.25}
+    # the targets lie 0.375 on each side of their mean: variance 0.140625, and 1 - 0.0625 / 0.140625 = 5 / 9
+    assert flat == {"mse": 0.0625, "mae": 0.25, "explained_rate": pytest.approx(5 / 9)}
+
+
+@few
+@given(st.integers(2, 30), st.floats(0.01, 2), st.integers(0, 2**32))
+def test_the_explained_rate_against_scikit_learn(num_texts, noise, seed):
+    rng = np.random.default_rng(seed)
+    targets = rng.random(num_texts)
+    predictions = targets + noise * rng.standard_normal(num_texts)
+    found = regression_scores(predictions, targets)["explained_rate"]
+    assert found == pytest.approx(max(0.0, r2_score(targets, predictions)), abs=1e-12)
+
+
+@pytest.mark.parametrize("prediction", [0.5, 0.7])
+def test_nothing_is_explained_where_all_targets_are_equal(prediction):
+    assert regression_scores(np.array([prediction, 0.5]), np.array([0.5, 0.5]))["explained_rate"] == 0.0
 
 
 @few

@@ -2,6 +2,7 @@ import pytest
 
 from pipeline.errors import run_command
 from pipeline.search import main
+from tests.own_corpora import own_records, write_own
 
 FLAGS = ["--dataset", "beer", "--aspect", "palate", "--dry-run"]
 
@@ -41,3 +42,19 @@ def test_a_dry_run_looks_for_the_word_vectors(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run_command(main, [*FLAGS, "--sample", "--embedding", "glove.txt"]) == 2
     assert "as embedding, but got `glove.txt`" in capsys.readouterr().err
+
+
+def test_a_dry_run_on_own_data_says_what_the_criterion_waits_for(tmp_path, capsys):
+    flags = ["--dataset", "jsonl", "--dry-run", "--data-dir", str(tmp_path)]
+    assert run_command(main, flags) == 2
+    assert (
+        f"no train.jsonl.gz or train.jsonl; no test.jsonl.gz or test.jsonl; no task.toml in {tmp_path}"
+        in (capsys.readouterr().err)
+    )
+    write_own(tmp_path, own_records())
+    assert run_command(main, flags) == 0
+    plan = capsys.readouterr().out
+    assert (
+        "criterion    best val_token_f1 with val_selection_rate >= 0.01, val_selection_rate <= 0.5, if"
+        in plan
+    )

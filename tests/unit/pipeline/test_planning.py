@@ -1,4 +1,5 @@
 import argparse
+import dataclasses
 import json
 import logging
 from pathlib import Path
@@ -13,6 +14,7 @@ from pipeline import planning
 from pipeline.errors import PipelineError
 from pipeline.search import build_parser
 from search_spaces import registry
+from tests.own_corpora import own_records, write_own
 from tests.small_store import sample_cache, sample_features
 
 
@@ -72,7 +74,7 @@ def test_a_wrong_aspect_is_answered_with_the_nearest(name: str, message: str, hi
 
 
 def test_a_wrong_dataset_is_answered_with_the_nearest():
-    with pytest.raises(RequestError, match="no dataset `bear`; there is `beer`") as caught:
+    with pytest.raises(RequestError, match="no dataset `bear`; there is `beer`, ") as caught:
         planning.run_settings(flags("--dataset", "bear"), {})
     assert caught.value.hint == "did you mean `--dataset beer`"
 
@@ -114,18 +116,22 @@ def test_features_are_opened_with_the_given_flags_and_their_notes_said(caplog: p
     run = planning.run_settings(given, {})
     assert InfoCalConfig.from_mapping(run.base).max_length == 256
     with caplog.at_level(logging.INFO, "pipeline.planning"):
-        folder = planning.features_dir(given, run)
+        made = planning.with_features(given, run)
+    assert dataclasses.replace(made, features_dir="") == run
+    folder = made.features_dir
     assert Path(folder) == expected.directory.resolve()
     assert Path(folder).is_absolute(), "workers stand in another folder"
-    assert caplog.messages == [f"note: {note}" for note in expected.notes]
-    assert "made-up sample corpus" in caplog.messages[0]
+    # other tests may have left the feature store's own logger at work
+    said = [record.getMessage() for record in caplog.records if record.name == "pipeline.planning"]
+    assert said == [f"note: {note}" for note in expected.notes]
+    assert "made-up sample corpus" in said[0]
 
 
 def test_a_shorter_cut_makes_other_features():
     given = flags(
         "--sample", "--embedding", "random", "--cache-dir", str(sample_cache()), "--set", "max_length=40"
     )
-    folder = planning.features_dir(given, planning.run_settings(given, {}))
+    folder = planning.with_features(given, planning.run_settings(given, {})).features_dir
     assert Path(folder) != sample_features().directory.resolve()
 
 
@@ -139,4 +145,28 @@ def test_data_without_a_human_rationale_are_refused_before_training(tmp_path: Pa
     with pytest.raises(
         PipelineError, match="none of the 46 annotated validation texts of beer/palate has a human"
     ):
-        planning.features_dir(given, planning.run_settings(given, {}))
+        planning.with_features(given, planning.run_settings(given, {}))
+
+
+def own_flags(folder: Path, *more: str) -> argparse.Namespace:
+    places = ["--data-dir", str(folder / "data"), "--cache-dir", str(folder / "cache")]
+    return build_parser().parse_args(["--dataset", "jsonl", "--embedding", "random", *places, *more])
+
+
+@pytest.mark.parametrize(
+    ("rationale", "metric"), [([[0, 2]], "val_token_f1"), ([], "val_macro_f1"), (None, "val_macro_f1")]
+)
+def test_the_criterion_of_own_data_is_settled_by_what_val_holds(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, rationale: list[list[int]] | None, metric: str
+):
+    records = own_records()
+    records["val"][0] |= {"rationale": rationale}
+    records["test"][0] |= {"rationale": [[0, 2]]}  # of which nothing is to be known before the end
+    write_own(tmp_path / "data", records)
+    given = own_flags(tmp_path)
+    run = planning.run_settings(given, {})
+    assert run.criterion == registry.criterion("jsonl", "")
+    with caplog.at_level(logging.INFO, "pipeline.planning"):
+        settled = planning.with_features(given, run)
+    assert settled.criterion.metric == metric
+    assert caplog.messages[-1] == f"criterion: {settled.criterion}"

@@ -5,6 +5,7 @@ import pytest
 from pipeline import promote, registry
 from pipeline.errors import CriterionNotMet, PipelineError, run_command
 from pipeline.tracking import Tracker
+from search_spaces import registry as search_spaces
 from search_spaces.base import Bound, Criterion
 from tests.small_store import NAME, next_version, sample_cache, store_with_model
 
@@ -46,21 +47,20 @@ def limits(criterion: Criterion) -> dict[str, float]:
 def test_threshold_comes_from_the_flag_the_version_or_the_criterion(
     flag: float | None, tags: dict[str, str], limit: float, origin: str
 ):
-    criterion, where = promote.threshold("beer", "palate", flag, tags)
+    criterion, where = promote.threshold(search_spaces.criterion("beer", "palate"), flag, tags)
     assert limits(criterion) == {"test_token_precision": limit}
     assert criterion.metric == "test_token_recall"
     assert where == origin
 
 
-def test_a_criterion_without_precision_takes_no_threshold(monkeypatch: pytest.MonkeyPatch):
+def test_a_criterion_without_precision_takes_no_threshold():
     bound = Bound(metric="val_selection_rate", limit=0.2, kind="at_most")
     other = Criterion(metric="val_accuracy", bounds=(bound,), why="a test")
-    monkeypatch.setattr(promote.search_spaces, "criterion", lambda dataset, aspect: other)
-    assert limits(promote.threshold("beer", "palate", None, {})[0]) == {"test_selection_rate": 0.2}
+    assert limits(promote.threshold(other, None, {})[0]) == {"test_selection_rate": 0.2}
     with pytest.raises(
         PipelineError, match="--min-precision: the criterion has no bound on `val_token_precision`"
     ):
-        promote.threshold("beer", "palate", 0.5, {})
+        promote.threshold(other, 0.5, {})
 
 
 def criterion_at(limit: float) -> Criterion:

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import subprocess
 import sys
@@ -165,7 +166,9 @@ def conducted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return "the table"
 
     monkeypatch.setattr(outcome, "conduct", conduct)
-    monkeypatch.setattr(planning, "features_dir", lambda given, run: "/features/built")
+    monkeypatch.setattr(
+        planning, "with_features", lambda given, run: dataclasses.replace(run, features_dir="/features/built")
+    )
     return calls
 
 

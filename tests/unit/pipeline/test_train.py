@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,9 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[RunSettings]:
         return str(output)
 
     monkeypatch.setattr(outcome, "train_alone", train_alone)
-    monkeypatch.setattr(planning, "features_dir", lambda given, run: "/features/built")
+    monkeypatch.setattr(
+        planning, "with_features", lambda given, run: dataclasses.replace(run, features_dir="/features/built")
+    )
     return runs
 
 

@@ -13,6 +13,10 @@ from search_spaces.base import Bound
 PRESETS = tomllib.loads(
     (Path(registry.__file__).parent / "presets" / "beer.toml").read_text(encoding="utf-8")
 )
+DATASETS = ", ".join(f"`{dataset}`" for _, dataset in registry.methods_and_datasets())
+PRESET_NAMES = ", ".join(
+    f"`{path.stem}`" for path in sorted((Path(registry.__file__).parent / "presets").glob("*.toml"))
+)
 ASPECTS = ("appearance", "smell", "palate")
 
 
@@ -63,7 +67,7 @@ def test_the_papers_criteria(aspect, limit):
         *(
             (
                 look_up,
-                "--dataset: no search space for dataset `bear`; it has `beer`",
+                f"--dataset: no search space for dataset `bear`; it has {DATASETS}",
                 "did you mean `--dataset beer`?",
             )
             for look_up in (
@@ -87,7 +91,7 @@ def test_the_papers_criteria(aspect, limit):
         *(
             (
                 look_up,
-                "--dataset: no preset for dataset `bear`; it has `beer`",
+                f"--dataset: no preset for dataset `bear`; it has {PRESET_NAMES}",
                 "did you mean `--dataset beer`?",
             )
             for look_up in (
@@ -97,12 +101,12 @@ def test_the_papers_criteria(aspect, limit):
         ),
         (
             lambda: registry.preset("../presets/beer", "palate", sample=False),
-            "--dataset: no preset for dataset `../presets/beer`; it has `beer`",
+            f"--dataset: no preset for dataset `../presets/beer`; it has {PRESET_NAMES}",
             None,
         ),
         (
             lambda: registry.criterion("bear", "palate"),
-            "--dataset: no criterion for dataset `bear`; it has `beer`",
+            f"--dataset: no criterion for dataset `bear`; it has {DATASETS}",
             "did you mean `--dataset beer`?",
         ),
         (
@@ -156,3 +160,42 @@ def test_the_language_models_preset():
     sample = registry.language_model_preset("beer", sample=True)
     assert sample == PRESETS.get("language_model", {}) | PRESETS["sample_language_model"]
     assert sample["hidden_size"] < LanguageModelConfig().hidden_size
+
+
+OWN = ("jsonl", "eraser")
+
+
+@pytest.mark.parametrize("dataset", OWN)
+@pytest.mark.parametrize(
+    ("kind", "has_rationales", "metric", "most"),
+    [
+        ("classification", True, "val_token_f1", 0.5),
+        ("regression", True, "val_token_f1", 0.5),
+        ("classification", False, "val_macro_f1", 0.3),
+        ("regression", False, "val_explained_rate", 0.3),
+    ],
+)
+def test_the_criterion_of_own_data_follows_what_they_hold(dataset, kind, has_rationales, metric, most):
+    assert registry.depends_on_data(dataset)
+    found = registry.settled_criterion(dataset, "", kind, has_rationales)
+    assert found.metric == metric
+    scores = {metric: 0.7, "val_selection_rate": most}
+    assert found.value(scores) == 0.7
+    assert found.value(scores | {"val_selection_rate": most + 0.1}) == pytest.approx(-0.1)
+    assert found.value(dict.fromkeys(scores, 0.0)) == pytest.approx(-0.01), "an empty selection is no reason"
+
+
+def test_every_other_criterion_is_settled_from_the_start():
+    stated = registry.criterion("beer", "palate")
+    assert not registry.depends_on_data("beer")
+    assert registry.settled_criterion("beer", "palate", "regression", False) is stated
+
+
+@pytest.mark.parametrize("dataset", OWN)
+@pytest.mark.parametrize("name", ["paper", "wide"])
+def test_own_data_have_beers_ranges_with_a_reason_of_their_own(dataset, name):
+    own, beer = (registry.space("infocal", which, name) for which in (dataset, "beer"))
+    assert [(r.name, r.low, r.high, r.step, r.log) for r in own] == [
+        (r.name, r.low, r.high, r.step, r.log) for r in beer
+    ]
+    assert all("own" in r.why for r in own)

@@ -1,0 +1,278 @@
+"""Corpora in the format of the ERASER benchmark [DeYoung2020].
+
+`DIR/eraser/`, or `DIR` itself where there is no such folder, holds `train.jsonl`, `val.jsonl`, `test.jsonl`
+(plain or .gz) and the documents: `docs/`, one file per docid, or `docs.jsonl`, a `{"docid", "document"}` a
+line. A document has blanks between its tokens and a sentence a line. A line of a split has
+
+    annotation_id     a name, different for each line of all files
+    classification    name of the class
+    evidences         groups of spans, [[{"docid", "start_token", "end_token", ...}, ...], ...]
+    docids            optional: the documents; default: those of the evidences, in their order, else the one
+                      that is called as the annotation is
+    query             optional: what the documents were asked
+
+A text is its documents in order, one after another. Each group of evidences is enough for its annotator; the
+rationale is the union of all. Without any, nobody annotated the text.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from feature_store.errors import BadInputError, did_you_mean, quoted
+from feature_store.fingerprint import files_below
+from feature_store.sources.base import (
+    Example,
+    Query,
+    RemoteFile,
+    Report,
+    SourceOption,
+    TaskSpec,
+)
+from feature_store.sources.fields import (
+    Ledger,
+    check_id,
+    check_spans,
+    check_text,
+    class_names,
+    class_number,
+    positions,
+)
+from feature_store.sources.lines import parse_record, read_lines
+from feature_store.sources.locate import own_files, plain_or_gz
+from feature_store.tokenize import split_at_blanks
+
+_SPLITS = ("train", "val", "test")
+_KEYS = ("annotation_id", "classification", "evidences")
+_IGNORE, _PREPEND, _APPEND = "ignore", "prepend", "append"
+
+
+class Eraser:
+    """The source `eraser`: classification of documents with evidence.
+
+    Texts may stand in several files, as a document does that is asked about twice: they are left there,
+    counted and said aloud.
+    """
+
+    name = "eraser"
+    title = "a corpus in the format of the ERASER benchmark (DeYoung et al. 2020)"
+    aspects: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = {}
+    splits: tuple[str, ...] = _SPLITS
+    shares_texts = True
+    options: tuple[SourceOption, ...] = (
+        SourceOption(
+            name="query",
+            default=_IGNORE,
+            choices=(_IGNORE, _PREPEND, _APPEND),
+            help="whether the query's words are part of the text; appended ones are the first to be cut off "
+            "where a training text is longer than `max_length`",
+        ),
+    )
+    tokenizer = "whitespace"
+    version = 1
+    sample_version = 1
+    remote_files: tuple[RemoteFile, ...] = ()
+
+    def inputs(self, data_dir: Path, aspect: str | None) -> dict[str, Path]:
+        """Files by role: `train`, `val`, `test`, and `docs`, a file or a folder."""
+        names: dict[str, tuple[str, ...]] = {split: plain_or_gz(f"{split}.jsonl") for split in _SPLITS}
+        return own_files(
+            self.name,
+            data_dir,
+            names | {"docs": ("docs", *plain_or_gz("docs.jsonl"))},
+            hint="`--data-dir` names the folder that holds train.jsonl, val.jsonl, test.jsonl and docs "
+            f"(or holds them in a folder `{self.name}`); or try the made-up corpus with `--sample`",
+        )
+
+    def task(self, query: Query, report: Report) -> TaskSpec:
+        """The classes of the training file, sorted by name."""
+        path = query.inputs["train"]
+        found: set[str] = set()
+        for number, line in read_lines(path, max_bytes=query.max_bytes):
+            where = f"{path}:{number}"
+            record = parse_record(line, where, ("classification",))
+            found.add(check_id(record["classification"], "classification", where))
+        return TaskSpec(kind="classification", class_names=class_names(found, path))
+
+    def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
+        """The files in the order train, val, test; see `Source.examples`."""
+        reader = _Reader(query, task)
+        ledger = Ledger()
+        for split in _SPLITS:
+            path = query.inputs[split]
+            for number, line in read_lines(path, max_bytes=query.max_bytes):
+                where = f"{path}:{number}"
+                example = reader.example(line, where, split)
+                report.counts[f"{split}_without_evidence"] += example.rationale is None
+                ledger.add(example.example_id, split, example.tokens, where)
+                yield example
+        ledger.tell(report)
+        reader.tell(report)
+
+    def write_sample(self, data_dir: Path, seed: int) -> None:
+        """Write the made-up corpus of `feature_store.sample`."""
+        from feature_store import sample
+
+        sample.write_eraser(data_dir / self.name, seed=seed)
+
+
+class _Documents:
+    """Documents by their docid; those of a `docs.jsonl` are held in memory."""
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        self._path, self._max_bytes = path, max_bytes
+        self._files = files_below(path) if path.is_dir() else {}
+        self._texts = {} if path.is_dir() else _read_documents(path, max_bytes)
+
+    def __contains__(self, docid: str) -> bool:
+        return docid in self._files or docid in self._texts
+
+    def tokens(self, docid: str, where: str) -> list[str]:
+        """Tokens of a document.
+
+        Raises:
+            BadInputError: if there is none of that name, or it is empty.
+        """
+        if docid in self._files:
+            lines = read_lines(self._files[docid], max_bytes=self._max_bytes)
+            tokens = [token.text for _, line in lines for token in split_at_blanks(line)]
+        elif docid in self._texts:
+            tokens = [token.text for token in split_at_blanks(self._texts[docid])]
+        else:
+            near = did_you_mean(docid, (*self._files, *self._texts))
+            raise BadInputError(f"no document `{docid[:60]}` in {self._path}", where=where, hint=near)
+        if not tokens:
+            raise BadInputError(f"the document `{docid[:60]}` is empty", where=where)
+        return tokens
+
+
+def _read_documents(path: Path, max_bytes: int) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for number, line in read_lines(path, max_bytes=max_bytes):
+        where = f"{path}:{number}"
+        record = parse_record(line, where, ("docid", "document"))
+        docid = check_id(record["docid"], "docid", where)
+        if docid in texts:
+            raise BadInputError(f"the docid `{docid[:60]}` stands in an earlier line already", where=where)
+        texts[docid] = check_text(record["document"], "document", where)
+    return texts
+
+
+class _Reader:
+    """Turns lines into examples."""
+
+    def __init__(self, query: Query, task: TaskSpec) -> None:
+        self._documents = _Documents(query.inputs["docs"], query.max_bytes)
+        self._numbers = {name: number for number, name in enumerate(task.class_names or ())}
+        self._use = query.options["query"]
+        self._queries: set[str] = set()
+        self._num_evidences = self._num_misplaced = 0
+
+    def example(self, line: str, where: str, split: str) -> Example:
+        """The example of one line."""
+        record = parse_record(line, where, _KEYS)
+        name = check_id(record["annotation_id"], "annotation_id", where)
+        evidences = _evidences(record["evidences"], where)
+        texts = {
+            docid: self._documents.tokens(docid, where) for docid in self._docids(record, evidences, where)
+        }
+        query = self._query(record, where)
+        before = query if self._use == _PREPEND else []
+        after = query if self._use == _APPEND else []
+        return Example(
+            example_id=name,
+            split=split,
+            tokens=[*before, *(token for text in texts.values() for token in text), *after],
+            target=class_number(
+                check_id(record["classification"], "classification", where), self._numbers, where
+            ),
+            rationale=self._rationale(evidences, texts, len(before), where),
+        )
+
+    def tell(self, report: Report) -> None:
+        """Say that queries were left out where they differ, and that evidence seems misplaced."""
+        if len(self._queries) > 1:
+            report.notes.append(
+                "the texts come with different queries, which are ignored: "
+                f"`--option query={_PREPEND}` puts each before its text"
+            )
+        if self._num_misplaced:
+            report.counts["misplaced_evidences"] = self._num_misplaced
+            report.notes.append(
+                f"{self._num_misplaced} of {self._num_evidences} evidences have another `text` than their "
+                "span, which counts, covers: are the documents those that were annotated?"
+            )
+
+    def _rationale(
+        self,
+        evidences: Sequence[Mapping[str, object]],
+        texts: Mapping[str, list[str]],
+        start: int,
+        where: str,
+    ) -> list[int] | None:
+        """Positions of all evidence in the joint text, whose first document begins at `start`."""
+        offsets: dict[str, int] = {}
+        for docid, tokens in texts.items():
+            offsets[docid] = start
+            start += len(tokens)
+        spans: list[tuple[int, int]] = []
+        for evidence in evidences:
+            docid = str(evidence["docid"])
+            if docid not in texts:
+                raise BadInputError(
+                    f"evidence in document `{docid[:60]}`, but `docids` are {quoted(texts)}", where=where
+                )
+            span = [[evidence["start_token"], evidence["end_token"]]]
+            ((first, last),) = check_spans(span, len(texts[docid]), "`evidences`", where)
+            self._compare(evidence.get("text"), texts[docid][first:last])
+            spans.append((first + offsets[docid], last + offsets[docid]))
+        return positions(spans) or None
+
+    def _compare(self, text: object, covered: list[str]) -> None:
+        """Count evidence whose own text is not what its span covers: a sign of other documents."""
+        self._num_evidences += 1
+        if isinstance(text, str) and text:
+            self._num_misplaced += "".join(covered) != "".join(text.split())
+
+    def _docids(
+        self, record: Mapping[str, object], evidences: Sequence[Mapping[str, object]], where: str
+    ) -> list[str]:
+        """Names of the documents in order, each once."""
+        given = record.get("docids")
+        if given is not None and not isinstance(given, list):
+            raise BadInputError(f"expected a list as `docids`, but got {str(given)[:60]}", where=where)
+        entries = given or [evidence["docid"] for evidence in evidences]
+        names = list(dict.fromkeys(check_id(entry, "docid", where) for entry in entries))
+        own = str(record["annotation_id"])
+        if not names and own not in self._documents:
+            raise BadInputError(
+                f"no `docids`, no evidence and no document `{own[:60]}`: which document is meant?",
+                where=where,
+            )
+        return names or [own]
+
+    def _query(self, record: Mapping[str, object], where: str) -> list[str]:
+        query = record.get("query")
+        if self._use == _IGNORE:
+            if len(self._queries) < 2:
+                self._queries.add(str(query))
+            return []
+        return [token.text for token in split_at_blanks(check_text(query, "query", where))]
+
+
+def _evidences(groups: object, where: str) -> list[dict[str, object]]:
+    """All evidences of all groups."""
+    if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
+        raise BadInputError(
+            f"expected a list of lists as `evidences`, but got {str(groups)[:60]}", where=where
+        )
+    found = [evidence for group in groups for evidence in group]
+    for evidence in found:
+        if not isinstance(evidence, dict):
+            raise BadInputError(f"expected an object as evidence, but got {str(evidence)[:60]}", where=where)
+        for key in ("docid", "start_token", "end_token"):
+            if key not in evidence:
+                raise BadInputError(
+                    f"no key `{key}` in an evidence; there is {sorted(evidence)}", where=where
+                )
+    return found

@@ -1,0 +1,171 @@
+"""Checks of what raw records hold, shared by the sources; each error names the field and the place."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from feature_store.errors import BadInputError, did_you_mean, quoted
+from feature_store.sources.base import Report
+
+_SHOWN = 60
+"""Characters of a wrong value that a message quotes."""
+
+
+def check_id(value: object, key: str, where: str) -> str:
+    """A number or a text that names something, as text.
+
+    Raises:
+        BadInputError: for anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
+        raise BadInputError(f"expected a number or text as `{key}`, but got {_shown(value)}", where=where)
+    return check_encodable(str(value), f"`{key}`", where)
+
+
+def check_encodable(text: str, what: str, where: str) -> str:
+    """The text, which JSON escapes may have given half a character.
+
+    Raises:
+        BadInputError: if it cannot be written as UTF-8.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInputError(f"{what} is not valid text: {error}", where=where) from error
+    return text
+
+
+def check_text(value: object, key: str, where: str) -> str:
+    """A text that is not blank.
+
+    Raises:
+        BadInputError: for anything else.
+    """
+    if not isinstance(value, str):
+        raise BadInputError(f"expected text as `{key}`, but got {_shown(value)}", where=where)
+    if not value.strip():
+        raise BadInputError(f"an empty text as `{key}`", where=where)
+    return check_encodable(value, f"`{key}`", where)
+
+
+def check_tokens(tokens: object, name: str, where: str) -> list[str]:
+    """The tokens of a text: words without an empty one, at least one.
+
+    Args:
+        tokens: what the record holds.
+        name: of the field.
+        where: file and line.
+
+    Raises:
+        BadInputError: if it holds something else.
+    """
+    if not isinstance(tokens, list) or not all(isinstance(token, str) and token for token in tokens):
+        raise BadInputError(f"expected a list of words as `{name}`, but got {str(tokens)[:60]}", where=where)
+    if not tokens:
+        raise BadInputError(f"no tokens in `{name}`", where=where)
+    try:
+        "".join(tokens).encode()
+    except UnicodeEncodeError as error:
+        raise BadInputError(f"a token of `{name}` is not valid text: {error}", where=where) from error
+    return tokens
+
+
+def check_spans(
+    spans: object, size: int, key: str, where: str, unit: str = "tokens"
+) -> list[tuple[int, int]]:
+    """[start, end) spans inside a text.
+
+    Args:
+        spans: what should be a list of pairs.
+        size: length of the text.
+        key: what the list is called, with its quotation marks.
+        where: file and line.
+        unit: what `size` counts.
+
+    Raises:
+        BadInputError: for anything else, or a span beyond the text.
+    """
+    if not isinstance(spans, list):
+        raise BadInputError(
+            f"expected a list of [start, end) spans as {key}, but got {_shown(spans)}", where=where
+        )
+    checked: list[tuple[int, int]] = []
+    for span in spans:
+        if not isinstance(span, list) or len(span) != 2 or not all(type(edge) is int for edge in span):
+            raise BadInputError(f"expected a span [start, end) in {key}, but got {_shown(span)}", where=where)
+        start, end = span
+        if not 0 <= start <= end <= size:
+            raise BadInputError(f"span {span} of {key} does not fit the text's {size} {unit}", where=where)
+        checked.append((start, end))
+    return checked
+
+
+def positions(spans: Sequence[tuple[int, int]]) -> list[int]:
+    """Ascending positions inside [start, end) spans, each once."""
+    return sorted({position for start, end in spans for position in range(start, end)})
+
+
+def class_number(name: str, numbers: dict[str, int], where: str) -> int:
+    """Number of a class.
+
+    Raises:
+        BadInputError: if there is no class of that name.
+    """
+    if name not in numbers:
+        known = quoted(list(numbers)[:20]) + (", ..." if len(numbers) > 20 else "")
+        raise BadInputError(
+            f"`{name[:_SHOWN]}` is none of the {len(numbers)} classes {known}",
+            where=where,
+            hint=did_you_mean(name, numbers),
+        )
+    return numbers[name]
+
+
+def class_names(found: Collection[str], path: Path) -> tuple[str, ...]:
+    """Names of the classes that a training file holds, sorted.
+
+    Raises:
+        BadInputError: if there are fewer than two.
+    """
+    if len(found) < 2:
+        raise BadInputError(
+            f"a classification needs two classes or more, but got {quoted(sorted(found))}", where=str(path)
+        )
+    return tuple(sorted(found))
+
+
+class Ledger:
+    """What was read so far: ids, which must differ, and texts, which may stand in several splits."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, str] = {}
+        self._owners: dict[bytes, str] = {}
+        self._shared: Counter[tuple[str, str]] = Counter()
+
+    def add(self, example_id: str, split: str, tokens: Sequence[str], where: str) -> None:
+        """Enter one example.
+
+        Raises:
+            BadInputError: if its id was entered before; names the place.
+        """
+        if example_id in self._places:
+            raise BadInputError(
+                f"the id `{example_id[:_SHOWN]}` stands in {self._places[example_id]} already", where=where
+            )
+        self._places[example_id] = where
+        owner = self._owners.setdefault(hashlib.sha256("\0".join(tokens).encode()).digest(), split)
+        if owner != split:
+            self._shared[split, owner] += 1
+
+    def tell(self, report: Report) -> None:
+        """Count and say which texts stand in several splits."""
+        for (split, owner), count in sorted(self._shared.items()):
+            report.counts[f"texts_of_{split}_in_{owner}"] = count
+            report.notes.append(
+                f"{count} texts of `{split}` also stand in `{owner}`: left there, so its scores flatter"
+            )
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:_SHOWN]

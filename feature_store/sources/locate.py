@@ -1,0 +1,84 @@
+"""Finding a source's raw files in the folder that the user named."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from feature_store.errors import MissingDataError
+
+
+def plain_or_gz(name: str) -> tuple[str, str]:
+    """The names under which a file may lie."""
+    return f"{name}.gz", name
+
+
+def find_inputs(
+    data_dir: Path, dataset: str, names: Mapping[str, Collection[str]], *, optional: Collection[str] = ()
+) -> dict[str, Path]:
+    """Files by role, the first of its names that is there for each.
+
+    Args:
+        data_dir: folder that holds `dataset/`.
+        dataset: name of the source, with its aspect where it has one: `beer/palate`.
+        names: role -> names that its file may have.
+        optional: roles that may stay empty.
+
+    Raises:
+        MissingDataError: if a file that is needed is not there; names the expected paths and what to do.
+    """
+    source, _, aspect = dataset.partition("/")
+    folder = data_dir / source
+    found: dict[str, Path] = {}
+    missing: list[str] = []
+    for role, candidates in names.items():
+        present = [folder / name for name in candidates if (folder / name).exists()]
+        if present:
+            found[role] = present[0]
+        elif role not in optional:
+            missing.append(" or ".join(str(folder / name) for name in candidates))
+    if missing:
+        target = f"dataset `{source}`" + (f", aspect `{aspect}`" if aspect else "")
+        raise MissingDataError(
+            f"{target}: no file " + "; no file ".join(missing),
+            hint=_did_you_mean_parent(data_dir, source)
+            + f"point `--data-dir` (or INFOCAL_DATA) at the folder that holds `{source}/`, "
+            f"or download it with `python -m feature_store fetch --dataset {source} "
+            f"--data-dir {data_dir}`, or try the made-up corpus with `--sample`",
+        )
+    return found
+
+
+def own_files(
+    name: str,
+    data_dir: Path,
+    names: Mapping[str, Sequence[str]],
+    *,
+    hint: str,
+    optional: Collection[str] = (),
+) -> dict[str, Path]:
+    """Files by role in `data_dir/name/`, or in `data_dir` itself where there is no such folder.
+
+    Args:
+        name: of the data set.
+        data_dir: folder that the user named.
+        names: for each role, the names that its file may have.
+        hint: what to do where one is missing.
+        optional: roles that need not be there.
+
+    Raises:
+        MissingDataError: if one that is needed is not there.
+    """
+    own = data_dir / name
+    folder = own if own.is_dir() else data_dir
+    found = {
+        role: next((folder / file for file in candidates if (folder / file).exists()), None)
+        for role, candidates in names.items()
+    }
+    if missing := [role for role, path in found.items() if path is None and role not in optional]:
+        wanted = "; no ".join(" or ".join(names[role]) for role in missing)
+        nor = "" if folder == own else f", and no folder `{name}` in it"
+        raise MissingDataError(f"dataset `{name}`: no {wanted} in {folder}{nor}", hint=hint)
+    return {role: path for role, path in found.items() if path is not None}
+
+
+def _did_you_mean_parent(data_dir: Path, name: str) -> str:
+    return f"did you mean `--data-dir {data_dir.parent}`? otherwise " if data_dir.name == name else ""

@@ -1,0 +1,102 @@
+"""`task.toml`: what the user of an own corpus says about it."""
+
+import math
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from feature_store.errors import BadInputError, did_you_mean, quoted
+from feature_store.sources.base import TaskKind
+from feature_store.sources.fields import check_id
+from feature_store.tokenize import TOKENIZERS
+
+_KEYS = ("kind", "classes", "score_range", "tokenizer", "title")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskFile:
+    """The content of a `task.toml`."""
+
+    kind: TaskKind
+    classes: tuple[str, ...] | None
+    """Names of the classes in the order of their numbers; None: those that the training file holds."""
+
+    score_range: tuple[float, float]
+    """The scores that there may be, lowest and highest; scaled to [0, 1]."""
+
+    tokenizer: str | None
+    """Name in `feature_store.tokenize` of what splits a text; None: nothing is said."""
+
+    title: str | None
+    """What the corpus is; said on each run."""
+
+
+def read_task_file(path: Path) -> TaskFile:
+    """Read and check a `task.toml`.
+
+    Raises:
+        BadInputError: if it is no TOML, has an unknown key, or a value that does not fit.
+    """
+    where = str(path)
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise BadInputError(f"not TOML: {error}", where=where) from error
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"not UTF-8: {error}", where=where) from error
+    except OSError as error:
+        raise BadInputError(f"cannot be read: {error.strerror or error}", where=where) from error
+    for key in values:
+        if key not in _KEYS:
+            raise BadInputError(
+                f"unknown key `{key}`; known are {quoted(_KEYS)}", where=where, hint=did_you_mean(key, _KEYS)
+            )
+    kind = _choice(values, "kind", get_args(TaskKind), where)
+    if kind is None:
+        raise BadInputError(f"no key `kind`; it is one of {quoted(get_args(TaskKind))}", where=where)
+    for key, owner in (("classes", "classification"), ("score_range", "regression")):
+        if key in values and kind != owner:
+            raise BadInputError(f"`{key}` belongs to kind `{owner}`, but kind is `{kind}`", where=where)
+    return TaskFile(
+        kind="classification" if kind == "classification" else "regression",
+        classes=_classes(values["classes"], where) if "classes" in values else None,
+        score_range=_score_range(values.get("score_range", [0, 1]), where),
+        tokenizer=_choice(values, "tokenizer", TOKENIZERS, where),
+        title=_title(values.get("title"), where),
+    )
+
+
+def _choice(values: dict[str, Any], key: str, known: Any, where: str) -> str | None:
+    if key not in values:
+        return None
+    value = values[key]
+    if not isinstance(value, str) or value not in known:
+        near = did_you_mean(str(value), known)
+        raise BadInputError(f"`{key}` is one of {quoted(known)}, but got {value!r}", where=where, hint=near)
+    return value
+
+
+def _classes(value: object, where: str) -> tuple[str, ...]:
+    names = [check_id(name, "classes", where) for name in value] if isinstance(value, list) else []
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise BadInputError(
+            f"`classes` is a list of two different names or more, but got {value!r}", where=where
+        )
+    return tuple(names)
+
+
+def _score_range(value: object, where: str) -> tuple[float, float]:
+    if isinstance(value, list) and len(value) == 2 and all(type(edge) in (int, float) for edge in value):
+        low, high = float(value[0]), float(value[1])
+        if low < high and math.isfinite(high - low):
+            return low, high
+    raise BadInputError(
+        f"`score_range` is [lowest, highest], two different numbers, but got {value!r}", where=where
+    )
+
+
+def _title(value: object, where: str) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise BadInputError(f"expected text as `title`, but got {value!r}", where=where)
+    return value

@@ -1,0 +1,51 @@
+"""Data of one's own: search spaces, and a criterion that follows what the data hold."""
+
+import dataclasses
+from typing import Literal
+
+from search_spaces import infocal
+from search_spaces.base import Bound, Criterion, Space
+
+_OWN = "data of one's own, of which nothing is known: "
+
+
+def _with_reason(space: Space, why: str) -> Space:
+    return tuple(dataclasses.replace(range_, why=f"{_OWN}{why}") for range_ in space)
+
+
+PAPER = _with_reason(infocal.PAPER_BEER, "the grid of [Sha2023] for beer, section 4.2")
+
+WIDE = _with_reason(infocal.WIDE_BEER, "a decade on each side of what [Sha2023] found best for beer")
+
+FIRST_POINT = infocal.PAPER_BEER_BEST
+
+_NOT_EMPTY = Bound(metric="val_selection_rate", limit=0.01, kind="at_least")
+"""A model that selects next to nothing shows no reason."""
+
+
+def _at_most(rate: float) -> Bound:
+    return Bound(metric="val_selection_rate", limit=rate, kind="at_most")
+
+
+WITH_RATIONALES = Criterion(
+    metric="val_token_f1",
+    bounds=(_NOT_EMPTY, _at_most(0.5)),
+    why="agreement with the human rationales; without a bound on the rate, all tokens may win",
+)
+"""Where humans marked something in a validation text; also what is said before anybody has looked."""
+
+
+def criterion(kind: Literal["classification", "regression"], has_rationales: bool) -> Criterion:
+    """The criterion of data of one's own.
+
+    Args:
+        kind: of the task.
+        has_rationales: whether humans marked something in a validation text.
+    """
+    if has_rationales:
+        return WITH_RATIONALES
+    return Criterion(
+        metric="val_macro_f1" if kind == "classification" else "val_explained_rate",
+        bounds=(_NOT_EMPTY, _at_most(0.3)),
+        why="nobody marked a rationale, so the best prediction from at most three of ten tokens",
+    )
