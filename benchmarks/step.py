@@ -60,8 +60,8 @@ def _whole(
     found = compare(f"step_vs_plain{suffix}", seconds, "ours", "plain", note)
     yield found
     tokens = sum(int(batch.is_token.sum()) for batch in batches)
-    per_second = [1000 * tokens / milliseconds for milliseconds in (found.ours, found.reference or 1.0)]
-    yield Figure(f"step_tokens_per_s{suffix}", *per_second, found.ratio, "tokens/s", note)
+    fast, slow = (tokens / statistics.median(seconds[name]) for name in ("ours", "plain"))
+    yield Figure(f"step_tokens_per_s{suffix}", fast, slow, found.ratio, "tokens/s", note)
 
 
 def _train(trainer: Trainer, batches: list[Batch]) -> None:
@@ -86,7 +86,7 @@ def _parts(trainer: Trainer, batches: list[Batch], rounds: int) -> Iterator[Figu
     )
 
 
-def _alone(trainer: Trainer, batch: Batch) -> dict[str, Callable[[], None]]:
+def _alone(trainer: Trainer, batch: Batch) -> dict[str, Callable[[], object]]:
     """Each part of a step on a batch, to be run by itself."""
     model = trainer.model
     embedded = model.embed(batch.words)
@@ -110,13 +110,17 @@ def _alone(trainer: Trainer, batch: Batch) -> dict[str, Callable[[], None]]:
         terms.append(losses.coherence(leaves[1], batch.is_token))
         torch.stack([*terms, rate]).sum().backward()
 
+    def average() -> None:
+        if trainer.average is not None:
+            trainer.average.update_parameters(model)
+
     return {
-        "embedding": lambda: model.embed(batch.words) and None,
+        "embedding": lambda: model.embed(batch.words),
         "selector": lambda: backward(model.selector(embedded, batch.is_token)),
         "predictor": predictor,
         "guider": lambda: backward(model.guider(embedded, batch.is_token).mu),
         "losses": loss_terms,
-        "discriminator": lambda: trainer._discriminator_step(forward) and None,
+        "discriminator": lambda: trainer._discriminator_step(forward),
         "optimizer": trainer.optimizer.step,
-        "moving_average": lambda: trainer.average and trainer.average.update_parameters(model),
+        "moving_average": average,
     }
