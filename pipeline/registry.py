@@ -27,6 +27,7 @@ CORPUS_TAG, SAMPLE_CORPUS, REAL_CORPUS = "corpus", "sample", "real"
 _DISTRIBUTION = "infocal-pipeline"
 _REQUIREMENTS = ("mlflow", "torch", "numpy", "safetensors", "pydantic", "jaxtyping", "pyarrow")
 """What loading a model imports besides this project."""
+_DIGEST_TAG = "weights_sha256"
 _TAGGED = ("dataset", "aspect", "method", "data_fingerprint", "study", "epoch", "criterion", "min_precision")
 """Entries of a package's metadata that become tags of its version."""
 _MODEL = "model"
@@ -90,15 +91,20 @@ def register(
         alias: moved to the new version; None: none is.
 
     Returns:
-        The number of the version.
+        The number of the version; that of an earlier one where the very weights of that run have one already.
 
     Raises:
         StateError: if the package is damaged.
         PipelineError: if the store refuses it.
     """
     metadata = checkpoints.load_package(package_dir).metadata
+    digests = checkpoints.read_json(package_dir / checkpoints.DIGESTS)
+    tags = {**tags, _DIGEST_TAG: digests[checkpoints.WEIGHTS]}
     every = {key: written(value) for key, value in {**_version_tags(metadata), **tags}.items()}
     with translated(f"cannot register a version of `{name}`"):
+        there = _version_of(tracker.client, name, run_id, tags[_DIGEST_TAG])
+        if there is not None:  # a finished study that is resumed chooses the same winner again
+            return there
         logged = _log_model(tracker, package_dir, run_id, metadata)
         _ensure_model(tracker.client, name)
         # SQLite's registry would look `models:/ID` up in MLflow's global store; a server looks in its own
@@ -110,6 +116,12 @@ def register(
         if alias is not None:
             tracker.client.set_registered_model_alias(name, alias, made.version)
     return int(made.version)
+
+
+def _version_of(client: MlflowClient, name: str, run_id: str, digest: str) -> int | None:
+    """The version of these weights, if there is one."""
+    found = client.search_model_versions(f"name = '{name}' and run_id = '{run_id}'")
+    return next((int(v.version) for v in found if v.tags.get(_DIGEST_TAG) == digest), None)
 
 
 def _version_tags(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from infocal.config import InfoCalConfig
 from pipeline import cluster, planning, settings
 from pipeline.errors import PipelineError, run_command
+from pipeline.study_folder import claimed
 from search_spaces import registry
 
 if TYPE_CHECKING:
@@ -88,23 +89,18 @@ def main(arguments: Sequence[str]) -> int:
     uri = settings.tracking_uri(given.tracking_uri, storage)
     prepared = _resumed(given, storage) if given.resume else _prepared(given, arguments)
     directory = storage / "studies" / prepared.name
+    if not given.resume:
+        planning.check_data(given, prepared.run)
     if given.dry_run:
-        if not given.resume:
-            planning.check_data(given, prepared.run)
         print(_plan(prepared, directory, uri))
         return 0
-    if directory.exists() and not given.resume:
-        raise PipelineError(
-            f"there is a study `{prepared.name}` already",
-            where="--name",
-            hint="choose another name, or add `--resume`",
-        )
-    logger.info("results: %s\ntracking: %s", directory, uri)
-    if not given.resume:
-        prepared = dataclasses.replace(prepared, run=planning.with_features(given, prepared.run))
-    from pipeline.outcome import conduct
+    with claimed(directory, resume=given.resume):
+        logger.info("results: %s\ntracking: %s", directory, uri)
+        if not given.resume:
+            prepared = dataclasses.replace(prepared, run=planning.with_features(given, prepared.run))
+        from pipeline.outcome import conduct
 
-    print(conduct(prepared, storage, uri, address=given.address, resume=given.resume))
+        print(conduct(prepared, storage, uri, address=given.address, resume=given.resume))
     return 0
 
 

@@ -17,10 +17,11 @@ from pipeline.criterion import Candidate, ranked
 from pipeline.errors import PipelineError
 from pipeline.scheduler import ConstrainedOptunaSearch, asha, sampler
 from pipeline.settings import RunSettings
+from pipeline.study_folder import TUNE
 from pipeline.trainable import tune_trainable
 from search_spaces.base import Bound, Criterion, Space
 
-SETTINGS, TUNE, OPTUNA_DB = "study.json", "tune", "optuna.db"
+SETTINGS, OPTUNA_DB = "study.json", "optuna.db"
 _MAX_FAILURES = 2
 """Times a trial whose worker died is started again from its last checkpoint."""
 

@@ -30,6 +30,7 @@ os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
 
+import filelock
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag, ViewType
 from mlflow.entities import Run as MlflowRun
@@ -133,6 +134,7 @@ class Tracker:
     def __init__(self, uri: str, artifact_root: Path | None = None, *, create: bool = True) -> None:
         self.uri = uri
         self.artifact_root = artifact_root
+        self._database: Path | None = None
         self._client: MlflowClient | None = None
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -140,7 +142,7 @@ class Tracker:
             self._prepare_sqlite(create)
         elif uri.startswith(("http://", "https://")):
             _check_server(uri)
-        with translated(f"cannot use the tracking store `{uri}`", hint="see `--tracking-uri`"):
+        with translated(f"cannot use the tracking store `{uri}`", hint="see `--tracking-uri`"), self._alone():
             self.client.search_experiments(max_results=1)
 
     def _prepare_sqlite(self, create: bool) -> None:
@@ -154,10 +156,16 @@ class Tracker:
                 hint="name the folder of results with `--storage`, or the store with `--tracking-uri`; "
                 "`python -m pipeline.search` makes one",
             )
-        # made here, once: several processes that make it at the same time would disturb one another
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._database = path
         if self.artifact_root is None:
             self.artifact_root = path.resolve().parent / "artifacts"
+
+    def _alone(self) -> contextlib.AbstractContextManager[object]:
+        """For what processes would disturb one another at: to make the same SQLite database or experiment."""
+        if self._database is None:
+            return contextlib.nullcontext()
+        return filelock.FileLock(self._database.with_name(f".{self._database.name}.lock"))
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_client": None}
@@ -172,7 +180,7 @@ class Tracker:
     def experiment(self, dataset: str, aspect: str) -> str:
         """Id of the experiment `dataset/aspect`, which is made where it is missing."""
         name = f"{dataset}/{aspect}" if aspect else dataset
-        with translated(f"cannot open the experiment `{name}`"):
+        with translated(f"cannot open the experiment `{name}`"), self._alone():
             found = self.client.get_experiment_by_name(name)
             if found is not None:
                 if found.lifecycle_stage != "active":

@@ -91,6 +91,16 @@ def test_versions_count_up_and_the_alias_moves_on_request_only(tracker: Tracker,
     assert registry.find(tracker, NAME, 2).aliases == ()
 
 
+def test_the_same_weights_of_the_same_run_get_one_version(tracker: Tracker, tmp_path: Path):
+    package = small_package(tmp_path / "package")
+    first, run_id = registered(tracker, package)
+    again = registry.register(tracker, package, name=NAME, run_id=run_id, tags={})
+    assert again == first
+    (logged,) = tracker.client.search_model_versions("name = 'infocal-beer-palate'")
+    digests = checkpoints.read_json(package / "digests.json")
+    assert logged.tags["weights_sha256"] == digests["model.safetensors"]
+
+
 def test_champion_is_none_until_a_version_is_promoted(tmp_path: Path):
     tracker, _ = store_with_model(tmp_path)
     assert registry.champion(tracker, NAME) is None

@@ -11,6 +11,7 @@ from feature_store.sample import write_beer
 from pipeline import outcome, planning, search
 from pipeline.errors import run_command
 from pipeline.study import StudySettings
+from pipeline.study_folder import TUNE
 from search_spaces.infocal import PAPER_BEER_BEST
 from tests.small_store import sample_cache
 
@@ -161,6 +162,7 @@ def conducted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     def conduct(prepared: StudySettings, storage: Path, uri: str, **given: Any) -> str:
         directory = storage / "studies" / prepared.name
         directory.mkdir(parents=True, exist_ok=True)
+        (directory / TUNE).mkdir(exist_ok=True)
         prepared.save(directory)
         calls.append({"prepared": prepared, "storage": storage, "uri": uri, **given})
         return "the table"

@@ -2,6 +2,8 @@ import logging
 import math
 import pickle
 import socket
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline import tracking
 from pipeline.errors import PipelineError
 from pipeline.tracking import (
     PARENT_TAG,
@@ -323,3 +326,15 @@ def test_config_of_a_study_is_refused(tracker: Tracker, experiment: str):
     with pytest.raises(PipelineError, match="is the study `one`") as caught:
         config_of(tracker.run(study))
     assert caught.value.hint == "its winner is run abc"
+
+
+def test_a_database_may_be_made_by_several_processes_at_once(tmp_path: Path):
+    """Alembic's first migration is not safe against another one."""
+    script = (
+        "import sys; from pipeline.tracking import Tracker\nTracker(sys.argv[1]).experiment('beer', 'palate')"
+    )
+    command = [sys.executable, "-c", script, f"sqlite:///{tmp_path / 'mlflow.db'}"]
+    root = Path(tracking.__file__).parents[1]
+    processes = [subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    said = [process.communicate(timeout=300)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], "\n".join(said)

@@ -1,0 +1,76 @@
+"""A study's folder has one owner, and a study that trained nothing keeps no name."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline import study_folder
+from pipeline.errors import PipelineError
+from pipeline.study_folder import TUNE, claimed
+
+ROOT = Path(study_folder.__file__).parents[1]
+
+
+def test_a_study_that_trained_nothing_leaves_nothing(tmp_path: Path):
+    with pytest.raises(PipelineError, match="no GPU"), claimed(tmp_path / "runs/studies/a", resume=False):
+        (tmp_path / "runs/studies/a/study.json").write_text("{}")
+        raise PipelineError("no GPU")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_stands_beside_it_is_left(tmp_path: Path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/mlflow.db").touch()
+    with claimed(tmp_path / "runs/studies/a", resume=False):
+        pass
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["mlflow.db"]
+
+
+def test_a_study_that_trained_is_kept_and_its_name_taken(tmp_path: Path):
+    with claimed(tmp_path / "a", resume=False):
+        (tmp_path / "a" / TUNE).mkdir()
+    assert (tmp_path / "a" / TUNE).is_dir()
+    there = pytest.raises(PipelineError, match="there is a study `a` already")
+    with there, claimed(tmp_path / "a", resume=False):
+        pass
+    with claimed(tmp_path / "a", resume=True):
+        pass
+
+
+def test_a_folder_in_which_a_study_died_before_training_may_be_taken(tmp_path: Path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "study.json").write_text("{}")
+    with claimed(tmp_path / "a", resume=False):
+        (tmp_path / "a" / TUNE).mkdir()
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_another_process_is_kept_out_until_it_has_ended(tmp_path: Path, resume: bool):
+    script = (
+        "import sys; from pathlib import Path; from pipeline.study_folder import claimed\n"
+        "with claimed(Path(sys.argv[1]), resume=True): print('mine', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "a")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == "mine\n"
+        with (
+            pytest.raises(PipelineError, match="another process is running the study `a`"),
+            claimed(tmp_path / "a", resume=resume),
+        ):
+            pass
+        other.kill()
+        other.wait()
+    with claimed(tmp_path / "a", resume=resume):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
+    (tmp_path / "file").touch()
+    refused = pytest.raises(PipelineError, match="cannot make the folder")
+    with refused, claimed(tmp_path / "file/a", resume=False):
+        pass
