@@ -12,27 +12,35 @@ from feature_store.errors import BadInputError, MissingDataError
 MAX_LINE_BYTES = 64 * 2**20
 """No line of a text corpus is this long; a file without line ends is not one."""
 
+UTF8 = "UTF-8"
+_BYTE_ORDER_MARK = "\ufeff"
 
-def read_lines(path: Path, *, max_bytes: int) -> Iterator[tuple[int, str]]:
-    """Lines of a UTF-8 file with their numbers from 1, without line ends.
+
+def read_lines(
+    path: Path, *, max_bytes: int, encodings: Sequence[str] = (UTF8,)
+) -> Iterator[tuple[int, str]]:
+    """Lines of a text file with their numbers from 1, without line ends.
 
     A name that ends in .gz is decompressed on the fly; only one line is held in memory.
 
     Args:
         max_bytes: most bytes to accept after decompression.
+        encodings: those that the file may have; one holds for the whole file. A line that is valid in
+            several counts for the first of them, so the strictest, UTF-8, stands first.
 
     Raises:
         MissingDataError: if there is no such file.
-        BadInputError: if the file is a folder, cannot be read, is empty, is cut short, is not UTF-8 or is too
-        large.
+        BadInputError: if the file is a folder, cannot be read, is empty, is cut short, has none of the
+        encodings or two of them, or is too large.
     """
     if path.is_dir():
         raise BadInputError("expected a file, but this is a folder", where=str(path))
     number = 0
+    decoder = _Decoder(encodings)
     try:
         with _open(path) as stream:
             for number, line in enumerate(_raw_lines(stream, path, max_bytes), start=1):
-                yield number, _decode(line, f"{path}:{number}")
+                yield number, decoder.decode(line, path, number)
     except (EOFError, zlib.error) as error:
         raise BadInputError(
             f"the compressed file is cut short or damaged after line {number} ({error})",
@@ -75,14 +83,40 @@ def _raw_lines(stream: io.BufferedIOBase, path: Path, max_bytes: int) -> Iterato
         yield line
 
 
-def _decode(line: bytes, where: str) -> str:
-    try:
-        return line.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        bad = line[error.start : error.start + 1].hex()
+class _Decoder:
+    """Decodes the lines of one file, which all have the encoding of its first line that is not ASCII."""
+
+    def __init__(self, encodings: Sequence[str]) -> None:
+        self._encodings = encodings
+        self._found: tuple[str, int] | None = None
+
+    def decode(self, line: bytes, path: Path, number: int) -> str:
+        if line.isascii():
+            return line.decode("ascii").rstrip("\r\n")
+        where = f"{path}:{number}"
+        encoding, text = self._first_valid(line, where)
+        if self._found is None:
+            self._found = encoding, number
+        if encoding != self._found[0]:
+            raise BadInputError(
+                f"this line is {encoding}, but line {self._found[1]} is {self._found[0]}: mixed encodings",
+                where=where,
+                hint="write the file anew in one encoding",
+            )
+        return text.removeprefix(_BYTE_ORDER_MARK if number == 1 else "").rstrip("\r\n")
+
+    def _first_valid(self, line: bytes, where: str) -> tuple[str, str]:
+        failures = []
+        for encoding in self._encodings:
+            try:
+                return encoding, line.decode(encoding)
+            except UnicodeDecodeError as error:
+                failures.append(error)
+        bad = line[failures[0].start : failures[0].start + 1].hex()
+        expected = " and not ".join(self._encodings)
         raise BadInputError(
-            f"not UTF-8: byte 0x{bad} at position {error.start} of the line", where=where
-        ) from error
+            f"not {expected}: byte 0x{bad} at position {failures[0].start} of the line", where=where
+        ) from failures[0]
 
 
 def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object]:

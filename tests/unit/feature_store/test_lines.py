@@ -118,3 +118,27 @@ def test_an_unreadable_file_is_named(text: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(lines, "_open", refuse)
     with pytest.raises(BadInputError, match="f.txt: cannot be read: Permission denied"):
         read(text)
+
+
+CHINESE = "被告人盗窃"
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "GB18030"])
+def test_one_of_several_encodings(tmp_path: Path, encoding: str):
+    path = tmp_path / "f.txt"
+    path.write_bytes(f"plain\n{CHINESE}\n\n{CHINESE}".encode(encoding))
+    found = list(read_lines(path, max_bytes=1000, encodings=("UTF-8", "GB18030")))
+    assert found == [(1, "plain"), (2, CHINESE), (3, ""), (4, CHINESE)]
+
+
+def test_two_encodings_in_one_file(tmp_path: Path):
+    path = tmp_path / "f.txt"
+    path.write_bytes(b"plain\n" + f"{CHINESE}\n".encode("gb18030") + f"{CHINESE}\n".encode())
+    with pytest.raises(BadInputError, match="f.txt:3: this line is UTF-8, but line 2 is GB18030: mixed"):
+        list(read_lines(path, max_bytes=1000, encodings=("UTF-8", "GB18030")))
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path):
+    path = tmp_path / "f.txt"
+    path.write_bytes("one é\ntwo".encode("utf-8-sig"))
+    assert read(path) == [(1, "one é"), (2, "two")]
