@@ -1,5 +1,6 @@
 """Texts with two rationales on them, laid out for a page: words, what each is, and the scores of the text."""
 
+import itertools
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -172,12 +173,15 @@ def _marked_text(order: int, prediction: Prediction) -> MarkedText:
             where=f"prediction `{prediction['example_id']}`",
         )
     marks = None if human is None else [bool(mark) for mark in human]
+    is_chinese = _is_chinese(tokens)
+    spaces = [_space(*pair, is_chinese) for pair in itertools.pairwise(tokens)]
+    spaces += [""] * bool(tokens)
     return MarkedText(
         order=order,
         example_id=str(prediction["example_id"]),
-        language="zh" if _is_chinese(tokens) else "",
-        tokens=list(_model_words(tokens, marks, [bool(mark) for mark in selected], probability)),
-        human_runs=list(_human_runs(tokens, marks or [])),
+        language="zh" if is_chinese else "",
+        tokens=list(_model_words(tokens, spaces, marks, [bool(mark) for mark in selected], probability)),
+        human_runs=list(_human_runs(tokens, spaces, marks or [])),
         counts=_counts(marks, [bool(mark) for mark in selected]),
         prediction=_outcome(prediction.get("prediction")),
         guider_prediction=_outcome(prediction.get("guider_prediction")),
@@ -198,13 +202,13 @@ def _counts(human: Sequence[bool] | None, selected: Sequence[bool]) -> Counts:
 
 def _model_words(
     tokens: Sequence[str],
+    spaces: Sequence[str],
     human: Sequence[bool] | None,
     selected: Sequence[bool],
     probability: Sequence[float],
 ) -> Iterator[Word]:
     kinds = [_kind(None if human is None else human[i], selected[i]) for i in range(len(tokens))]
-    for i, (token, kind) in enumerate(zip(tokens, kinds, strict=True)):
-        space = _space(token, tokens[i + 1]) if i + 1 < len(tokens) else ""
+    for i, (token, space, kind) in enumerate(zip(tokens, spaces, kinds, strict=True)):
         # the space between two words of a kind belongs to them: their marking runs through
         inside = kind and i + 1 < len(tokens) and kinds[i + 1] == kind
         said = [f"probability {probability[i]:.3f}", "selected" if selected[i] else "not selected"]
@@ -223,10 +227,9 @@ def _kind(human: bool | None, selected: bool) -> str:
     ]
 
 
-def _human_runs(tokens: Sequence[str], human: Sequence[bool]) -> Iterator[Word]:
+def _human_runs(tokens: Sequence[str], spaces: Sequence[str], human: Sequence[bool]) -> Iterator[Word]:
     text, start = "", 0
-    for i, mark in enumerate(human):
-        space = _space(tokens[i], tokens[i + 1]) if i + 1 < len(tokens) else ""
+    for i, (mark, space) in enumerate(zip(human, spaces, strict=False)):
         text += tokens[i]
         if i + 1 < len(human) and human[i + 1] == mark:
             text += space
@@ -235,11 +238,21 @@ def _human_runs(tokens: Sequence[str], human: Sequence[bool]) -> Iterator[Word]:
         text, start = "", i + 1
 
 
-def _space(token: str, following: str) -> str:
-    """What stands between two tokens: nothing before punctuation or beside Chinese, else a space."""
+def _space(token: str, following: str, is_chinese: bool) -> str:
+    """What stands between two tokens: nothing before punctuation or beside Chinese, else a space.
+
+    A Chinese text has spaces between Latin words and numbers only; marks such as `×` and `“` are half as wide
+    as ideographs in Unicode's table, but are set like them there.
+    """
+    if is_chinese:
+        return " " if (token[-1:] + following[:1]).isascii() and _are_words(token, following) else ""
     if following in _CLOSING or token in _OPENING:
         return ""
     return "" if token and following and (_is_cjk(token[-1]) or _is_cjk(following[0])) else " "
+
+
+def _are_words(*tokens: str) -> bool:
+    return all(token[-1:].isalnum() and token[:1].isalnum() for token in tokens)
 
 
 def _is_chinese(tokens: Sequence[str]) -> bool:

@@ -100,6 +100,9 @@ def test_human_side_is_laid_out_in_stretches():
             "被告人李某在2016年3月盗窃手机，价值2000元。",
         ),
         ("$ 4 a pint", "$4 a pint"),
+        # in Chinese text marks of half width stand without a space, Latin words apart
+        ("王 × × 与 “ 张 某 ” 签订 contract A 3 份 ( × × 元 )", "王××与“张某”签订contract A 3份(××元)"),
+        ("贩卖 毒品 0.4 克 、 12 % … … 等", "贩卖毒品0.4克、12%……等"),
     ],
 )
 def test_text_is_set_as_people_write_it(text, shown):

@@ -127,6 +127,16 @@ def test_chinese_text_is_marked_as_such():
     (pair,) = page.find("div", "pair")
     assert pair.attributes["lang"] == "zh"
     assert "被告人盗窃手机。" in pair.find("div", "human")[0].text
+    assert "被告人盗窃手机。" in pair.find("div", "model")[0].text
+    style = page.find("style")[0].text
+    assert re.search(r'\.pair:lang\(zh\) p \{ font-family: "Noto Serif CJK SC"', style)
+
+
+def test_chinese_text_of_classes_and_marks_has_no_space_of_ours():
+    tokens = ["王", "×", "×", "以", "“", "张", "某", "”", "之名", "，", "取走", "1300", "元"]
+    page = rationale_page(prediction(tokens=tokens, human=None, selected=[0] * 13, probability=[0.1] * 13))
+    (model,) = page.find("div", "model")
+    assert "王××以“张某”之名，取走1300元" in model.text
 
 
 def test_page_of_no_texts_says_so():
