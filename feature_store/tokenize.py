@@ -1,14 +1,24 @@
-"""Splits free English text into tokens in the style of the beer corpus, with offsets into the original.
+"""Splits free text into tokens as a corpus is split, with offsets into the original.
 
-The corpus is lower-cased, with punctuation and clitics apart: "It's Good, isn't it?" is
-`it 's good , is n't it ?`. Words keep inner hyphens, slashes, dots and apostrophes (`off-white`, `m/d`,
-`7.5`), and a trailing hyphen or slash (`a-`, `w/`), as they stand there. Text that is in this form already
-comes out unchanged; so do 99.8 % of the reviews of the real corpus, the rest being full of `...this`.
+English is split in the style of the beer corpus, Chinese by jieba. The beer corpus is lower-cased, with
+punctuation and clitics apart: "It's Good, isn't it?" is `it 's good , is n't it ?`. Words keep inner hyphens,
+slashes, dots and apostrophes (`off-white`, `m/d`, `7.5`), and a trailing hyphen or slash (`a-`, `w/`), as
+they stand there. Text that is in this form already comes out unchanged; so do 99.8 % of the reviews of the
+real corpus, the rest being full of `...this`.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+from feature_store.errors import RequestError, quoted
+from feature_store.segmenter import (
+    DICTIONARY,
+    STOP_WORDS,
+    Segmenter,
+    parse_dictionary,
+    parse_stop_words,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +52,7 @@ _WRITTEN_AS = str.maketrans({"’": "'", "‘": "'", "“": "``", "”": _CLOSIN
 
 
 def tokenize(text: str) -> list[Token]:
-    """Tokens of a text in order; white space is dropped, everything else is in exactly one token."""
+    """Tokens of an English text in order; white space is dropped, everything else is in exactly one token."""
     if _is_in_corpus_form(text):
         return split_at_blanks(text)
     return _apply_rules(text)
@@ -80,8 +90,54 @@ def _is_in_corpus_form(text: str) -> bool:
     return apart > clinging
 
 
-TOKENIZERS: dict[str, Callable[[str], list[Token]]] = {
+class ChineseTokenizer:
+    """Splits Chinese text into jieba's words; white space and stop words are left out.
+
+    Args:
+        files: contents of the user's `dictionary` and `stop_words`, where there are any.
+
+    Raises:
+        BadInputError: if the dictionary breaks its format.
+    """
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        numbered = {name: list(enumerate(text.splitlines(), start=1)) for name, text in files.items()}
+        words = parse_dictionary(numbered[DICTIONARY], DICTIONARY) if DICTIONARY in files else ()
+        self._segmenter = Segmenter(words)
+        self._stop_words = parse_stop_words(numbered.get(STOP_WORDS, ()))
+
+    def __call__(self, text: str) -> list[Token]:
+        """Tokens of a text in order."""
+        tokens, start = [], 0
+        for word in self._segmenter.cut(text):
+            if not word.isspace() and word not in self._stop_words:
+                tokens.append(Token(word, start, start + len(word)))
+            start += len(word)
+        return tokens
+
+
+Tokenizer = Callable[[str], list[Token]]
+
+TOKENIZERS: dict[str, Tokenizer] = {
     "english": tokenize,
     "whitespace": split_at_blanks,
+    "jieba": ChineseTokenizer({}),
 }
 """What splits a free text, by the name that sources and built features give."""
+
+
+def make_tokenizer(name: str, files: Mapping[str, str]) -> Tokenizer:
+    """The tokenizer of that name, with the user's files that change its tokens.
+
+    Args:
+        name: one of `TOKENIZERS`.
+        files: contents by the name of the option that named the file (`SourceOption.for_tokenizer`).
+
+    Raises:
+        BadInputError: if a file breaks its format.
+        RequestError: if there is no such tokenizer, or it takes no files.
+    """
+    if name not in TOKENIZERS or (files and name != "jieba"):
+        what = f" that takes {quoted(files)}" if files else ""
+        raise RequestError(f"no tokenizer `{name}`{what}; there is {quoted(TOKENIZERS)}")
+    return ChineseTokenizer(files) if files else TOKENIZERS[name]

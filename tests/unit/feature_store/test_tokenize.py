@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feature_store.errors import BadInputError, RequestError
 from feature_store.sample import make_review
-from feature_store.tokenize import split_at_blanks, tokenize
+from feature_store.tokenize import TOKENIZERS, Token, make_tokenizer, split_at_blanks, tokenize
 
 ENGLISH = st.text(alphabet="abcN tT'’\"“”-./,!?()0159$%&;:sSİéß\u0301\n\t", max_size=40)
 
@@ -98,6 +99,35 @@ def test_no_token_is_empty_or_has_white_space(text: str):
 def test_twice_is_once(text: str):
     once = words(text)
     assert words(" ".join(once)) == once
+
+
+def test_chinese_words_stand_where_they_say():
+    text = " 被告人张某\r\n盗窃 手机2部。"
+    tokens = TOKENIZERS["jieba"](text)
+    assert [token.text for token in tokens] == ["被告人", "张某", "盗窃", "手机", "2", "部", "。"]
+    assert all(text[token.start : token.end] == token.text for token in tokens)
+    assert TOKENIZERS["jieba"](" \n\u3000") == []
+
+
+def test_the_users_files_change_chinese_words():
+    tokenizer = make_tokenizer("jieba", {"dictionary": "盗窃手机\n", "stop_words": "被告人\n。\n"})
+    assert tokenizer("被告人盗窃手机。") == [Token("盗窃手机", 3, 7)]
+    assert make_tokenizer("jieba", {"stop_words": "手机"})("盗窃手机") == [Token("盗窃", 0, 2)]
+    assert make_tokenizer("english", {}) is tokenize
+    assert make_tokenizer("jieba", {}) is TOKENIZERS["jieba"]
+
+
+def test_a_tokenizer_that_there_is_not():
+    with pytest.raises(
+        RequestError, match="no tokenizer `klingon`; there is `english`, `whitespace`, `jieba`"
+    ):
+        make_tokenizer("klingon", {})
+    with pytest.raises(RequestError, match="no tokenizer `english` that takes `stop_words`; there is"):
+        make_tokenizer("english", {"stop_words": "the"})
+    with pytest.raises(
+        BadInputError, match="dictionary:2: expected a frequency of at least 1, but got '乙 0'"
+    ):
+        make_tokenizer("jieba", {"dictionary": "甲\n乙 0\n"})
 
 
 @given(ENGLISH)

@@ -1,0 +1,153 @@
+"""Words of Chinese texts: jieba's own, whichever way they are found."""
+
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feature_store import segmenter as module
+from feature_store.errors import BadInputError
+from feature_store.sample_cail import make_case
+from feature_store.segmenter import Segmenter, Word, measure, parse_dictionary, parse_stop_words
+
+ROOT = Path(module.__file__).parents[1]
+PLAIN, FAST = Segmenter(fast=False), Segmenter()
+# two ideographs of the model's table, the last of jieba's range, one just outside it; marks, letters, digits
+ODD = "某案窃龥鿖㐀×，。“” \r\n\t\u3000１ａéaZ09+#&._%-"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _needs_rjieba() -> None:
+    pytest.importorskip("rjieba", reason="the extra `fast` is not installed")
+
+
+def test_words_of_a_text():
+    text = "2016年4月18日9时40分许，被告人张某在医院，\r\n窃得iPhone6手机1部 (价值1300.5元、约20%)"
+    expected = "2016|年|4|月|18|日|9|时|40|分许|，|被告人|张某|在|医院|，|\r\n|窃得|iPhone6|手机|1|部| |("
+    assert FAST.cut(text)[:24] == expected.split("|")
+    assert FAST.cut(text) == PLAIN.cut(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "\r\n",
+        "\r\r\n\n",
+        "近半年常在贾某某家",  # rjieba's own model makes another word of the second and third character
+        "A股T恤C++与c#和AT&T",
+        "1-3点www.x.com和a_b%",
+        "3.14%和..5",
+        "㐀㐀龥龥鿖鿖",
+        "\U00020000\U00020000某",
+        "×××于××年",
+    ],
+)
+def test_odd_texts(text: str):
+    assert FAST.cut(text) == PLAIN.cut(text)
+    assert "".join(FAST.cut(text)) == text
+
+
+@given(st.text(alphabet=st.sampled_from(ODD), max_size=25))
+def test_odd_characters(text: str):
+    assert FAST.cut(text) == PLAIN.cut(text)
+
+
+def test_words_and_characters_of_the_dictionary_in_any_order():
+    frequency = module._load_jieba(()).FREQ
+    words = [word for word, count in frequency.items() if count]
+    with_letters = [word for word in words if re.search("[a-zA-Z0-9]", word)]
+    characters = sorted({c for word in words for c in word if "\u4e00" <= c <= "\u9fd5"})
+    rng = random.Random(0)
+
+    def piece() -> str:
+        kind = rng.random()
+        if kind < 0.4:
+            return rng.choice(words)
+        if kind < 0.5:
+            return rng.choice(with_letters)
+        return "".join(rng.choices(characters if kind < 0.75 else ODD, k=rng.randint(1, 4)))
+
+    texts = ["".join(piece() for _ in range(rng.randint(1, 9))) for _ in range(3000)]
+    assert [text for text in texts if FAST.cut(text) != PLAIN.cut(text)] == []
+
+
+def test_facts_of_the_sample():
+    rng = random.Random(4)
+    facts = [make_case(rng)["fact"] for _ in range(300)]
+    assert measure(FAST, facts) == measure(PLAIN, facts)
+
+
+def test_the_markov_model_is_that_of_jieba():
+    finalseg = module._import_jieba().finalseg
+    model = module._MarkovModel(finalseg)
+    characters = [*sorted(finalseg.emit_P["S"])[::40], "鿖", "㐀"]
+    rng = random.Random(1)
+    for _ in range(2000):
+        run = "".join(rng.choices(characters, k=rng.randint(1, 12)))
+        _, states = finalseg.viterbi(run, "BMES", finalseg.start_P, finalseg.trans_P, finalseg.emit_P)
+        assert model._likeliest_states(run) == states, run
+
+
+def test_without_rjieba_it_is_jieba(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    found = Segmenter()
+    assert found.cut == module._load_jieba(()).lcut
+
+
+def test_words_of_the_user():
+    words = (Word("盗窃手机", None), Word("张某盗", 5))
+    own = Segmenter(words)
+    assert own.cut("被告人张某盗窃手机") == ["被告人", "张某", "盗窃手机"]
+    assert FAST.cut("被告人张某盗窃手机") == ["被告人", "张某", "盗窃", "手机"]
+
+
+def test_a_dictionary():
+    lines = enumerate(["盗窃手机 3 n", "", "  云计算  ", "创新办 4", "甲 乙 x"], start=1)
+    assert parse_dictionary(lines, "f") == (
+        Word("盗窃手机", 3),
+        Word("云计算", None),
+        Word("创新办", 4),
+        Word("甲 乙", None),
+    )
+
+
+def test_a_dictionary_that_is_none():
+    with pytest.raises(BadInputError, match="f: no word in the dictionary"):
+        parse_dictionary([(1, " ")], "f")
+    with pytest.raises(BadInputError, match="f:2: expected a frequency of at least 1, but got '乙 0'"):
+        parse_dictionary([(1, "甲 1"), (2, "乙 0")], "f")
+
+
+def test_stop_words():
+    assert parse_stop_words([(1, "的 "), (2, ""), (3, "了")]) == {"的", "了"}
+
+
+def test_jieba_says_nothing_and_leaves_no_file(tmp_path: Path):
+    code = (
+        "from feature_store.segmenter import Segmenter\n"
+        "print(Segmenter(fast=False).cut('我们'), Segmenter().cut('我们.'))"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONWARNINGS": "error"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "['我们'] ['我们', '.']\n"
+    assert found.stderr == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_loaded_before_a_text_is_cut():
+    code = (
+        "import sys; from feature_store.tokenize import TOKENIZERS; import feature_store.sources\n"
+        "print(sorted({'jieba', 'rjieba', 'pyarrow.dataset', 'polars'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
