@@ -58,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
         text = f"name of the data set (default: {default or 'all'})"
         command.add_argument("--dataset", default=default, help=text)
         if name != "list":
-            command.add_argument("--aspect", help="which of its targets (beer: appearance, smell, palate)")
+            text = "which of its targets (beer: appearance, smell, palate; CAIL: charges, articles, terms)"
+            command.add_argument("--aspect", "--task", help=text)
         if name != "verify":
             text = f"folder that holds DATASET/ (default: {_ENV_DATA})"
             command.add_argument("--data-dir", type=Path, help=text)
@@ -158,7 +159,7 @@ def _build(args: argparse.Namespace) -> None:
         aspects = [resolve_aspect(source, args.aspect)]
     else:
         aspects = list(source.aspects)
-    from feature_store.checks import summary
+    from feature_store.checks import dropped_table, summary
     from feature_store.store import FeatureRequest, open_features
 
     for aspect in aspects:
@@ -185,6 +186,8 @@ def _build(args: argparse.Namespace) -> None:
             if rate is not None:
                 line += f", {numbers['annotated_rows']} with a human rationale ({rate:.1%} of their tokens)"
             print(line)
+        for line in dropped_table(features):
+            print(f"  {line}")
         for note in features.notes:
             print(f"  note: {note}")
 

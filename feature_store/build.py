@@ -1,6 +1,7 @@
 """Builds a folder of features from raw files, one chunk of rows in memory at a time."""
 
 import itertools
+import json
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -13,9 +14,10 @@ import pyarrow as pa
 from feature_store import embeddings
 from feature_store.cache import MANIFEST, Manifest, describe_files, write_manifest, write_table
 from feature_store.errors import BadInputError
-from feature_store.recipe import Recipe
+from feature_store.recipe import TOKENIZER_FILE, Recipe
 from feature_store.schema import MAX_TOKENS, staged_schema, table_schema, validate
 from feature_store.sources.base import Example, Report, TaskKind, TaskSpec, cut_splits
+from feature_store.sources.lines import read_lines
 from feature_store.vocabulary import Vocabulary, build_vocabulary, encode_column
 
 logger = logging.getLogger("feature_store")
@@ -45,7 +47,11 @@ def build(stage: Path, recipe: Recipe) -> None:
         _number_tokens(stage, split, vocabulary, spec.kind)
     np.save(stage / EMBEDDINGS_FILE, _embed(stage, recipe, vocabulary, counts, report), allow_pickle=False)
     task = _task(stage, spec, recipe.source.name)
-    files = describe_files(stage, [*(f"{split}.arrow" for split in splits), VOCABULARY_FILE, EMBEDDINGS_FILE])
+    names = [*(f"{split}.arrow" for split in splits), VOCABULARY_FILE, EMBEDDINGS_FILE]
+    if contents := _tokenizer_files(recipe):
+        (stage / TOKENIZER_FILE).write_text(json.dumps(contents), encoding="utf-8")
+        names.append(TOKENIZER_FILE)
+    files = describe_files(stage, names)
     meta = {
         "dataset": recipe.source.name,
         "aspect": recipe.aspect,
@@ -57,10 +63,21 @@ def build(stage: Path, recipe: Recipe) -> None:
             "digests": recipe.digests,
             "parameters": recipe.parameters,
             "counts": dict(sorted(report.counts.items())),
+            "dropped": [{"reason": why, "splits": dict(numbers)} for why, numbers in report.dropped.items()],
             "notes": report.notes,
         },
     }
     write_manifest(stage / MANIFEST, Manifest(fingerprint=recipe.fingerprint, files=files, meta=meta))
+
+
+def _tokenizer_files(recipe: Recipe) -> dict[str, str]:
+    """Contents of the user's files that change how a text is split, by the option that named them."""
+    named = [option.name for option in recipe.source.options if option.for_tokenizer]
+    return {
+        name: "".join(f"{line}\n" for _, line in read_lines(recipe.inputs[name], max_bytes=recipe.max_bytes))
+        for name in named
+        if name in recipe.inputs
+    }
 
 
 class _SplitWriter:

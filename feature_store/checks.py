@@ -46,6 +46,19 @@ def summary(features: Features) -> dict[str, dict[str, Any]]:
     return result
 
 
+def dropped_table(features: Features) -> list[str]:
+    """Lines of a table: how many examples each filter of the source left out of each split; may be empty."""
+    rows = features.provenance["dropped"]
+    if not rows:
+        return []
+    width = max(len(row["reason"]) for row in rows)
+    lines = [" ".join(["left out".ljust(width), *(f"{split:>9}" for split in features.splits)])]
+    for row in rows:
+        numbers = (row["splits"].get(split, 0) for split in features.splits)
+        lines.append(" ".join([row["reason"].ljust(width), *(f"{number:>9}" for number in numbers)]))
+    return lines
+
+
 def _check_split(features: Features, split: str) -> list[str]:
     kind = features.task.kind
     table = features.table(split)

@@ -1,13 +1,15 @@
 """Downloads raw files from the addresses that the papers name.
 
 A file goes to a hidden folder first and gets its name only when it is whole: its digest agrees where one is
-known, and a .gz decompresses to its end. A file that has its name is finished and never fetched again.
+known, and a .gz decompresses to its end. A file that has its name is finished and never fetched again. Of an
+archive the files that are wanted are unpacked in the same way, and nothing else is kept.
 """
 
 import gzip
 import logging
 import shutil
 import tempfile
+import zipfile
 import zlib
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -30,7 +32,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 def fetch(source: Source, aspect: str | None, data_dir: Path) -> list[Path]:
-    """Download what is missing of a data set's raw files into `data_dir/NAME/`.
+    """Download what is missing of a data set's raw files into `data_dir/FOLDER/`.
 
     Args:
         aspect: leave out the files that only other aspects need; None takes all.
@@ -42,31 +44,33 @@ def fetch(source: Source, aspect: str | None, data_dir: Path) -> list[Path]:
         FetchError: if a file that is needed cannot be had (names address and place of each), or if one that
             is there is not the official one.
     """
-    folder = data_dir / source.name
     wanted = [file for file in source.remote_files if aspect is None or file.aspect in (None, aspect)]
     present: list[Path] = []
     failed: dict[RemoteFile, str] = {}
     dead_hosts: dict[str, str] = {}
     for file in wanted:
+        folder = data_dir / (file.folder or source.name)
         found = _finished(file, folder)
         host = urlsplit(file.url).netloc
-        if found is None and host in dead_hosts:
+        if not found and host in dead_hosts:
             failed[file] = dead_hosts[host]
-        elif found is None:
+        elif not found:
             try:
                 found = _download(file, folder)
             except requests.ConnectionError:
                 failed[file] = dead_hosts[host] = f"{host} cannot be reached"
-            except (OSError, EOFError, ValueError, zlib.error) as error:
+            except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
                 failed[file] = _reason(error)
-        if found is not None:
-            present.append(found)
-    _report(failed, folder)
+        present += found
+    _report(failed, data_dir, source.name)
     return present
 
 
-def _finished(file: RemoteFile, folder: Path) -> Path | None:
-    """The file under its own name, or the same without .gz."""
+def _finished(file: RemoteFile, folder: Path) -> list[Path]:
+    """The file under its own name, or the same without .gz, or all files of an archive; else nothing."""
+    if file.members:
+        unpacked = [folder / member for member in file.members]
+        return unpacked if all(path.is_file() for path in unpacked) else []
     path, plain = folder / file.name, folder / file.name.removesuffix(".gz")
     if path.is_file():
         if file.sha256 is not None and file_digest(path) != file.sha256:
@@ -76,11 +80,11 @@ def _finished(file: RemoteFile, folder: Path) -> Path | None:
                 hint="move it away and fetch again, or keep it: building reads it as it is",
             )
         logger.info("%s: there already", path)
-        return path
-    return plain if plain.is_file() else None
+        return [path]
+    return [plain] if plain.is_file() else []
 
 
-def _download(file: RemoteFile, folder: Path) -> Path:
+def _download(file: RemoteFile, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=".fetching-", dir=folder))
     goal = folder / file.name
@@ -94,10 +98,30 @@ def _download(file: RemoteFile, folder: Path) -> Path:
             _read_to_end(partial)
         if file.sha256 is None:
             logger.info("%s: no official digest is known; sha256 %s", goal, file_digest(partial))
+        if file.members:
+            return _unpack(partial, file, staged, folder)
         publish(partial, goal)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
-    return goal
+    return [goal]
+
+
+def _unpack(archive: Path, file: RemoteFile, staged: Path, folder: Path) -> list[Path]:
+    """The wanted files of a zip archive, each at its path under `folder`."""
+    goals = []
+    with zipfile.ZipFile(archive) as unpacked:
+        known = {name.removeprefix(f"{archive.stem}/"): name for name in unpacked.namelist()}
+        missing = [member for member in file.members if member not in known]
+        if missing:
+            raise ValueError(f"the archive has no `{missing[0]}`")
+        for member in file.members:
+            part, goal = staged / Path(member).name, folder / member
+            with unpacked.open(known[member]) as source, part.open("wb") as sink:
+                shutil.copyfileobj(source, sink)
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            publish(part, goal)
+            goals.append(goal)
+    return goals
 
 
 def _read_to_end(path: Path) -> None:
@@ -110,14 +134,18 @@ def _reason(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
-def _report(failed: dict[RemoteFile, str], folder: Path) -> None:
+def _report(failed: dict[RemoteFile, str], data_dir: Path, name: str) -> None:
     for file, reason in failed.items():
         logger.warning("%s: not fetched (%s)", file.url, reason)
     needed = [file for file in failed if not file.optional]
     if needed:
-        places = "".join(f"\n  {folder / file.name}  from {file.url}" for file in needed)
+        places = "".join(
+            f"\n  {data_dir / (file.folder or name) / part}  from {file.url}"
+            for file in needed
+            for part in file.members or (file.name,)
+        )
         names = ", ".join(f"`{file.name}`" for file in needed)
         raise FetchError(
             f"could not download {names}: {failed[needed[0]]}",
-            hint=f"place these files by hand, then build with `--data-dir {folder.parent}`:{places}",
+            hint=f"place these files by hand, then build with `--data-dir {data_dir}`:{places}",
         )

@@ -6,8 +6,12 @@ from typing import Any
 
 from feature_store.sources.base import Query, Source
 
-VERSION = 2
+VERSION = 3
 """Version of the build; raise it when equal files and parameters give other features."""
+
+
+TOKENIZER_FILE = "tokenizer.json"
+"""The user's files that change how a text is split, in a built folder; there only where there are any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,10 +37,20 @@ class Recipe:
     """Most bytes to accept from one raw file after decompression."""
 
     fingerprint: str
+    cache_dir: Path
+    """Folder of everything that is built."""
+
     notes: tuple[str, ...] = ()
     """Said aloud on each run, before the source's own notes."""
 
     @property
     def query(self) -> Query:
         """What the source is asked to read."""
-        return Query(inputs=self.inputs, aspect=self.aspect, options=self.options, max_bytes=self.max_bytes)
+        return Query(
+            inputs=self.inputs,
+            aspect=self.aspect,
+            options=self.options,
+            max_bytes=self.max_bytes,
+            digests=self.digests,
+            cache_dir=self.cache_dir,
+        )

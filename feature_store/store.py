@@ -11,6 +11,7 @@ only `verify=True` finds.
 """
 
 import functools
+import json
 import logging
 import os
 import time
@@ -32,7 +33,7 @@ from feature_store.errors import (
     did_you_mean,
 )
 from feature_store.fingerprint import fingerprint
-from feature_store.recipe import VERSION, Recipe
+from feature_store.recipe import TOKENIZER_FILE, VERSION, Recipe
 from feature_store.sources import get_source
 from feature_store.sources.base import FOLDER_ROLES, Source, TaskKind, resolve_aspect, resolve_options
 from feature_store.vocabulary import Vocabulary
@@ -114,6 +115,7 @@ class Features:
         token_counts: int64 (V,), how often each word stands in train.
         splits: names of the tables there are.
         tokenizer: name in `feature_store.tokenize` of what splits a free text as these were split.
+        tokenizer_files: contents of the user's files that change its tokens, by the option that named them.
         notes: what has to be said aloud on each run.
         provenance: digests of the raw files, parameters, counts, notes; JSON.
     """
@@ -136,6 +138,9 @@ class Features:
             self._tables = {split: cache.open_table(directory / f"{split}.arrow") for split in self.splits}
             self._words = cache.open_table(directory / "vocabulary.arrow")
             self.embeddings: npt.NDArray[np.float32] = np.load(directory / "embeddings.npy", mmap_mode="r")
+            self.tokenizer_files: dict[str, str] = {}
+            if TOKENIZER_FILE in self.manifest.files:
+                self.tokenizer_files = json.loads((directory / TOKENIZER_FILE).read_text(encoding="utf-8"))
             self.token_counts: npt.NDArray[np.int64] = cache.as_numpy(self._words["count"])
         except (KeyError, TypeError, ValueError, OSError) as error:
             raise DamagedCacheError(f"the folder cannot be read ({error})", where=str(directory)) from error
@@ -319,6 +324,7 @@ def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_di
         embedding_file=embedding_file,
         max_bytes=request.max_input_bytes,
         fingerprint=fingerprint("features", VERSION, parameters, key),
+        cache_dir=request.cache_dir,
         notes=(note,) if request.sample else (),
     )
 

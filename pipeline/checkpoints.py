@@ -27,6 +27,8 @@ STATE, BEST = "state.pt", "best"
 WEIGHTS, CONFIG, VOCABULARY, DIGESTS = "model.safetensors", "config.json", "vocabulary.json", "digests.json"
 _PACKED = (WEIGHTS, CONFIG, VOCABULARY)
 """Files of a package that have a digest."""
+TOKENIZER = "tokenizer.json"
+"""One more where the user's own files change how a text is split: their contents."""
 BEST_SCORES, BEST_PREDICTIONS = "scores.json", "predictions.json"
 _FORMAT = 1
 
@@ -39,6 +41,8 @@ class Package:
     vocabulary: list[str]
     metadata: dict[str, Any]
     """Where the model comes from: dataset, aspect, run, threshold, fingerprints; JSON."""
+    tokenizer_files: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Contents of the user's files that change how a text is split, by the option that named them."""
 
 
 def save_package(directory: Path, package: Package) -> None:
@@ -55,7 +59,11 @@ def save_package(directory: Path, package: Package) -> None:
     }
     write_json(directory / CONFIG, description)
     write_json(directory / VOCABULARY, package.vocabulary)
-    write_json(directory / DIGESTS, {name: _digest(directory / name) for name in _PACKED})
+    packed: tuple[str, ...] = _PACKED
+    if package.tokenizer_files:
+        write_json(directory / TOKENIZER, package.tokenizer_files)
+        packed = (*_PACKED, TOKENIZER)
+    write_json(directory / DIGESTS, {name: _digest(directory / name) for name in packed})
 
 
 def load_package(directory: Path) -> Package:
@@ -65,7 +73,7 @@ def load_package(directory: Path) -> Package:
         StateError: if a file is missing, does not match its digest or has another format.
     """
     digests = read_json(directory / DIGESTS)
-    if not isinstance(digests, dict) or digests.keys() != set(_PACKED):
+    if not isinstance(digests, dict) or digests.keys() - {TOKENIZER} != set(_PACKED):
         raise StateError(
             f"expected a digest of each of {', '.join(_PACKED)}, but got {digests}",
             where=str(directory / DIGESTS),
@@ -86,7 +94,8 @@ def load_package(directory: Path) -> Package:
     if not config.train_embeddings:
         del weights["embeddings"]
     model.load_state_dict(weights)
-    return Package(model.eval(), read_json(directory / VOCABULARY), description["metadata"])
+    files = read_json(directory / TOKENIZER) if TOKENIZER in digests else {}
+    return Package(model.eval(), read_json(directory / VOCABULARY), description["metadata"], files)
 
 
 def load_weights(path: Path) -> dict[str, torch.Tensor]:

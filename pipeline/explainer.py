@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from feature_store.tokenize import TOKENIZERS, Token
+from feature_store.tokenize import Token, make_tokenizer
 from infocal.batch import Words
 from pipeline.checkpoints import Package
 from pipeline.errors import PipelineError
@@ -56,7 +56,7 @@ class Explainer:
         self.model = package.model
         self.number = {word: i for i, word in enumerate(package.vocabulary)}
         self.batch_size = batch_size
-        self.tokenize = TOKENIZERS[package.metadata["tokenizer"]]
+        self.tokenize = make_tokenizer(package.metadata["tokenizer"], package.tokenizer_files)
 
     def explain(self, texts: Sequence[str]) -> list[Explanation]:
         """Prediction and rationale of each text, of any length, in the order given.

@@ -243,9 +243,10 @@ def pack(best: Path, target: Path, features: Features, metadata: Mapping[str, An
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         staged = Path(folder) / target.name
-        checkpoints.save_package(
-            staged, checkpoints.Package(model, list(features.vocabulary.tokens), dict(metadata))
+        package = checkpoints.Package(
+            model, list(features.vocabulary.tokens), dict(metadata), features.tokenizer_files
         )
+        checkpoints.save_package(staged, package)
         shutil.rmtree(target, ignore_errors=True)
         staged.replace(target)
     return target

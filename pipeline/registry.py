@@ -25,7 +25,7 @@ CHALLENGER, CHAMPION = "challenger", "champion"
 CORPUS_TAG, SAMPLE_CORPUS, REAL_CORPUS = "corpus", "sample", "real"
 
 _DISTRIBUTION = "infocal-pipeline"
-_REQUIREMENTS = ("mlflow", "torch", "numpy", "safetensors", "pydantic", "jaxtyping", "pyarrow")
+_REQUIREMENTS = ("mlflow", "torch", "numpy", "safetensors", "pydantic", "jaxtyping", "pyarrow", "jieba")
 """What loading a model imports besides this project."""
 _DIGEST_TAG = "weights_sha256"
 _TAGGED = ("dataset", "aspect", "method", "data_fingerprint", "study", "epoch", "criterion", "min_precision")

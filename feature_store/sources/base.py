@@ -32,7 +32,7 @@ class RemoteFile:
     """A raw file that can be downloaded."""
 
     name: str
-    """Name under `DATA_DIR/DATASET/`."""
+    """Name under `DATA_DIR/FOLDER/`."""
 
     url: str
     sha256: str | None = None
@@ -43,6 +43,12 @@ class RemoteFile:
 
     aspect: str | None = None
     """The aspect that alone needs this file; None where all do."""
+
+    folder: str | None = None
+    """The folder under `DATA_DIR/`; None for the data set's own name."""
+
+    members: tuple[str, ...] = ()
+    """For a zip archive: the files to unpack beside it, by their paths in it; the archive is not kept."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +66,9 @@ class SourceOption:
     is_file: bool = False
     """Whether the value is the path of a file, whose content then counts, not its name."""
 
+    for_tokenizer: bool = False
+    """Whether that file changes how a free text is split, so that a model needs its content too."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Query:
@@ -74,6 +83,12 @@ class Query:
 
     max_bytes: int
     """Most bytes to accept from one file, after decompression."""
+
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each input, by role."""
+
+    cache_dir: Path | None = None
+    """Where a source may keep what is expensive and the same for several queries."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +126,13 @@ class Report:
 
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
+    dropped: dict[str, Counter[str]] = field(default_factory=dict)
+    """Examples that each filter left out of each split: reason -> split -> number, in the filters' order."""
+
+    def drop(self, reason: str, split: str) -> None:
+        """Count an example that a filter leaves out, in `dropped` and in `counts`."""
+        self.dropped.setdefault(reason, Counter())[split] += 1
+        self.counts[f"{split}_dropped"] += 1
 
 
 class Source(Protocol):

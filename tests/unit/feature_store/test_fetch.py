@@ -3,8 +3,10 @@
 import gzip
 import hashlib
 import http.server
+import io
 import logging
 import threading
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +18,20 @@ from feature_store.fetch import fetch
 from feature_store.sources.base import RemoteFile
 from feature_store.sources.beer import Beer
 
+
+def zipped(**files: bytes) -> bytes:
+    """A zip archive with a folder of its own name, as the official one of CAIL2018 has."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(f"all/data/{name}.json", content)
+        archive.writestr("all/readme", b"not wanted")
+    return packed.getvalue()
+
+
 FILES = {
+    "/all.zip": zipped(train=b"{}\n" * 500, test=b"{}\n"),
+    "/bad.zip": b"no archive",
     "/a.txt.gz": gzip.compress(b"line\n" * 2000),
     "/b.json": b'{"x": 1}\n',
     "/cut.txt.gz": gzip.compress(b"line\n" * 2000)[:-20],
@@ -169,3 +184,35 @@ def test_the_official_list_of_beer():
     assert files["reviews.aspect2.train.txt.gz"].aspect == "palate"
     assert all(file.url == f"http://people.csail.mit.edu/taolei/beer/{name}" for name, file in files.items())
     assert all(len(file.sha256) == 64 for name, file in files.items() if "heldout" in name and file.sha256)
+
+
+MEMBERS = ("data/train.json", "data/test.json")
+
+
+def test_the_wanted_files_of_an_archive_are_unpacked_once(server: http.server.HTTPServer, tmp_path: Path):
+    source = Source(remote(server, "all.zip", folder="shared", members=MEMBERS))
+    for _ in range(2):
+        paths = fetch(source, None, tmp_path)
+        assert [str(path.relative_to(tmp_path / "shared")) for path in paths] == list(MEMBERS)
+    assert Server.asked == ["/all.zip"]
+    assert paths[0].read_bytes() == b"{}\n" * 500
+    kept = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert kept == ["shared/data/test.json", "shared/data/train.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "members", "reason"),
+    [
+        ("bad.zip", MEMBERS, "File is not a zip file"),
+        ("all.zip", (*MEMBERS, "data/valid.json"), "the archive has no `data/valid.json`"),
+    ],
+)
+def test_an_archive_without_what_is_wanted(
+    server: http.server.HTTPServer, tmp_path: Path, name: str, members: tuple[str, ...], reason: str
+):
+    source = Source(remote(server, name, folder="shared", members=members))
+    with pytest.raises(FetchError, match=f"could not download `{name}`: {reason}") as caught:
+        fetch(source, None, tmp_path)
+    assert f"{tmp_path / 'shared' / 'data/train.json'}  from http" in str(caught.value.hint)
+    assert not list(tmp_path.rglob("*.json"))
+    assert not list(tmp_path.rglob(".fetching-*"))

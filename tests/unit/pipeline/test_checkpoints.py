@@ -280,3 +280,18 @@ def test_a_folder_is_copied_over_another_and_a_missing_one_is_none(tmp_path: Pat
         (folder / "file").write_text(text)
     checkpoints.copy_tree(source, target)
     assert (target / "file").read_text() == "new"
+
+
+def test_the_users_files_travel_with_a_package(tmp_path: Path):
+    files = {"stop_words": "的\n", "dictionary": "盗窃手机\n"}
+    checkpoints.save_package(tmp_path / "model", Package(small_infocal(), WORDS, {"epoch": 3}, files))
+    assert load_package(tmp_path / "model").tokenizer_files == files
+    (tmp_path / "model" / "tokenizer.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(StateError, match="`tokenizer.json` is missing or does not match its sha256"):
+        load_package(tmp_path / "model")
+
+
+def test_a_package_without_files_of_the_user_has_none(tmp_path: Path):
+    checkpoints.save_package(tmp_path / "model", Package(small_infocal(), WORDS, {"epoch": 3}))
+    assert not (tmp_path / "model" / "tokenizer.json").exists()
+    assert load_package(tmp_path / "model").tokenizer_files == {}

@@ -97,3 +97,18 @@ def test_explaining_keeps_no_graph_and_draws_no_number(package: Package):
     Explainer(package).explain(["a smooth body"])
     assert torch.equal(torch.get_rng_state(), state)
     assert all(parameter.grad is None for parameter in package.model.parameters())
+
+
+def test_chinese_is_split_as_the_features_were_with_the_users_own_words(tmp_path: Path):
+    package = load_package(small_package(tmp_path / "model", tokenizer="jieba"))
+    text = "被告人张某 盗窃手机。"
+    (found,) = Explainer(package).explain([text])
+    assert [token.token for token in found.tokens] == ["被告人", "张某", "盗窃", "手机", "。"]
+    assert [text[token.start : token.end] for token in found.tokens] == [
+        token.token for token in found.tokens
+    ]
+    files = {"dictionary": "盗窃手机\n", "stop_words": "。\n被告人\n"}
+    own = Explainer(Package(package.model, package.vocabulary, package.metadata, files))
+    assert [token.token for token in own.explain([text])[0].tokens] == ["张某", "盗窃手机"]
+    with pytest.raises(PipelineError, match="text 1 of 1 holds no token: '被告人。'"):
+        own.explain(["被告人。"])
