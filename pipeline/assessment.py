@@ -151,7 +151,7 @@ def features_of(metadata: Mapping[str, Any], given: argparse.Namespace) -> Featu
             sample=sample,
             options=metadata["options"],
             max_length=metadata["max_length"],
-            embedding=given.embedding,
+            **settings.word_vectors(metadata["dataset"], given.embedding),
         )
     )
     if built.fingerprint != wanted:

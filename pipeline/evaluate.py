@@ -36,9 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--cache-dir", metavar="DIR", help="cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)"
     )
-    group.add_argument(
-        "--embedding", default="word2vec", help="as it was given to the search (default: %(default)s)"
-    )
+    group.add_argument("--embedding", help="as it was given to the search (default: none was given)")
     return parser
 
 

@@ -87,7 +87,7 @@ def feature_request(given: argparse.Namespace, run: settings.RunSettings) -> "Fe
         sample=given.sample,
         options=run.options,
         max_length=InfoCalConfig.from_mapping(run.base).max_length,
-        embedding=given.embedding,
+        **settings.word_vectors(run.dataset, given.embedding),
     )
 
 

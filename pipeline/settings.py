@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pipeline.errors import PipelineError
+from search_spaces import registry
 from search_spaces.base import Criterion
 
 SAMPLERS = ("tpe", "random", "grid", "gp")
@@ -130,6 +131,11 @@ def add_data_arguments(target: argparse.ArgumentParser) -> None:
     )
 
 
+def word_vectors(dataset: str, embedding: str | None) -> dict[str, Any]:
+    """What a request for features says about word vectors: the data set's preset, then the flag."""
+    return registry.features_preset(dataset) | ({} if embedding is None else {"embedding": embedding})
+
+
 def add_storage_arguments(target: argparse.ArgumentParser) -> None:
     """Flags that say where results and tracking are."""
     group = target.add_argument_group("results")
@@ -158,8 +164,7 @@ def add_training_arguments(target: argparse.ArgumentParser) -> None:
     group.add_argument("--bf16", action="store_true", help="bfloat16 autocast, on cuda only")
     group.add_argument(
         "--embedding",
-        default="word2vec",
-        help="word2vec, random or a file of word vectors (default: %(default)s)",
+        help="word2vec, random or a file of word vectors (default: the preset's, else word2vec)",
     )
     group.add_argument("--config", metavar="FILE", help="TOML file with hyper-parameters")
     group.add_argument(

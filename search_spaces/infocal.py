@@ -1,5 +1,7 @@
 """Search spaces of InfoCal: the paper's grids, and wider ones around them."""
 
+from collections.abc import Mapping
+
 from search_spaces.base import Range, Space
 
 PAPER_BEER: Space = (
@@ -26,23 +28,37 @@ PAPER_BEER: Space = (
 PAPER_BEER_BEST = {"lambda_ib": 0.0003, "lambda_g": 1.0, "lambda_mi": 0.1, "lambda_lm": 0.005}
 """The best values that [Sha2023] found for beer; the first point every search tries."""
 
-WIDE_BEER: Space = (
+
+def _decade_around(best: Mapping[str, float]) -> Space:
+    """Log scales from a tenth of each best value to ten times it."""
+    return tuple(
+        Range(
+            name=name,
+            low=Range.clean(value / 10),
+            high=Range.clean(value * 10),
+            log=True,
+            why=f"a decade on each side of the paper's best, {value:g}",
+        )
+        for name, value in best.items()
+    )
+
+
+WIDE_BEER = _decade_around(PAPER_BEER_BEST)
+
+_OTHER_PAPER_GRIDS = PAPER_BEER[1:]
+
+PAPER_CAIL: Space = (
     Range(
         name="lambda_ib",
-        low=3e-5,
-        high=3e-3,
-        log=True,
-        why="a decade on each side of the paper's best, 0.0003",
+        low=0.0,
+        high=0.1,
+        step=0.01,
+        why="[Sha2023] section 4.3: [0.00, 0.10] with step 0.01; the other grids are those of beer",
     ),
-    Range(name="lambda_g", low=0.1, high=10.0, log=True, why="a decade on each side of the paper's best, 1"),
-    Range(
-        name="lambda_mi", low=0.01, high=1.0, log=True, why="a decade on each side of the paper's best, 0.1"
-    ),
-    Range(
-        name="lambda_lm",
-        low=5e-4,
-        high=5e-2,
-        log=True,
-        why="a decade on each side of the paper's best, 0.005",
-    ),
+    *_OTHER_PAPER_GRIDS,
 )
+
+PAPER_CAIL_BEST = {"lambda_ib": 0.05, "lambda_g": 1.0, "lambda_mi": 0.5, "lambda_lm": 0.005}
+"""The best values that [Sha2023] found for CAIL, all three tasks alike."""
+
+WIDE_CAIL = _decade_around(PAPER_CAIL_BEST)

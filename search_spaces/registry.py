@@ -12,16 +12,22 @@ from search_spaces.base import Criterion, Space
 
 _SPACES: dict[tuple[str, str], dict[str, Space]] = {
     ("infocal", "beer"): {"paper": infocal.PAPER_BEER, "wide": infocal.WIDE_BEER},
+    ("infocal", "cail-small"): {"paper": infocal.PAPER_CAIL, "wide": infocal.WIDE_CAIL},
+    ("infocal", "cail-big"): {"paper": infocal.PAPER_CAIL, "wide": infocal.WIDE_CAIL},
     ("infocal", "jsonl"): {"paper": own_data.PAPER, "wide": own_data.WIDE},
     ("infocal", "eraser"): {"paper": own_data.PAPER, "wide": own_data.WIDE},
 }
 _FIRST_POINTS: dict[tuple[str, str], dict[str, float]] = {
     ("infocal", "beer"): infocal.PAPER_BEER_BEST,
+    ("infocal", "cail-small"): infocal.PAPER_CAIL_BEST,
+    ("infocal", "cail-big"): infocal.PAPER_CAIL_BEST,
     ("infocal", "jsonl"): own_data.FIRST_POINT,
     ("infocal", "eraser"): own_data.FIRST_POINT,
 }
 _CRITERIA: dict[str, dict[str, Criterion]] = {
     "beer": criteria.BEER,
+    "cail-small": criteria.CAIL_SMALL,
+    "cail-big": criteria.CAIL_BIG,
     "jsonl": {"": own_data.WITH_RATIONALES},
     "eraser": {"": own_data.WITH_RATIONALES},
 }
@@ -124,6 +130,15 @@ def preset(dataset: str, aspect: str, sample: bool) -> dict[str, Any]:
         ConfigError: if the dataset has no presets, naming the nearest one that has.
     """
     return _tables(dataset, ["all", aspect, *(["sample"] if sample else [])])
+
+
+def features_preset(dataset: str) -> dict[str, Any]:
+    """Word vectors in which a dataset differs from `FeatureRequest`'s defaults: the table `features`.
+
+    Raises:
+        ConfigError: if the dataset has no presets, naming the nearest one that has.
+    """
+    return _tables(dataset, ["features"])
 
 
 def language_model_preset(dataset: str, sample: bool) -> dict[str, Any]:

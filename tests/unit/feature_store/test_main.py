@@ -66,6 +66,29 @@ def test_build_takes_all_aspects_unless_one_is_named(build: Run, cache_dir: Path
     ]
 
 
+def test_a_task_is_an_aspect_and_what_was_left_out_is_a_table(run: Run, cache_dir: Path):
+    vectors = ("--embedding", "random", "--embedding-size", 4)
+    status, out, _ = run(
+        *(
+            "build",
+            "--dataset",
+            "cail-small",
+            "--task",
+            "terms",
+            "--sample",
+            "--cache-dir",
+            cache_dir,
+            *vectors,
+        )
+    )
+    assert status == 0
+    lines = out.splitlines()
+    table = next(i for i, line in enumerate(lines) if line.split() == ["left", "out", "train", "val", "test"])
+    assert lines[table + 1].startswith("  with no charge or several")
+    assert all(line[-10:].strip().isdecimal() for line in lines[table + 1 : table + 8])
+    assert lines[table + 8].startswith("  note: made-up sample corpus")
+
+
 def test_build_mends_a_flipped_bit(build: Run, cache_dir: Path):
     build("--aspect", "palate")
     (path,) = cache_dir.rglob("train.arrow")

@@ -104,7 +104,7 @@ def all_flags() -> argparse.ArgumentParser:
 def test_shared_flags_default_to_the_papers_length_on_beer():
     given = all_flags().parse_args([])
     assert (given.dataset, given.aspect, given.epochs, given.seed) == ("beer", None, 50, 0)
-    assert (given.device, given.embedding, given.set, given.config) == ("auto", "word2vec", [], None)
+    assert (given.device, given.embedding, given.set, given.config) == ("auto", None, [], None)
     assert (given.sample, given.bf16, given.debug) == (False, False, False)
 
 
@@ -207,3 +207,10 @@ def test_a_folder_is_made_with_those_above_it(tmp_path: Path):
     settings.make_folder(tmp_path / "a" / "b", "--storage")
     settings.make_folder(tmp_path / "a" / "b", "--storage")
     assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_word_vectors_are_those_of_the_preset_unless_named():
+    assert settings.word_vectors("beer", None) == {}
+    assert settings.word_vectors("beer", "random") == {"embedding": "random"}
+    assert settings.word_vectors("cail-small", None) == {"embedding": "random", "embedding_size": 100}
+    assert settings.word_vectors("cail-big", "v.txt") == {"embedding": "v.txt", "embedding_size": 100}

@@ -162,6 +162,55 @@ def test_the_language_models_preset():
     assert sample["hidden_size"] < LanguageModelConfig().hidden_size
 
 
+CAIL_LIMITS = {
+    ("cail-small", "charges"): 0.14,
+    ("cail-small", "articles"): 0.14,
+    ("cail-small", "terms"): 0.30,
+    ("cail-big", "charges"): 0.20,
+    ("cail-big", "articles"): 0.20,
+    ("cail-big", "terms"): 0.30,
+}
+"""Share of tokens that InfoCal selects in [Sha2023], table 5."""
+
+
+@pytest.mark.parametrize(("dataset", "aspect"), CAIL_LIMITS)
+def test_criteria_of_cail(dataset, aspect):
+    limit = CAIL_LIMITS[dataset, aspect]
+    found = registry.criterion(dataset, aspect)
+    assert found.value({"val_macro_f1": 0.7, "val_selection_rate": limit}) == 0.7
+    assert found.value({"val_macro_f1": 0.7, "val_selection_rate": limit + 0.05}) == pytest.approx(-0.05)
+    assert found.value({"val_macro_f1": 0.7, "val_selection_rate": 0.0}) == pytest.approx(-0.01)
+
+
+@pytest.mark.parametrize(("dataset", "aspect"), CAIL_LIMITS)
+def test_the_rate_that_cail_aims_at_meets_the_criterion(dataset, aspect):
+    target = registry.preset(dataset, aspect, sample=False)["target_selection_rate"]
+    assert registry.criterion(dataset, aspect).is_met({"val_macro_f1": 0.0, "val_selection_rate": target})
+
+
+@pytest.mark.parametrize("dataset", ["cail-small", "cail-big"])
+def test_the_papers_space_of_cail(dataset):
+    # [Sha2023], section 4.3: [0, .10] by .01; the other three as for beer
+    ranges = {r.name: r for r in registry.space("infocal", dataset, "paper")}
+    assert list(ranges["lambda_ib"].grid) == pytest.approx([i / 100 for i in range(11)], abs=1e-15)
+    beer = {r.name: r for r in registry.space("infocal", "beer", "paper")}
+    assert all(ranges[name] == beer[name] for name in ("lambda_g", "lambda_mi", "lambda_lm"))
+    best = {"lambda_ib": 0.05, "lambda_g": 1.0, "lambda_mi": 0.5, "lambda_lm": 0.005}
+    assert registry.first_point("infocal", dataset) == best
+
+
+@pytest.mark.parametrize("dataset", ["cail-small", "cail-big"])
+def test_the_papers_architecture_of_cail(dataset):
+    stated = {"encoder": "lstm", "hidden_size": 100, "train_embeddings": True, "max_length": 1000}
+    preset = registry.preset(dataset, "charges", sample=False)
+    assert preset.items() >= (stated | {"prior_selection_rate": 0.1}).items()
+    assert registry.features_preset(dataset) == {"embedding": "random", "embedding_size": 100}
+
+
+def test_word_vectors_of_beer_are_the_defaults():
+    assert registry.features_preset("beer") == {}
+
+
 OWN = ("jsonl", "eraser")
 
 

@@ -1,0 +1,458 @@
+"""CAIL2018: facts of criminal cases with charge, article of law and term of imprisonment [Xiao et al. 2018].
+
+`DATA_DIR/` holds the official archive, unpacked: `cail2018/` (or `CAIL2018_ALL_DATA/`, or nothing), in it
+`final_all_data/exercise_contest/data_{train,valid,test}.json` (CAIL-small) and
+`final_all_data/first_stage/{train,test}.json` (CAIL-big), or the same with .gz, and, where there are any,
+`meta/accu.txt` and `meta/law.txt`, the official lists of charges and articles. One JSON object a line:
+`fact`, and `meta` with `accusation`, `relevant_articles`, `criminals` and `term_of_imprisonment`, in UTF-8 or
+GB18030.
+"""
+
+import dataclasses
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from feature_store.cail_recipes import MIN_CASES, RECIPES, Case, CaseRecipe
+from feature_store.errors import BadInputError, MissingDataError, did_you_mean
+from feature_store.fingerprint import file_digest, unit_interval
+from feature_store.segmenter import DICTIONARY, STOP_WORDS, Word, parse_dictionary, parse_stop_words
+from feature_store.sources.base import Example, Query, RemoteFile, Report, SourceOption, TaskSpec
+from feature_store.sources.fields import check_text
+from feature_store.sources.lines import UTF8, parse_record, read_lines
+from feature_store.sources.locate import plain_or_gz
+
+VAL_RATE = 0.1
+"""Share of the training cases of CAIL-big cut off as `val`: the first stage has none of its own."""
+
+ENCODINGS = (UTF8, "GB18030")
+CHARGES, ARTICLES, TERMS = "charges", "articles", "terms"
+_FOLDERS = ("cail2018", "CAIL2018_ALL_DATA", "")
+_ARCHIVE = "CAIL2018_ALL_DATA.zip"
+_URL = f"https://cail.oss-cn-qingdao.aliyuncs.com/{_ARCHIVE}"  # [Sha2023], section 4.3
+_LISTS = {"official_charges": "meta/accu.txt", "official_articles": "meta/law.txt"}
+_META = ("accusation", "relevant_articles", "criminals", "term_of_imprisonment")
+_TERM = ("death_penalty", "life_imprisonment", "imprisonment")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _CailTask(TaskSpec):
+    """What a first reading of the files finds out."""
+
+    frequent_charges: frozenset[str]
+    """Those of enough cases; cases with another are left out."""
+
+    frequent_articles: frozenset[int]
+    train_charges: frozenset[str]
+    """Those that the cases kept in `train` have."""
+
+    train_articles: frozenset[int]
+    num_cases: Mapping[str, int]
+    """Lines of each file, by role."""
+
+
+class Cail:
+    """The sources `cail-small` and `cail-big`: the one charge, article or term of a case.
+
+    Splits: those of the official files; CAIL-big's `val` is cut 90/10 from its train file by a hash of each
+    fact. Nobody annotated rationales. The option `recipe` says which cases are left out and what the classes
+    of terms are (`feature_store.cail_recipes`); all three aspects keep the same cases.
+    """
+
+    aspects: tuple[str, ...] = (CHARGES, ARTICLES, TERMS)
+    aliases: Mapping[str, str] = {"charge": CHARGES, "laws": ARTICLES, "article": ARTICLES, "term": TERMS}
+    splits: tuple[str, ...] = ("train", "val", "test")
+    shares_texts = True
+    options: tuple[SourceOption, ...] = (
+        SourceOption(
+            name="recipe",
+            default="topjudge",
+            choices=tuple(RECIPES),
+            help="which cases are kept, and the classes of terms; the published ones differ",
+        ),
+        SourceOption(
+            name=DICTIONARY,
+            default="",
+            is_file=True,
+            for_tokenizer=True,
+            help="words of your own for jieba, `WORD [FREQUENCY] [TAG]` a line (UTF-8)",
+        ),
+        SourceOption(
+            name=STOP_WORDS,
+            default="",
+            is_file=True,
+            for_tokenizer=True,
+            help="words to leave out, one a line (UTF-8)",
+        ),
+    )
+    tokenizer = "jieba"
+    version = 1
+    sample_version = 1
+
+    def __init__(self, name: str, title: str, folder: str, files: Mapping[str, str]) -> None:
+        """Args: files: names of the official files by split, under `final_all_data/folder/`."""
+        self.name, self.title = name, title
+        self._files = {split: f"final_all_data/{folder}/{file}" for split, file in files.items()}
+        members = tuple(self._files.values())
+        archive = RemoteFile(name=_ARCHIVE, url=_URL, folder=_FOLDERS[0], members=members)
+        self.remote_files: tuple[RemoteFile, ...] = (archive,)
+
+    def inputs(self, data_dir: Path, aspect: str | None) -> dict[str, Path]:
+        """Files by role: the splits, and `official_charges`, `official_articles` where they are there."""
+        root = self._root(data_dir)
+        found: dict[str, Path] = {}
+        missing: list[str] = []
+        for role, name in {**self._files, **_LISTS}.items():
+            present = [root / file for file in plain_or_gz(name) if (root / file).exists()]
+            if present:
+                found[role] = present[0]
+            elif role in self._files:
+                missing.append(str(root / name))
+        if missing:
+            raise MissingDataError(
+                f"dataset `{self.name}`: no file " + "; no file ".join(missing),
+                hint=f"unpack the official archive ({_URL}) into {data_dir / _FOLDERS[0]}, or let `python -m "
+                f"feature_store fetch --dataset {self.name} --data-dir {data_dir}` do it, "
+                "or try the made-up corpus with `--sample`",
+            )
+        return found
+
+    def _root(self, data_dir: Path) -> Path:
+        """The folder that holds the first of the official files; the usual one where none does."""
+        roots = [data_dir / folder for folder in (*_FOLDERS, self.name)]
+        first = self._files["train"]
+        holding = [root for root in roots if any((root / file).exists() for file in plain_or_gz(first))]
+        return (holding or roots)[0]
+
+    def task(self, query: Query, report: Report) -> TaskSpec:
+        """Read all files a first time: check every line, and count the labels of the cases that are kept."""
+        recipe = RECIPES[query.options["recipe"]]
+        official = _official_lists(query, report)
+        pairs: dict[str, Counter[tuple[str, int]]] = {split: Counter() for split in self.splits}
+        num_cases: Counter[str] = Counter()
+        for role in self._files:
+            for _, case in _cases(query.inputs[role], query.max_bytes, official):
+                num_cases[role] += 1
+                if recipe.refuses(case) is None:
+                    pairs[self._split(role, case)][case.charges[0], case.articles[0]] += 1
+        counted = self.splits if recipe.counts_everywhere else self._of_train_file()
+        charges, articles = _frequent(sum((pairs[split] for split in counted), Counter[tuple[str, int]]()))
+        kept = [pair for pair in pairs["train"] if pair[0] in charges and pair[1] in articles]
+        task = _CailTask(
+            kind="classification",
+            frequent_charges=charges,
+            frequent_articles=articles,
+            train_charges=frozenset(charge for charge, _ in kept),
+            train_articles=frozenset(article for _, article in kept),
+            num_cases=num_cases,
+        )
+        names = _class_names(query.aspect, task, recipe)
+        if len(task.train_charges) < 2 or len(names) < 2:
+            raise BadInputError(
+                f"{len(task.train_charges)} charges and {len(task.train_articles)} articles are left: recipe "
+                f"`{recipe.name}` keeps those of at least {MIN_CASES} cases",
+                where=str(query.inputs["train"]),
+            )
+        return dataclasses.replace(task, class_names=names)
+
+    def _of_train_file(self) -> tuple[str, ...]:
+        """The splits that the official train file makes up."""
+        return ("train",) if "val" in self._files else ("train", "val")
+
+    def _split(self, role: str, case: Case) -> str:
+        if role == "train" and "val" not in self._files and unit_interval(case.fact) < VAL_RATE:
+            return "val"
+        return role
+
+    def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
+        """Cases that the recipe keeps, cut into words; see `Source.examples`."""
+        if not isinstance(task, _CailTask):
+            raise TypeError(f"expected what `task` returned, but got {task!r}")
+        recipe = RECIPES[query.options["recipe"]]
+        targets = _Targets(query.aspect, task, recipe)
+        words, stop_words = _own_words(query)
+        report.dropped.update({reason: Counter() for reason in (*recipe.reasons, *_LABEL_REASONS, _NO_WORD)})
+        in_train: set[bytes] = set()
+        for role in self._files:
+            lengths = self._word_lengths(query, role, task, words)
+            cases = _cases(query.inputs[role], query.max_bytes, None)
+            for (line, case), case_lengths in zip(cases, lengths, strict=True):
+                split = self._split(role, case)
+                report.counts[f"{split}_cases"] += 1
+                tokens = _tokens(case.fact, case_lengths, stop_words)
+                reason = recipe.refuses(case) or _label_reason(case, task) or ("" if tokens else _NO_WORD)
+                if reason:
+                    report.drop(reason, split)
+                    continue
+                _count_shared(case.fact, split, in_train, report)
+                yield Example(
+                    example_id=f"{Path(self._files[role]).stem}:{line}",
+                    split=split,
+                    tokens=tokens,
+                    target=targets.of(case),
+                    rationale=None,
+                )
+        report.notes += self._notes(recipe, task, report)
+
+    def _word_lengths(
+        self, query: Query, role: str, task: _CailTask, words: tuple[Word, ...]
+    ) -> Iterator[list[int]]:
+        from feature_store.segmentation import TextFile, word_lengths  # pyarrow: not before it is needed
+
+        path = query.inputs[role]
+        return word_lengths(
+            TextFile(
+                name=path.name,
+                digest=query.digests.get(role) or file_digest(path),
+                texts=lambda: (case.fact for _, case in _cases(path, query.max_bytes, None)),
+                num_texts=task.num_cases[role],
+            ),
+            query.cache_dir,
+            words=words,
+            dictionary_digest=file_digest(query.inputs[DICTIONARY]) if words else None,
+        )
+
+    def _notes(self, recipe: CaseRecipe, task: _CailTask, report: Report) -> list[str]:
+        kept = []
+        for split in self.splits:
+            cases = report.counts[f"{split}_cases"]
+            kept.append(f"{cases - report.counts[f'{split}_dropped']} of {cases} {split} cases")
+        charges, articles = len(task.train_charges), len(task.train_articles)
+        notes = [
+            f"recipe `{recipe.name}` keeps {', '.join(kept)}, with {charges} charges, {articles} articles"
+        ]
+        totals = {reason: counts.total() for reason, counts in report.dropped.items() if counts.total()}
+        if totals:
+            notes.append("dropped: " + "; ".join(f"{number} {reason}" for reason, number in totals.items()))
+        if "val" not in self._files:
+            notes.append(
+                f"no official validation file: val is cut from {Path(self._files['train']).name}, 90/10"
+            )
+        shared = {split: report.counts[f"{split}_also_in_train"] for split in ("val", "test")}
+        if any(shared.values()):
+            found = " and ".join(f"{number} of {split}" for split, number in shared.items())
+            notes.append(f"texts that also stand in train, as in the official files: {found}; left there")
+        return notes
+
+    def write_sample(self, data_dir: Path, seed: int) -> None:
+        """A made-up corpus in the official layout; see `feature_store.sample_cail`."""
+        from feature_store.sample_cail import write_cail
+
+        write_cail(
+            data_dir / self.name, {split: Path(file) for split, file in self._files.items()}, seed=seed
+        )
+
+
+CAIL_SMALL = Cail(
+    name="cail-small",
+    title="Chinese criminal cases, exercise stage of CAIL2018 (Xiao et al. 2018)",
+    folder="exercise_contest",
+    files={"train": "data_train.json", "val": "data_valid.json", "test": "data_test.json"},
+)
+CAIL_BIG = Cail(
+    name="cail-big",
+    title="Chinese criminal cases, first stage of CAIL2018 (Xiao et al. 2018)",
+    folder="first_stage",
+    files={"train": "train.json", "test": "test.json"},
+)
+
+
+# -------------------------------------------------------------------------------------------------- classes
+
+
+def _frequent(pairs: Counter[tuple[str, int]]) -> tuple[frozenset[str], frozenset[int]]:
+    """Charges and articles of enough cases."""
+    charges: Counter[str] = Counter()
+    articles: Counter[int] = Counter()
+    for (charge, article), number in pairs.items():
+        charges[charge] += number
+        articles[article] += number
+    return (
+        frozenset(charge for charge, number in charges.items() if number >= MIN_CASES),
+        frozenset(article for article, number in articles.items() if number >= MIN_CASES),
+    )
+
+
+def _class_names(aspect: str | None, task: _CailTask, recipe: CaseRecipe) -> tuple[str, ...]:
+    if aspect == TERMS:
+        return recipe.term_names
+    if aspect == ARTICLES:
+        return tuple(map(str, sorted(task.train_articles)))
+    return tuple(sorted(task.train_charges))
+
+
+class _Targets:
+    """Numbers of the classes of one aspect."""
+
+    def __init__(self, aspect: str | None, task: _CailTask, recipe: CaseRecipe) -> None:
+        self._aspect, self._recipe = aspect, recipe
+        self._number = {name: number for number, name in enumerate(task.class_names or ())}
+
+    def of(self, case: Case) -> int:
+        if self._aspect == TERMS:
+            return self._recipe.term_class(case)
+        return self._number[case.charges[0] if self._aspect == CHARGES else str(case.articles[0])]
+
+
+_RARE_CHARGE = f"with a charge of fewer than {MIN_CASES} cases"
+_RARE_ARTICLE = f"with an article of fewer than {MIN_CASES} cases"
+_NOT_IN_TRAIN = "with a charge or an article that no case of train has"
+_LABEL_REASONS = (_RARE_CHARGE, _RARE_ARTICLE, _NOT_IN_TRAIN)
+_NO_WORD = "without a word, once the stop words are gone"
+
+
+def _label_reason(case: Case, task: _CailTask) -> str | None:
+    """Why a case with one charge and one article is left out for them; None where it is not."""
+    charge, article = case.charges[0], case.articles[0]
+    if charge not in task.frequent_charges:
+        return _RARE_CHARGE
+    if article not in task.frequent_articles:
+        return _RARE_ARTICLE
+    return None if charge in task.train_charges and article in task.train_articles else _NOT_IN_TRAIN
+
+
+# ---------------------------------------------------------------------------------------------------- words
+
+
+def _own_words(query: Query) -> tuple[tuple[Word, ...], frozenset[str]]:
+    """The user's dictionary and stop words; empty where there are none."""
+    words: tuple[Word, ...] = ()
+    if path := query.inputs.get(DICTIONARY):
+        words = parse_dictionary(read_lines(path, max_bytes=query.max_bytes), str(path))
+    stop_words: frozenset[str] = frozenset()
+    if path := query.inputs.get(STOP_WORDS):
+        stop_words = parse_stop_words(read_lines(path, max_bytes=query.max_bytes))
+    return words, stop_words
+
+
+def _tokens(fact: str, lengths: Iterable[int], stop_words: frozenset[str]) -> list[str]:
+    tokens, start = [], 0
+    for length in lengths:
+        word = fact[start : start + length]
+        if not word.isspace() and word not in stop_words:
+            tokens.append(word)
+        start += length
+    return tokens
+
+
+def _count_shared(fact: str, split: str, in_train: set[bytes], report: Report) -> None:
+    digest = hashlib.blake2b(fact.encode(), digest_size=8).digest()
+    if split == "train":
+        in_train.add(digest)
+    elif digest in in_train:
+        report.counts[f"{split}_also_in_train"] += 1
+
+
+# -------------------------------------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Official:
+    """Labels that the official lists have; None where there is no list."""
+
+    charges: frozenset[str] | None
+    articles: frozenset[int] | None
+
+
+def _official_lists(query: Query, report: Report) -> _Official:
+    charges = articles = None
+    if path := query.inputs.get("official_charges"):
+        lines = read_lines(path, max_bytes=query.max_bytes, encodings=ENCODINGS)
+        charges = frozenset(_without_brackets(line) for _, line in lines if line.strip())
+    if path := query.inputs.get("official_articles"):
+        lines = read_lines(path, max_bytes=query.max_bytes, encodings=ENCODINGS)
+        articles = frozenset(_article(line, f"{path}:{n}") for n, line in lines if line.strip())
+    for role, name in _LISTS.items():
+        if role not in query.inputs:
+            report.notes.append(f"no {name}: labels are not compared with that official list")
+    return _Official(charges=charges, articles=articles)
+
+
+def _cases(path: Path, max_bytes: int, official: _Official | None) -> Iterator[tuple[int, Case]]:
+    """The cases of a file with the numbers of their lines; lists of None compare no label."""
+    for number, line in read_lines(path, max_bytes=max_bytes, encodings=ENCODINGS):
+        where = f"{path}:{number}"
+        case = _parse_case(line, where)
+        if official is not None:
+            _check_labels("charge", case.charges, official.charges, where)
+            _check_labels("article", case.articles, official.articles, where)
+        yield number, case
+
+
+def _check_labels(
+    what: str, labels: Iterable[str | int], known: frozenset[str] | frozenset[int] | None, where: str
+) -> None:
+    for label in labels:
+        if known is not None and label not in known:
+            raise BadInputError(
+                f"{what} `{label}` is not in the official list of {len(known)}",
+                where=where,
+                hint=did_you_mean(str(label), map(str, known)),
+            )
+
+
+def _parse_case(line: str, where: str) -> Case:
+    record = parse_record(line, where, ("fact", "meta"))
+    meta = _mapping(record["meta"], "meta", _META, where)
+    term = _mapping(meta["term_of_imprisonment"], "term_of_imprisonment", _TERM, where)
+    charges = [_charge(value, where) for value in _list(meta["accusation"], "accusation", where)]
+    articles = [
+        _article(value, where) for value in _list(meta["relevant_articles"], "relevant_articles", where)
+    ]
+    # a label that stands twice is one label
+    return Case(
+        fact=check_text(record["fact"], "fact", where),
+        charges=tuple(dict.fromkeys(charges)),
+        articles=tuple(dict.fromkeys(articles)),
+        num_defendants=len(set(map(str, _list(meta["criminals"], "criminals", where)))),
+        months=_months(term["imprisonment"], where),
+        life_or_death=_flag(term, _TERM[0], where) | _flag(term, _TERM[1], where),
+    )
+
+
+def _mapping(value: object, name: str, keys: tuple[str, ...], where: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise BadInputError(f"expected an object as `{name}`, but got {str(value)[:40]!r}", where=where)
+    for key in keys:
+        if key not in value:
+            raise BadInputError(f"no key `{key}` in `{name}`; there is {sorted(value)}", where=where)
+    return value
+
+
+def _list(value: object, name: str, where: str) -> list[object]:
+    if not isinstance(value, list):
+        raise BadInputError(f"expected a list as `{name}`, but got {str(value)[:40]!r}", where=where)
+    return value
+
+
+def _without_brackets(text: str) -> str:
+    return text.replace("[", "").replace("]", "").strip()
+
+
+def _charge(value: object, where: str) -> str:
+    name = _without_brackets(value) if isinstance(value, str) else ""
+    if not name:
+        raise BadInputError(f"expected a charge's name in `accusation`, but got {value!r}", where=where)
+    return name
+
+
+def _article(value: object, where: str) -> int:
+    text = _without_brackets(value) if isinstance(value, str) else str(value)
+    if isinstance(value, bool) or not (text.isascii() and text.isdecimal()):
+        raise BadInputError(f"expected the number of an article, but got {value!r}", where=where)
+    return int(text)
+
+
+def _months(value: object, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise BadInputError(f"expected a number of months as `imprisonment`, but got {value!r}", where=where)
+    return value
+
+
+def _flag(term: Mapping[str, object], name: str, where: str) -> bool:
+    value = term[name]
+    if not isinstance(value, bool):
+        raise BadInputError(f"expected true or false as `{name}`, but got {value!r}", where=where)
+    return value
