@@ -8,18 +8,11 @@ comes out unchanged; so do 99.8 % of the reviews of the real corpus, the rest be
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from feature_store import tokenize_posts
+from feature_store.tokens import Token
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token and where it stands: `original[start:end]` is what it was made from."""
-
-    text: str
-    """As the tokenizer writes it: `english` lower-cases, and writes typographic quotation marks plainly."""
-
-    start: int
-    end: int
+__all__ = ["TOKENIZERS", "Token", "tokenize"]
 
 
 _CHAR = r"[\w\u0300-\u036f]"  # letters, digits, and accents that are characters of their own
@@ -83,5 +76,6 @@ def _is_in_corpus_form(text: str) -> bool:
 TOKENIZERS: dict[str, Callable[[str], list[Token]]] = {
     "english": tokenize,
     "whitespace": split_at_blanks,
+    "posts": tokenize_posts.tokenize,
 }
 """What splits a free text, by the name that sources and built features give."""

@@ -4,9 +4,10 @@ from feature_store.errors import RequestError, did_you_mean, quoted
 from feature_store.sources.base import Source
 from feature_store.sources.beer import Beer
 from feature_store.sources.eraser import Eraser
+from feature_store.sources.hatexplain import HateXplain
 from feature_store.sources.jsonl import Jsonl
 
-REGISTRY: dict[str, Source] = {source.name: source for source in (Beer(), Jsonl(), Eraser())}
+REGISTRY: dict[str, Source] = {source.name: source for source in (Beer(), HateXplain(), Jsonl(), Eraser())}
 """Every source by its data set's name."""
 
 
