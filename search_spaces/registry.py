@@ -12,16 +12,19 @@ from search_spaces.base import Criterion, Space
 
 _SPACES: dict[tuple[str, str], dict[str, Space]] = {
     ("infocal", "beer"): {"paper": infocal.PAPER_BEER, "wide": infocal.WIDE_BEER},
+    ("infocal", "hatexplain"): {"paper": infocal.PAPER_HATEXPLAIN, "wide": infocal.WIDE_HATEXPLAIN},
     ("infocal", "jsonl"): {"paper": own_data.PAPER, "wide": own_data.WIDE},
     ("infocal", "eraser"): {"paper": own_data.PAPER, "wide": own_data.WIDE},
 }
 _FIRST_POINTS: dict[tuple[str, str], dict[str, float]] = {
     ("infocal", "beer"): infocal.PAPER_BEER_BEST,
+    ("infocal", "hatexplain"): infocal.HATEXPLAIN_FIRST,
     ("infocal", "jsonl"): own_data.FIRST_POINT,
     ("infocal", "eraser"): own_data.FIRST_POINT,
 }
 _CRITERIA: dict[str, dict[str, Criterion]] = {
     "beer": criteria.BEER,
+    "hatexplain": criteria.HATEXPLAIN,
     "jsonl": {"": own_data.WITH_RATIONALES},
     "eraser": {"": own_data.WITH_RATIONALES},
 }
@@ -113,6 +116,11 @@ def settled_criterion(
     """
     stated = criterion(dataset, aspect)
     return own_data.criterion(kind, has_rationales) if depends_on_data(dataset) else stated
+
+
+def metric_mode(dataset: str) -> str:
+    """The mode of `infocal.metrics` in which a dataset's rationales are scored."""
+    return criteria.METRIC_MODES.get(dataset, criteria.DEFAULT_METRIC_MODE)
 
 
 def preset(dataset: str, aspect: str, sample: bool) -> dict[str, Any]:
