@@ -9,8 +9,8 @@ real corpus, the rest being full of `...this`.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from feature_store import tokenize_posts
 from feature_store.errors import RequestError, quoted
 from feature_store.segmenter import (
     DICTIONARY,
@@ -19,17 +19,17 @@ from feature_store.segmenter import (
     parse_dictionary,
     parse_stop_words,
 )
+from feature_store.tokens import Token
 
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token and where it stands: `original[start:end]` is what it was made from."""
-
-    text: str
-    """As the tokenizer writes it: `english` lower-cases, and writes typographic quotation marks plainly."""
-
-    start: int
-    end: int
+__all__ = [
+    "TOKENIZERS",
+    "ChineseTokenizer",
+    "Token",
+    "Tokenizer",
+    "make_tokenizer",
+    "split_at_blanks",
+    "tokenize",
+]
 
 
 _CHAR = r"[\w\u0300-\u036f]"  # letters, digits, and accents that are characters of their own
@@ -121,6 +121,7 @@ Tokenizer = Callable[[str], list[Token]]
 TOKENIZERS: dict[str, Tokenizer] = {
     "english": tokenize,
     "whitespace": split_at_blanks,
+    "posts": tokenize_posts.tokenize,
     "jieba": ChineseTokenizer({}),
 }
 """What splits a free text, by the name that sources and built features give."""

@@ -53,6 +53,7 @@ __all__ = [
     "TokenScores",
     "aopc_scores",
     "apply_threshold",
+    "auroc_scores",
     "classification_scores",
     "definition",
     "degenerate_kind",
@@ -119,6 +120,8 @@ DEFINITIONS: dict[str, str] = {
     "macro_precision": "mean precision over classes that occur as target or prediction",
     "macro_recall": "mean recall over classes that occur as target or prediction",
     "macro_f1": "mean F1 over classes that occur as target or prediction",
+    "auroc_ovr": "mean over classes of the area under the ROC curve of the class against all others",
+    "auroc_ovo": "mean over ordered pairs of classes of that area on the texts of the two classes alone",
 }
 """What each flat name means; `calibrated_NAME` is NAME at the threshold that gives the target rate."""
 
@@ -343,6 +346,41 @@ def classification_scores(
         "macro_recall": macro.recall,
         "macro_f1": macro.f1,
     }
+
+
+def auroc_scores(probabilities: NDArray[Any], targets: NDArray[np.integer[Any]]) -> dict[str, float]:
+    """`auroc_ovr` and `auroc_ovo` of class probabilities (D, C) against class numbers (D,), in [0, 1].
+
+    One against the rest, and one against one [Hand & Till 2001], averaged without weights; 0.5 is chance.
+    [Mathew2021] prints the second. A class that is no text's target has no area and is left out; where all
+    texts are of one class there is no score.
+    """
+    if probabilities.ndim != 2 or targets.shape != probabilities.shape[:1]:
+        raise ValueError(
+            "probabilities must have the shape (texts, classes) and targets (texts,), "
+            f"but their shapes are {probabilities.shape} and {targets.shape}"
+        )
+    classes = [number for number in range(probabilities.shape[1]) if np.any(targets == number)]
+    if len(classes) < 2:
+        return {}
+    one_vs_rest = [_area(probabilities[:, c], targets == c) for c in classes]
+    one_vs_one = []
+    for c in classes:
+        for other in classes:
+            if other != c:
+                pair = (targets == c) | (targets == other)
+                one_vs_one.append(_area(probabilities[pair, c], targets[pair] == c))
+    return {"auroc_ovr": float(np.mean(one_vs_rest)), "auroc_ovo": float(np.mean(one_vs_one))}
+
+
+def _area(scores: NDArray[Any], positive: NDArray[np.bool_]) -> float:
+    """Area under the ROC curve by ranks (Mann and Whitney): equal scores share the mean of their ranks."""
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    num_positive = int(positive.sum())
+    num_negative = len(positive) - num_positive
+    above = rank[positive].sum() - num_positive * (num_positive + 1) / 2
+    return float(above / (num_positive * num_negative))
 
 
 def top_share_masks(scores: Scores, share: float) -> list[Mask]:

@@ -1,8 +1,9 @@
 """A finished model on the sealed test split: what `pipeline.evaluate` and `pipeline.promote` share."""
 
 import argparse
+import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,35 +11,25 @@ from typing import Any
 from feature_store.errors import UserError
 from feature_store.store import FeatureRequest, Features, load_features, open_features
 from infocal.model import InfoCal
-from pipeline import checkpoints, registry, settings
+from pipeline import checkpoints, columns, registry, settings
+from pipeline.columns import Column
 from pipeline.errors import PipelineError
 from pipeline.loaders import embeddings_of
 from pipeline.registry import ModelVersion
-from pipeline.scoring import Scores, TestReading, score_test
+from pipeline.scoring import MIN_GROUP_TEXTS, Scores, TestReading, score_test
 from pipeline.tracking import CONFIG_ARTIFACT, READINGS_TAG, Tracker, config_of
 
 logger = logging.getLogger("pipeline.assessment")
 
-HEADLINE = (
-    "test_token_precision",
-    "test_token_recall",
-    "test_token_f1",
-    "test_iou_f1",
-    "test_selection_rate",
-    "test_mse",
-    "test_accuracy",
-    "test_macro_f1",
-)
-"""Scores that become tags of the model version."""
+GROUPS_ARTIFACT = "test/groups.json"
+"""Scores of the test texts about each group, in the run that trained the model; the last reading's."""
 
-_COLUMNS = {
-    "precision": "token_precision",
-    "recall": "token_recall",
-    "f1": "token_f1",
-    "iou f1": "iou_f1",
-    "selected": "selection_rate",
-}
-_TASK_SCORES = ("mse", "mae", "accuracy", "macro_f1")
+_FAITHFULNESS = (
+    "comprehensiveness",
+    "sufficiency",
+    "comprehensiveness_aopc",
+    "sufficiency_aopc",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,39 +162,68 @@ def read_test(tracker: Tracker, subject: Subject) -> TestReading:
         count = tracker.log_test_reading(subject.run_id, scores)
         logger.info("reading %d of the test split, recorded in run %s", count, subject.run_id)
         if subject.version is not None:
-            tags: dict[str, Any] = {name: round(scores[name], 6) for name in HEADLINE if name in scores}
+            names = [f"test_{name}" for name in (*columns.shown(subject.features.dataset), "iou_f1")]
+            tags: dict[str, Any] = {name: round(scores[name], 6) for name in names if name in scores}
             registry.tag(tracker, subject.version, tags | {READINGS_TAG: count})
 
-    return score_test(subject.model, subject.features, subject.calibrated_threshold, log_reading)
+    reading = score_test(subject.model, subject.features, subject.calibrated_threshold, log_reading)
+    if reading.groups:
+        text = json.dumps(reading.groups, indent=1, sort_keys=True)
+        tracker.log_text(subject.run_id, text, GROUPS_ARTIFACT)
+    return reading
 
 
 def describe(subject: Subject, reading: TestReading) -> str:
-    """The scores on test as a table, the trivial lines below the model's."""
+    """The scores on test as tables: the trivial lines below the model's, then those of each group."""
     features = subject.features
-    name = "/".join(part for part in (features.dataset, features.aspect) if part)
-    rows = {"model": _cells(lambda score: reading.scores.get(f"test_{score}"))}
+    shown = columns.rationale_columns(features.dataset)
+    rows = {"model": _cells(shown, lambda score: reading.scores.get(f"test_{score}"))}
     if subject.calibrated_threshold is not None:
-        title = f"model at p >= {subject.calibrated_threshold:.3f}"
-        rows[title] = _cells(lambda score: reading.scores.get(f"test_calibrated_{score}"))
+        label = f"model at p >= {subject.calibrated_threshold:.3f}"
+        rows[label] = _cells(shown, lambda score: reading.scores.get(f"test_calibrated_{score}"))
     for line, scores in reading.trivial.items():
-        rows[line] = _cells(scores.get)
-    width = max(len(title) for title in rows)
+        rows[line] = _cells(shown, scores.get)
+    name = settings.title(features.dataset, features.aspect)
     lines = [f"{subject.label} on test of {name}, {len(reading.predictions)} texts", ""]
-    lines.append(" " * width + "".join(f"{column:>11}" for column in _COLUMNS))
-    lines += [f"{title:<{width}}" + "".join(f"{cell:>11}" for cell in cells) for title, cells in rows.items()]
-    lines.append("")
-    for prefix, who in (
-        ("test_", "from the rationale"),
-        ("test_guider_", "by the guider, from the whole text"),
+    lines += [*_table([column.label.lower() for column in shown], rows), ""]
+    for prefix, names, what in (
+        ("test_", columns.TASK_SCORES, "prediction from the rationale"),
+        ("test_guider_", columns.TASK_SCORES, "prediction by the guider, from the whole text"),
+        ("test_", _FAITHFULNESS, "faithfulness"),
     ):
-        found = [
-            f"{n} {reading.scores[prefix + n]:.4f}" for n in _TASK_SCORES if prefix + n in reading.scores
-        ]
-        lines.append(f"prediction {who}: {', '.join(found)}")
+        found = [f"{n} {reading.scores[prefix + n]:.4f}" for n in names if prefix + n in reading.scores]
+        lines += [f"{what}: {', '.join(found)}"] if found else []
+    lines += _group_lines(reading, features.dataset)
     lines += [f"note: {note}" for note in features.notes]
     return "\n".join(lines)
 
 
-def _cells(score: Callable[[str], float | None]) -> list[str]:
-    values = [score(name) for name in _COLUMNS.values()]
+def _cells(shown: Sequence[Column], score: Callable[[str], float | None]) -> list[str]:
+    values = [score(column.score) for column in shown]
     return ["-" if value is None else f"{value:.4f}" for value in values]
+
+
+def _table(labels: Sequence[str], rows: Mapping[str, Sequence[str]]) -> list[str]:
+    first = max(len(title) for title in rows)
+    width = max(11, 2 + max(len(label) for label in labels))
+    lines = {"": labels, **rows}
+    return [f"{name:<{first}}" + "".join(f"{cell:>{width}}" for cell in row) for name, row in lines.items()]
+
+
+def _group_lines(reading: TestReading, dataset: str) -> list[str]:
+    """A table of the groups; nothing where no group has enough texts."""
+    if not reading.groups:
+        return []
+    found = {name for scores in reading.groups.values() for name in scores}
+    shown = [column for column in columns.columns(dataset) if column.score in found]
+    rows = {
+        group: [
+            f"{scores['num_documents']:.0f}",
+            f"{scores['num_documents'] - scores['num_skipped']:.0f}",
+            *_cells(shown, scores.get),
+        ]
+        for group, scores in reading.groups.items()
+    }
+    labels = ["texts", "annotated", *(column.label.lower() for column in shown)]
+    head = f"by group, of {MIN_GROUP_TEXTS} texts or more ({GROUPS_ARTIFACT} of the run has every score):"
+    return ["", head, *_table(labels, rows)]

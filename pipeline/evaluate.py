@@ -81,6 +81,7 @@ def write(target: Path, subject: "Subject", reading: "TestReading") -> None:
             "num_texts": len(reading.predictions),
             "scores": reading.scores,
             "trivial": reading.trivial,
+            "groups": reading.groups,
         },
     )
 

@@ -57,11 +57,10 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.explainer import Explainer
 
     explainer = Explainer(package, batch_size=_BATCH)
-    class_names = package.metadata.get("class_names") or []
     marks = _BOLD if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else _PLAIN
     while batch := list(itertools.islice(texts, _BATCH)):
         for text, explanation in zip(batch, explainer.explain(batch), strict=True):
-            print(as_json(text, explanation) if given.json else line(text, explanation, class_names, marks))
+            print(as_json(text, explanation) if given.json else line(text, explanation, marks))
     return 0
 
 
@@ -124,14 +123,10 @@ def _package(given: argparse.Namespace) -> "Package":
         return load_package(registry.load_version_package(tracker, name, which, Path(folder)))
 
 
-def line(text: str, explanation: "Explanation", class_names: Sequence[str], marks: tuple[str, str]) -> str:
+def line(text: str, explanation: "Explanation", marks: tuple[str, str]) -> str:
     """The prediction, and the text with its rationale marked, on one line."""
-    if class_names:
-        number = int(explanation.prediction)
-        said = f"{class_names[number]} ({explanation.probabilities[number]:.3f})"
-    elif explanation.probabilities:
-        number = int(explanation.prediction)
-        said = f"class {number} ({explanation.probabilities[number]:.3f})"
+    if explanation.label:
+        said = f"{explanation.label} ({max(explanation.probabilities):.3f})"
     else:
         said = f"{explanation.prediction:.3f}"
     return f"{said}\t{' '.join(marked(text, explanation, marks).splitlines())}"
@@ -160,6 +155,7 @@ def as_json(text: str, explanation: "Explanation") -> str:
         "text": text,
         "prediction": explanation.prediction,
         "probabilities": explanation.probabilities,
+        "label": explanation.label,
         "rationale": [token.token for token in explanation.rationale],
         "tokens": [dataclasses.asdict(token) for token in explanation.tokens],
     }

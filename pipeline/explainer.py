@@ -36,6 +36,8 @@ class Explanation:
     """Score in [0, 1] for a regression, number of the class for a classification."""
     probabilities: list[float]
     """Of each class; empty for a regression."""
+    label: str
+    """Name of the class; empty for a regression."""
     tokens: list[ExplainedToken]
 
     @property
@@ -56,6 +58,7 @@ class Explainer:
         self.model = package.model
         self.number = {word: i for i, word in enumerate(package.vocabulary)}
         self.batch_size = batch_size
+        self.class_names: list[str] = package.metadata.get("class_names") or []
         self.tokenize = make_tokenizer(package.metadata["tokenizer"], package.tokenizer_files)
 
     def explain(self, texts: Sequence[str]) -> list[Explanation]:
@@ -89,11 +92,16 @@ class Explainer:
             selected = inference.mask[row].tolist()
             output = inference.output[row].tolist()
             regression = self.model.task.kind == "regression"
+            number = int(np.argmax(output))
             yield Explanation(
-                prediction=output[0] if regression else float(np.argmax(output)),
+                prediction=output[0] if regression else float(number),
                 probabilities=[] if regression else output,
+                label="" if regression else self._name(number),
                 tokens=[
                     ExplainedToken(token.text, token.start, token.end, probability[i], selected[i] > 0)
                     for i, token in enumerate(text)
                 ],
             )
+
+    def _name(self, number: int) -> str:
+        return self.class_names[number] if self.class_names else f"class {number}"

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.charts import Axis, Chart, Dot, Line, Rule
+from pipeline.columns import columns
 from pipeline.published import PublishedRow
 from pipeline.results import Findings, ScoreRow, TrialResult, number
 from search_spaces.base import Criterion
@@ -15,14 +16,13 @@ from search_spaces.base import Criterion
 Epochs = Sequence[Mapping[str, Any]]
 """A trial's `history.json`: one entry an epoch, `epoch` and any of `val_*` and `train_*`."""
 
-SCORES = (
-    ("val_token_precision", "precision"),
-    ("val_token_recall", "recall"),
-    ("val_token_f1", "F1"),
-    ("val_selection_rate", "selected"),
+ERRORS = (
+    ("val_mse", "MSE"),
+    ("val_guider_mse", "guider MSE"),
+    ("val_guider_accuracy", "guider accuracy"),
+    ("train_objective", "objective"),
 )
-
-ERRORS = (("val_mse", "MSE"), ("val_guider_mse", "guider MSE"), ("train_objective", "objective"))
+"""What a trial's epochs have besides the scores."""
 
 _TERMS = {
     "train_objective": "whole objective (Eq. 21)",
@@ -39,6 +39,11 @@ _TERMS = {
 """Losses with a panel of their own, and their equation in [Sha2023]."""
 
 
+def scores_of(dataset: str) -> list[tuple[str, str]]:
+    """Validation scores between 0 and 1 that the charts of a data set show, with their labels."""
+    return [(f"val_{column.score}", column.label) for column in columns(dataset) if column.is_share]
+
+
 def best_epoch(history: Epochs, criterion: Criterion) -> int | None:
     """The epoch with the highest value of the criterion, of equal ones the first; None where none has one."""
     values = [
@@ -49,15 +54,15 @@ def best_epoch(history: Epochs, criterion: Criterion) -> int | None:
 
 def objective(scores: Mapping[str, Any], criterion: Criterion) -> float | None:
     """The criterion's value, or None where a score that it reads is missing or not finite."""
-    read = [scores.get(name) for name in (criterion.metric, *(bound.metric for bound in criterion.bounds))]
+    read = [scores.get(name) for name in criterion.metrics]
     if any(not isinstance(value, int | float) or not math.isfinite(value) for value in read):
         return None
     return criterion.value(scores)
 
 
-def score_chart(history: Epochs, criterion: Criterion, best: int | None, name: str = "scores") -> Chart:
+def score_chart(history: Epochs, criterion: Criterion, best: int | None, dataset: str) -> Chart:
     """Scores and selection rate over epochs, with the criterion's bounds and the best epoch."""
-    shown = [(key, label) for key, label in SCORES if any(key in entry for entry in history)]
+    shown = [(key, label) for key, label in scores_of(dataset) if any(key in entry for entry in history)]
     lines = [Line(name=label, points=_points(history, key), style=i) for i, (key, label) in enumerate(shown)]
     labels = dict(shown)
     rules = [
@@ -66,7 +71,7 @@ def score_chart(history: Epochs, criterion: Criterion, best: int | None, name: s
         if bound.metric in labels
     ]
     return Chart(
-        name=name,
+        name="scores",
         title="Validation scores by epoch",
         description=_description(history, lines, best),
         x=_epoch_axis(history),
@@ -108,8 +113,16 @@ def _description(history: Epochs, lines: Sequence[Line], best: int | None) -> st
 
 def loss_panels(history: Epochs, best: int | None) -> list[Chart]:
     """A small chart for the errors on validation, then one for each loss that was recorded."""
-    errors = {"val_mse": "rationale", "val_guider_mse": "guider"}
-    panels = [_panel("MSE on validation", "mean squared error", errors, history, best)]
+    panels = [
+        _panel(
+            f"{title} on validation",
+            words,
+            {f"val_{name}": "rationale", f"val_guider_{name}": "guider"},
+            history,
+            best,
+        )
+        for name, title, words in (("mse", "MSE", "mean squared error"), ("accuracy", "accuracy", "accuracy"))
+    ]
     panels += [_panel(title, key, {key: ""}, history, best) for key, title in _TERMS.items()]
     return [panel for panel in panels if panel is not None]
 
@@ -150,8 +163,14 @@ def _panel(
 _F1_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
-def precision_recall_chart(findings: Findings, published: Sequence[PublishedRow]) -> Chart:
-    """Every trial's best epoch by recall and precision, with the threshold, the front and other methods."""
+def precision_recall_chart(findings: Findings, published: Sequence[PublishedRow]) -> Chart | None:
+    """Every trial's best epoch by recall and precision, with the threshold, the front and other methods.
+
+    None where trials have scores but no precision, as on texts without human rationales.
+    """
+    scored = [trial for trial in findings.trials if trial.scores]
+    if scored and all(trial.precision is None for trial in scored):
+        return None
     limits = [] if findings.criterion is None else findings.criterion.bounds
     rules = [
         Rule(value=bound.limit, label=f"precision ≥ {bound.limit:g}")
@@ -225,7 +244,8 @@ def _said(trial: TrialResult) -> str:
     searched = ", ".join(f"{name} {value:g}" for name, value in trial.searched.items())
     return (
         f"{trial.name}{epoch}: precision {number(trial.precision)}, recall {number(trial.recall)}, "
-        f"F1 {number(trial.f1)}, selected {number(trial.selection_rate)} ({searched})"
+        f"F1 {number(trial.scores.get('token_f1'))}, "
+        f"selected {number(trial.scores.get('selection_rate'))} ({searched})"
     )
 
 
@@ -246,18 +266,13 @@ MAIN_SOURCE = "[Sha2023] table 2"
 
 
 def _trivial_dots(trivial: Sequence[ScoreRow]) -> list[Dot]:
-    return [
-        Dot(
-            x=row.recall,
-            y=row.precision,
-            name=f"{row.name}: precision {row.precision:.3f}, recall {row.recall:.3f}",
-            kind="trivial",
-            marker="cross",
-            label=row.name,
-        )
-        for row in trivial
-        if row.precision is not None and row.recall is not None
-    ]
+    dots = []
+    for row in trivial:
+        precision, recall = row.scores.get("token_precision"), row.scores.get("token_recall")
+        if precision is not None and recall is not None:
+            name = f"{row.name}: precision {precision:.3f}, recall {recall:.3f}"
+            dots.append(Dot(x=recall, y=precision, name=name, kind="trivial", marker="cross", label=row.name))
+    return dots
 
 
 def hyper_parameter_panels(findings: Findings) -> list[Chart]:
@@ -299,10 +314,12 @@ def _hyper_parameter_panel(
 
 
 def curve_panels(findings: Findings) -> list[Chart]:
-    """Precision, recall, F1 and selection rate of the best trials over their epochs, a small chart each."""
+    """The scores of the best trials over their epochs, a small chart each."""
     longest = max(findings.curves.values(), key=len, default=())
     panels = []
-    for key, label in SCORES if longest else ():
+    for key, label in scores_of(findings.dataset):
+        if not any(key in entry for history in findings.curves.values() for entry in history):
+            continue
         lines = [
             Line(name=name, points=_points(history, key), style=i, markers=len(longest) <= 20)
             for i, (name, history) in enumerate(findings.curves.items())

@@ -4,6 +4,7 @@ What the tracker does not hold stays missing: nothing is estimated, and trials a
 here. The sealed test split is not read either; a reading that was logged on the winner's run is shown.
 """
 
+import dataclasses
 import datetime
 import json
 import logging
@@ -16,9 +17,8 @@ import numpy as np
 
 from infocal import baselines
 from infocal.errors import ConfigError
-from pipeline import pages, published
+from pipeline import columns, pages, published
 from pipeline.errors import PipelineError
-from pipeline.figures import SCORES
 from pipeline.results import Findings, ScoreRow, Searched, TrialResult
 from pipeline.tracking import PARENT_TAG, READINGS_TAG, STUDY_TAG, TrackedRun, Tracker, read_back
 from search_spaces import registry
@@ -41,14 +41,6 @@ LINES = {
 _NUM_CURVES = 5
 _MIN_TRIALS = 4
 """Trials from which an importance is computed at all."""
-
-_COLUMNS = {
-    "precision": "token_precision",
-    "recall": "token_recall",
-    "f1": "token_f1",
-    "selection_rate": "selection_rate",
-}
-"""Field of a `ScoreRow` -> name of the score."""
 
 _FACTS = {
     "method": "method",
@@ -87,14 +79,19 @@ def gather(tracker: Tracker, study_run_id: str) -> Findings:
     searched = _searched(study)
     children = tracker.children(study_run_id)
     runs = {run.run_id: run for run in children}
-    results = [_trial(run, searched) for run in children]
+    shown = columns.shown(_parameter(study, "dataset"))
+    results = [_trial(run, searched, shown) for run in children]
     trials = [result for result in results if not result.seed]
     best = ranked(trials)
     winner = next(
         (t for t in trials if t.run_id == study.tags.get("winner_run_id")), best[0] if best else None
     )
+    if winner is not None:
+        # what is computed once, on the finished winner, is logged on the study's run
+        once = _scores(study.metrics, "val_", shown)
+        winner = dataclasses.replace(winner, scores={**once, **winner.scores})
     predictions = [] if winner is None else _predictions(tracker, winner.run_id)
-    trivial, trivial_note = _trivial(study, winner, predictions)
+    trivial, trivial_note = _trivial(study, winner, predictions, shown)
     importances, importance_note = importance(trials, searched)
     return Findings(
         study=study.tags[STUDY_TAG],
@@ -110,15 +107,15 @@ def gather(tracker: Tracker, study_run_id: str) -> Findings:
         trials=trials,
         winner=winner,
         replicates=[result for result in results if result.seed],
-        spread=_spread(study),
+        spread=_spread(study, shown),
         num_seeds=int(study.metrics.get("num_seeds", 1)),
         importance=importances,
         importance_note=importance_note,
-        curves={trial.name: _history(tracker, trial.run_id) for trial in best[:_NUM_CURVES]},
+        curves={trial.name: _history(tracker, trial.run_id, shown) for trial in best[:_NUM_CURVES]},
         predictions=predictions,
         trivial=trivial,
         trivial_note=trivial_note,
-        readings=[] if winner is None else _readings(runs[winner.run_id]),
+        readings=[] if winner is None else _readings(runs[winner.run_id], shown),
     )
 
 
@@ -226,53 +223,61 @@ def _time(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _spread(study: TrackedRun) -> list[tuple[str, float, float]]:
+def _spread(study: TrackedRun, shown: Sequence[str]) -> list[tuple[str, float, float]]:
     metrics = study.metrics
     return [
-        (label, metrics[f"{name}_mean"], metrics[f"{name}_sd"])
-        for name, label in SCORES
-        if f"{name}_mean" in metrics and f"{name}_sd" in metrics
+        (name, metrics[f"val_{name}_mean"], metrics[f"val_{name}_sd"])
+        for name in shown
+        if f"val_{name}_mean" in metrics and f"val_{name}_sd" in metrics
     ]
 
 
 def _trivial(
-    study: TrackedRun, winner: TrialResult | None, predictions: Sequence[Mapping[str, Any]]
+    study: TrackedRun,
+    winner: TrialResult | None,
+    predictions: Sequence[Mapping[str, Any]],
+    shown: Sequence[str],
 ) -> tuple[list[ScoreRow], str]:
     """The trivial rationales as the study logged them, otherwise computed on the texts that are shown."""
-    logged = [_row(label, study.metrics, f"trivial_{line}_") for line, label in LINES.items()]
-    if any(row.f1 is not None for row in logged):
-        return logged, "annotated validation texts, at the winner's selection rate"
+    logged = [
+        ScoreRow(name=label, scores=_scores(study.metrics, f"trivial_{line}_", shown))
+        for line, label in LINES.items()
+    ]
+    if any("token_f1" in row.scores for row in logged):
+        return logged, "annotated validation texts, as much of them as the winner selects"
     human = [text["human"] for text in predictions]
-    if winner is None or winner.selection_rate is None or not any(marks is not None for marks in human):
+    rate = None if winner is None else winner.scores.get("selection_rate")
+    if rate is None or not any(marks is not None for marks in human):
         return [], ""
     golds = [None if marks is None else np.array(marks, dtype=np.bool_) for marks in human]
     lengths = [len(text["tokens"]) for text in predictions]
-    lines = baselines.trivial_lines(golds, lengths, winner.selection_rate)
+    lines = baselines.trivial_lines(golds, lengths, rate)
     rows = [
         ScoreRow(
             name=label,
-            precision=lines[line].micro.precision,
-            recall=lines[line].micro.recall,
-            f1=lines[line].micro.f1,
-            selection_rate=lines[line].selection_rate,
+            scores={
+                "token_precision": lines[line].micro.precision,
+                "token_recall": lines[line].micro.recall,
+                "token_f1": lines[line].micro.f1,
+                "selection_rate": lines[line].selection_rate,
+            },
         )
         for line, label in LINES.items()
     ]
     return rows, f"{len(golds)} validation texts, at the winner's selection rate"
 
 
-def _row(name: str, metrics: Mapping[str, float], prefix: str, note: str = "") -> ScoreRow:
-    values = {field: metrics.get(prefix + score) for field, score in _COLUMNS.items()}
-    return ScoreRow(name=name, note=note, **values)
+def _scores(metrics: Mapping[str, float], prefix: str, shown: Sequence[str]) -> dict[str, float]:
+    """Those of the names that were logged with the prefix."""
+    return {name: metrics[prefix + name] for name in shown if prefix + name in metrics}
 
 
 # ------------------------------------------------------------------------------------ parts of a trial
 
 
-def _trial(run: TrackedRun, searched: Sequence[Searched]) -> TrialResult:
+def _trial(run: TrackedRun, searched: Sequence[Searched], shown: Sequence[str]) -> TrialResult:
     values = {one.name: read_back(run.params[one.name]) for one in searched if one.name in run.params}
     metrics = run.metrics
-    row = _row(run.name, metrics, "best_val_")
     return TrialResult(
         run_id=run.run_id,
         name=run.name,
@@ -283,18 +288,14 @@ def _trial(run: TrackedRun, searched: Sequence[Searched]) -> TrialResult:
         searched={name: float(value) for name, value in values.items() if isinstance(value, int | float)},
         epoch=int(metrics["best_epoch"]) if "best_epoch" in metrics else None,
         objective=metrics.get("best_objective"),
-        precision=row.precision,
-        recall=row.recall,
-        f1=row.f1,
-        selection_rate=row.selection_rate,
-        mse=metrics.get("best_val_mse"),
+        scores=_scores(metrics, "best_val_", shown),
     )
 
 
-def _history(tracker: Tracker, run_id: str) -> list[dict[str, Any]]:
+def _history(tracker: Tracker, run_id: str, shown: Sequence[str]) -> list[dict[str, Any]]:
     """The scores of each epoch that was logged."""
     epochs: dict[int, dict[str, Any]] = {}
-    for name, _ in SCORES:
+    for name in (f"val_{score}" for score in shown):
         for step, value in tracker.history(run_id, name):
             epochs.setdefault(step, {"epoch": step})[name] = value
     return [epochs[step] for step in sorted(epochs)]
@@ -315,12 +316,15 @@ def _predictions(tracker: Tracker, run_id: str) -> list[dict[str, Any]]:
     return found
 
 
-def _readings(run: TrackedRun) -> list[ScoreRow]:
+def _readings(run: TrackedRun, shown: Sequence[str]) -> list[ScoreRow]:
     """What was read of the sealed test split with this trial's model."""
     count = run.tags.get(READINGS_TAG, "")
     note = "" if not count else "read once" if count == "1" else f"last of {count} readings"
     rows = [
-        _row("test", run.metrics, "test_", note),
-        _row("all annotated texts", run.metrics, "annotated_", "includes validation"),
+        ScoreRow(name=name, scores=_scores(run.metrics, prefix, shown), note=said)
+        for name, prefix, said in (
+            ("test", "test_", note),
+            ("all annotated texts", "annotated_", "includes validation"),
+        )
     ]
-    return [row for row in rows if row.f1 is not None]
+    return [row for row in rows if row.scores]

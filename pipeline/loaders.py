@@ -95,9 +95,10 @@ class Loader:
         for position in generator.permutation(len(groups))[start:]:
             yield self.batch(groups[position])
 
-    def in_order(self, batch_size: int) -> Iterator[Batch]:
-        """All texts once, the longest last; `Batch.index` says which is which."""
-        order = np.argsort(self.token_ids.lengths, kind="stable")
+    def in_order(self, batch_size: int, rows: npt.NDArray[np.int64] | None = None) -> Iterator[Batch]:
+        """All texts once, or those of the given rows, the longest last; `Batch.index` says which is which."""
+        chosen = np.arange(len(self)) if rows is None else rows
+        order = chosen[np.argsort(self.token_ids.lengths[chosen], kind="stable")]
         for first in range(0, len(order), batch_size):
             yield self.batch(order[first : first + batch_size])
 
@@ -124,6 +125,10 @@ class Loader:
             has_human_rationale=torch.tensor([self.rationales[row] is not None for row in rows]),
             index=torch.from_numpy(rows.astype(np.int64)),
         )
+
+    def annotated_rows(self) -> npt.NDArray[np.int64]:
+        """Numbers of the texts that have a human rationale."""
+        return np.array([i for i, row in enumerate(self.rationales) if row is not None], np.int64)
 
     def golds(self) -> list[npt.NDArray[np.bool_] | None]:
         """The human rationale of each text as a mask; None where nobody annotated."""

@@ -13,23 +13,22 @@ from typing import Any
 import optuna
 
 from feature_store.store import Features, load_features
-from infocal import baselines
 from infocal.config import InfoCalConfig, LanguageModelConfig
 from infocal.trainer import check_bf16, resolve_device
-from pipeline import checkpoints, cluster, findings, pages, registry, summary
+from pipeline import checkpoints, cluster, columns, findings, pages, registry, summary
 from pipeline.criterion import Candidate
 from pipeline.errors import PipelineError
-from pipeline.loaders import Loader, embeddings_of, language_model_scores, task_of
+from pipeline.loaders import embeddings_of, language_model_scores
 from pipeline.progress import ProgressLines, epoch_line
-from pipeline.scoring import METRIC_MODE
-from pipeline.settings import RunSettings, make_folder
+from pipeline.scoring import final_validation, rate_of_lines, trivial_validation
+from pipeline.settings import RunSettings, make_folder, title
 from pipeline.study import Study, StudySettings
 from pipeline.summary import PACKAGE, REPORT
 from pipeline.tracking import TRIAL_TAG, Tracker
-from pipeline.trainable import BEST_SHOWN, HISTORY, Result, train
+from pipeline.trainable import HISTORY, Result, best_shown, train
 from pipeline.trial_tracking import TrialTracking
 from pipeline.utilisation import Stopwatch, Utilisation, utilisation
-from search_spaces.registry import space
+from search_spaces.registry import metric_mode, space
 
 logger = logging.getLogger("pipeline.outcome")
 
@@ -101,7 +100,7 @@ def _tags(prepared: StudySettings, features: Features) -> dict[str, str]:
         "data_fingerprint": features.fingerprint,
         "git_commit": git_commit(),
         "seed": str(prepared.run.seed),
-        "metric_mode": METRIC_MODE,
+        "metric_mode": metric_mode(prepared.run.dataset),
         "corpus": "sample" if prepared.sample else "real",
         "criterion": str(prepared.run.criterion),
         "notes": "; ".join(features.notes),
@@ -138,14 +137,15 @@ def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) 
     """The pages of a trial: its rationales and its curves, by file name."""
     best = checkpoints.read_json(checkpoint / checkpoints.BEST / checkpoints.BEST_SCORES)
     shown = checkpoints.read_json(checkpoint / checkpoints.BEST / checkpoints.BEST_PREDICTIONS)
-    title = f"{run.dataset}/{run.aspect}"
-    note = f"validation reviews at epoch {best['epoch'] + 1}, the trial's best by: {run.criterion}"
+    target = title(run.dataset, run.aspect)
+    note = f"validation texts at epoch {best['epoch'] + 1}, the trial's best by: {run.criterion}"
     return {
-        "rationales.html": pages.rationale_page(title=f"Rationales, {title}", predictions=shown, note=note),
+        "rationales.html": pages.rationale_page(title=f"Rationales, {target}", predictions=shown, note=note),
         "curve.html": pages.curve_page(
-            title=f"Training curve, {title}",
+            title=f"Training curve, {target}",
             history=checkpoints.read_json(checkpoint / HISTORY),
             criterion=run.criterion,
+            dataset=run.dataset,
         ),
     }
 
@@ -182,8 +182,9 @@ def _conclude(
             run_id=runs[winner.trial_id],
             tags=_version_tags(prepared, winner, features),
         )
-    metrics = {name: winner.scores[name] for name in BEST_SHOWN if name in winner.scores}
-    metrics |= _trivial(features, winner) | summary.spread([winner, *replicates])
+    metrics = best_shown(prepared.run.dataset, winner.scores) | _trivial(features, winner)
+    metrics |= final_validation(checkpoints.load_package(package).model, features)
+    metrics |= summary.spread([winner, *replicates], prepared.run.dataset)
     metrics |= used.metrics() if used else {}
     outcome = {"winner_trial_id": winner.trial_id, "winner_run_id": runs[winner.trial_id]}
     outcome["criterion_met"] = str(winner.is_met).lower()
@@ -258,21 +259,20 @@ def _version_tags(prepared: StudySettings, winner: Candidate, features: Features
         "criterion": str(prepared.run.criterion),
         "data_fingerprint": features.fingerprint,
         "corpus": "sample" if prepared.sample else "real",
-        **{name: f"{winner.scores[name]:.4f}" for name in BEST_SHOWN if name in winner.scores},
+        **{name: f"{v:.4f}" for name, v in best_shown(prepared.run.dataset, winner.scores).items()},
     }
     limit = min_precision(prepared.run)
     return tags if limit is None else tags | {"min_precision": str(limit)}
 
 
 def _trivial(features: Features, winner: Candidate) -> dict[str, float]:
-    """Token scores of the trivial lines on the annotated validation texts, at the winner's selection rate."""
-    loader = Loader(features.table("val_annotated"), task_of(features))
-    rate = winner.scores["val_selection_rate"]
-    lines = baselines.trivial_scores(loader.golds(), loader.token_ids.lengths, rate, mode=METRIC_MODE)
+    """Scores of the trivial lines on the annotated validation texts, at the winner's rate on these."""
+    lines = trivial_validation(features, rate_of_lines(winner.scores, "val_"))
     return {
         f"trivial_{line}_{name}": scores[name]
         for line, scores in lines.items()
-        for name in ("token_precision", "token_recall", "token_f1", "selection_rate")
+        for name in columns.shown(features.dataset)
+        if name in scores
     }
 
 
@@ -312,4 +312,5 @@ def train_alone(run: RunSettings, output: Path, *, sample: bool) -> str:
         metadata = package_metadata(run, features, best["epoch"], best["scores"])
         metadata |= {"sample": sample, "study": None, "run_id": None}
         pack(Path(folder) / checkpoints.BEST, output, features, metadata)
-    return summary.of_one(best, run.criterion, output)
+    best["scores"] |= final_validation(checkpoints.load_package(output).model, features)
+    return summary.of_one(best, run.criterion, output, run.dataset)

@@ -12,7 +12,8 @@ from typing import Any
 import jinja2
 
 from pipeline import figures, markup
-from pipeline.figures import ERRORS, SCORES, Epochs
+from pipeline.columns import Column, columns, label_of
+from pipeline.figures import ERRORS, Epochs
 from pipeline.published import PublishedRow
 from pipeline.results import MISSING, Findings, ScoreRow, TrialResult, number, percent
 from search_spaces.base import Criterion
@@ -64,38 +65,39 @@ def rationale_page(*, title: str, predictions: Sequence[markup.Prediction], note
     return _render("rationale_page.html.j2", title=title, note=note, texts=texts, total=markup.total(texts))
 
 
-def curve_page(*, title: str, history: Epochs, criterion: Criterion) -> str:
+def curve_page(*, title: str, history: Epochs, criterion: Criterion, dataset: str) -> str:
     """A page with a trial's validation scores and losses over its epochs.
 
     Args:
         title: of the page.
         history: one entry an epoch, `epoch` and any of `val_*` and `train_*`; what is missing leaves a gap.
         criterion: its bounds are drawn, and the epoch it prefers is marked.
+        dataset: whose scores are shown.
     """
     best = figures.best_epoch(history, criterion)
     return _render(
         "curve_page.html.j2",
         title=title,
         criterion=sentence(criterion),
-        summary=_summary(history, criterion, best),
-        scores=figures.score_chart(history, criterion, best) if history else None,
+        summary=_summary(history, criterion, best, dataset),
+        scores=figures.score_chart(history, criterion, best, dataset) if history else None,
         panels=figures.loss_panels(history, best),
-        table=_epoch_table(history, best),
+        table=_epoch_table(history, best, dataset),
     )
 
 
-def _summary(history: Epochs, criterion: Criterion, best: int | None) -> str:
+def _summary(history: Epochs, criterion: Criterion, best: int | None, dataset: str) -> str:
     entry = next((entry for entry in history if entry["epoch"] == best), None)
     if entry is None:
         return "No epoch has the scores that it reads."
-    found = ", ".join(f"{label} {number(entry.get(key))}" for key, label in SCORES)
+    found = ", ".join(f"{label} {number(entry.get(key))}" for key, label in figures.scores_of(dataset))
     met = "meets" if criterion.is_met(entry) else "does not meet"
     return f"Best epoch {entry['epoch'] + 1} of {len(history)}: {found}; it {met} the criterion."
 
 
-def _epoch_table(history: Epochs, best: int | None) -> dict[str, Any] | None:
-    columns = [*SCORES, *ERRORS]
-    shown = [(key, label) for key, label in columns if any(key in entry for entry in history)]
+def _epoch_table(history: Epochs, best: int | None, dataset: str) -> dict[str, Any] | None:
+    every = [*figures.scores_of(dataset), *ERRORS]
+    shown = [(key, label) for key, label in every if any(key in entry for entry in history)]
     if not shown:
         return None
     rows = [
@@ -113,14 +115,9 @@ def sentence(criterion: Criterion | None) -> str:
     """A criterion as people say it: `best recall with precision ≥ 0.878 (validation)`."""
     if criterion is None:
         return "not known"
-    labels = dict((*SCORES, *ERRORS))
-
-    def name(metric: str) -> str:
-        return labels.get(metric, metric)
-
     signs = {"at_least": "≥", "at_most": "≤"}
-    bounds = [f"{name(bound.metric)} {signs[bound.kind]} {bound.limit:g}" for bound in criterion.bounds]
-    return f"best {name(criterion.metric)} with {' and '.join(bounds)}, on validation"
+    bounds = [f"{label_of(bound.metric)} {signs[bound.kind]} {bound.limit:g}" for bound in criterion.bounds]
+    return f"best {label_of(criterion.metric)} with {' and '.join(bounds)}, on validation"
 
 
 def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
@@ -130,31 +127,50 @@ def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
         findings: what the study found.
         published: rows to stand beside its best.
     """
-    shown = findings.predictions[:_NUM_EXAMPLES]
+    examples = findings.predictions[:_NUM_EXAMPLES]
+    groups = _comparison(findings, published)
+    every = columns(findings.dataset)
+    shares = [column for column in every if column.is_share]
+    compared = [column for column in shares if _is_known(column, groups)] or shares
+    shown = [column for column in every if _is_scored(column, findings)]
     return _render(
         "study_page.html.j2",
         title=f"{findings.study}: {findings.dataset} {findings.aspect}".strip(),
         findings=findings,
         criterion=sentence(findings.criterion),
         verdict=_verdict(findings),
-        groups=_comparison(findings, published),
+        groups=groups,
+        compared=compared,
+        shown=shown,
         scatter=figures.precision_recall_chart(findings, published),
         panels=figures.hyper_parameter_panels(findings),
         curves=figures.curve_panels(findings),
         trials=[_trial_row(trial, findings) for trial in (*findings.trials, *findings.replicates)],
-        texts=markup.marked_texts(shown),
+        texts=markup.marked_texts(examples),
         num_texts=len(findings.predictions),
     )
+
+
+def _is_known(column: Column, groups: Sequence[dict[str, Any]]) -> bool:
+    return any(column.score in row.scores for group in groups for row in group["rows"])
+
+
+def _is_scored(column: Column, findings: Findings) -> bool:
+    """Whether a trial has the score, or none has any."""
+    scored = [trial for trial in (*findings.trials, *findings.replicates) if trial.scores]
+    return not scored or any(column.score in trial.scores for trial in scored)
 
 
 def _verdict(findings: Findings) -> str:
     winner = findings.winner
     if winner is None:
         return "No trial finished an epoch, so there is nothing to choose from."
-    figures_of = (
-        f"precision {percent(winner.precision)}, recall {percent(winner.recall)}, F1 {percent(winner.f1)} "
-        f"with {percent(winner.selection_rate)} of the tokens selected"
+    figures_of = ", ".join(
+        f"{column.label} {percent(winner.scores.get(column.score))}"
+        for column in columns(findings.dataset)
+        if column.is_share and not column.score.startswith("selection_rate") and _is_scored(column, findings)
     )
+    figures_of += f" with {percent(winner.scores.get('selection_rate'))} of the tokens selected"
     epoch = "" if winner.epoch is None else f" at epoch {winner.epoch + 1}"
     if winner.is_met:
         return f"The best trial is {winner.name}{epoch}: {figures_of}, on validation. It meets the criterion."
@@ -181,6 +197,7 @@ def _comparison(findings: Findings, published: Sequence[PublishedRow]) -> list[d
             "rows": findings.trivial or [ScoreRow(name="not computed")],
         },
     ]
+    known = [column for column in columns(findings.dataset) if column.published]
     for source in dict.fromkeys(row.source for row in published):
         rows = [row for row in published if row.source == source]
         groups.append(
@@ -190,10 +207,11 @@ def _comparison(findings: Findings, published: Sequence[PublishedRow]) -> list[d
                 "rows": [
                     ScoreRow(
                         name=row.method,
-                        precision=row.value("precision"),
-                        recall=row.value("recall"),
-                        f1=row.value("f1"),
-                        selection_rate=row.value("selected"),
+                        scores={
+                            column.score: value
+                            for column in known
+                            if (value := row.value(column.published)) is not None
+                        },
                     )
                     for row in rows
                 ],
@@ -208,22 +226,18 @@ def _own_rows(findings: Findings) -> list[ScoreRow]:
     winner = findings.winner
     row = ScoreRow(
         name=f"{winner.name}, best epoch",
-        precision=winner.precision,
-        recall=winner.recall,
-        f1=winner.f1,
-        selection_rate=winner.selection_rate,
+        scores=winner.scores,
         note="meets the criterion" if winner.is_met else "does not meet the criterion",
     )
     if not findings.spread:
         return [row]
-    mean = {name: mean for name, mean, _ in findings.spread}
-    deviations = ", ".join(f"{name} ± {percent(sd)}" for name, _, sd in findings.spread)
+    labels = {column.score: column.label for column in columns(findings.dataset) if column.is_share}
+    deviations = ", ".join(
+        f"{labels[name]} ± {percent(sd)}" for name, _, sd in findings.spread if name in labels
+    )
     seeds = ScoreRow(
         name=f"mean of {findings.num_seeds} seeds",
-        precision=mean.get("precision"),
-        recall=mean.get("recall"),
-        f1=mean.get("F1"),
-        selection_rate=mean.get("selected"),
+        scores={name: mean for name, mean, _ in findings.spread},
         note=deviations,
     )
     return [row, seeds]
@@ -241,8 +255,7 @@ def _trial_row(trial: TrialResult, findings: Findings) -> dict[str, Any]:
         "is_best": is_best,
         "searched": [trial.searched.get(one.name) for one in findings.searched],
         "epoch": None if trial.epoch is None else trial.epoch + 1,
-        "scores": [trial.precision, trial.recall, trial.f1, trial.selection_rate],
-        "mse": trial.mse,
+        "scores": trial.scores,
         "objective": trial.objective,
         "verdict": verdict,
         "state": trial.failure.replace("_", " ") or ended,

@@ -12,6 +12,7 @@ from feature_store.sources.base import resolve_aspect, source_options
 from infocal.config import InfoCalConfig, LanguageModelConfig
 from infocal.errors import ConfigError
 from pipeline import settings
+from pipeline.columns import TASK_SCORES
 from pipeline.errors import PipelineError
 from search_spaces import registry
 from search_spaces.base import Criterion
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from feature_store.store import FeatureRequest, Features
 
 logger = logging.getLogger("pipeline.planning")
+
+_GOLD_FREE = frozenset(f"val_{name}" for name in (*TASK_SCORES, "selection_rate"))
+"""Scores for which no text need be annotated."""
 
 
 def run_settings(
@@ -43,7 +47,7 @@ def run_settings(
     _check(base, given)
     criterion = registry.criterion(given.dataset, aspect)
     if given.min_precision is not None:
-        criterion = criterion.with_limit("val_token_precision", given.min_precision)
+        criterion = _with_min_precision(criterion, given.min_precision)
     language_model = LanguageModelConfig(**registry.language_model_preset(given.dataset, given.sample))
     return settings.RunSettings(
         dataset=given.dataset,
@@ -60,6 +64,15 @@ def run_settings(
         bf16=given.bf16,
         num_threads=num_threads,
     )
+
+
+def _with_min_precision(criterion: Criterion, limit: float) -> Criterion:
+    try:
+        return criterion.with_limit("val_token_precision", limit)
+    except ValueError as error:
+        raise PipelineError(
+            str(error), where="--min-precision", hint="leave the flag out: this criterion has no such bound"
+        ) from error
 
 
 def _check(base: Mapping[str, Any], given: argparse.Namespace) -> None:
@@ -131,10 +144,10 @@ def with_features(given: argparse.Namespace, run: settings.RunSettings) -> setti
         logger.info("criterion: %s", criterion)
         return dataclasses.replace(run, features_dir=directory, criterion=criterion)
     annotated = features.annotated_validation()["rationale"]
-    if annotated.null_count == len(annotated):
+    if annotated.null_count == len(annotated) and not _GOLD_FREE.issuperset(run.criterion.metrics):
         raise PipelineError(
-            f"none of the {len(annotated)} annotated validation texts of {run.dataset}/{run.aspect} has a "
-            "human rationale: no epoch could be chosen",
+            f"none of the {len(annotated)} annotated validation texts of "
+            f"{settings.title(run.dataset, run.aspect)} has a human rationale: no epoch could be chosen",
             where=given.data_dir,
             hint="the criterion needs annotated texts; is the annotations' file complete?",
         )

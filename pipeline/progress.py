@@ -9,6 +9,13 @@ from ray import tune
 from ray.tune.experiment import Trial
 
 _SHOWN = (("train_objective", "loss"), ("val_mse", "val_mse"), ("val_accuracy", "val_accuracy"))
+_RATIONALE = (
+    ("val_token_precision", "precision"),
+    ("val_token_recall", "recall"),
+    ("val_hatexplain_token_f1", "token_f1"),
+    ("val_selection_rate", "selection_rate"),
+)
+"""Scores of the rationale that a line shows, where the data set has them."""
 
 
 class ProgressLines(tune.Callback):
@@ -81,11 +88,8 @@ class ProgressLines(tune.Callback):
         text = f"{self.done} done, {running} running, {self.stopped} stopped early, {self.failed} failed"
         text += f" of {self.num_trials}"
         if self.best:
-            text += (
-                f" | best precision {self.best['best_val_token_precision']:.3f} "
-                f"recall {self.best['best_val_token_recall']:.3f} "
-                f"selection_rate {self.best['best_val_selection_rate']:.3f}"
-                + ("" if self.best["criterion_violation"] == 0 else " (criterion not met yet)")
+            text += f" | best {_rationale(self.best, 'best_')}" + (
+                "" if self.best["criterion_violation"] == 0 else " (criterion not met yet)"
             )
         left = self.num_trials * self.num_epochs - self.epochs_seen - self.epochs_spared
         seconds = (time.monotonic() - self.started) / max(self.epochs_seen, 1) * max(left, 0)
@@ -107,11 +111,13 @@ def epoch_line(result: Mapping[str, Any], num_epochs: int) -> str:
     """One epoch in one line: losses, rationale scores on validation, and the time it took."""
     parts = [f"epoch {result['epoch'] + 1}/{num_epochs}"]
     parts += [f"{label} {result[name]:.4f}" for name, label in _SHOWN if name in result]
-    parts.append(
-        f"precision {result['val_token_precision']:.3f} recall {result['val_token_recall']:.3f} "
-        f"selection_rate {result['val_selection_rate']:.3f}  {result['epoch_s']:.1f} s"
-    )
+    parts += [_rationale(result), f"{result['epoch_s']:.1f} s"]
     return "  ".join(parts)
+
+
+def _rationale(scores: Mapping[str, Any], prefix: str = "") -> str:
+    found = ((label, scores.get(prefix + name)) for name, label in _RATIONALE)
+    return " ".join(f"{label} {value:.3f}" for label, value in found if value is not None)
 
 
 def _clock(seconds: float) -> str:

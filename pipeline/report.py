@@ -79,16 +79,16 @@ def _study(tracker: "Tracker", dataset: str, aspect: str, name: str | None) -> "
     """
     from pipeline.tracking import translated
 
-    experiment = f"{dataset}/{aspect}" if aspect else dataset
+    experiment = settings.title(dataset, aspect)
     with translated(f"cannot look for the experiment `{experiment}`"):
         known = tracker.client.get_experiment_by_name(experiment)  # tracker.experiment would make it
     found = None if known is None else tracker.latest_study(known.experiment_id, name)
     if found is None:
         what = f"there is no study `{name}` of" if name else "no study was tracked of"
         raise PipelineError(
-            f"{what} {dataset}/{aspect} in {tracker.uri}",
+            f"{what} {experiment} in {tracker.uri}",
             where="--study" if name else None,
-            hint=f"run `python -m pipeline.search --dataset {dataset} --aspect {aspect}`, or say with "
+            hint=f"run `python -m pipeline.search {settings.target_flags(dataset, aspect)}`, or say with "
             "`--storage` or `--tracking-uri` where its results are",
         )
     return found

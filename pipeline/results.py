@@ -43,11 +43,18 @@ class TrialResult:
     """Best epoch, from 0."""
     objective: float | None = None
     """The criterion's value at the best epoch: below 0 where a bound is broken."""
-    precision: float | None = None
-    recall: float | None = None
-    f1: float | None = None
-    selection_rate: float | None = None
-    mse: float | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """Scores of the best epoch by their flat names, without `val_`."""
+
+    @property
+    def precision(self) -> float | None:
+        """Token precision."""
+        return self.scores.get("token_precision")
+
+    @property
+    def recall(self) -> float | None:
+        """Token recall."""
+        return self.scores.get("token_recall")
 
     @property
     def is_met(self) -> bool:
@@ -57,13 +64,11 @@ class TrialResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoreRow:
-    """A row of the comparison: fractions, None where nobody measured."""
+    """A row of the comparison; what nobody measured is left out."""
 
     name: str
-    precision: float | None = None
-    recall: float | None = None
-    f1: float | None = None
-    selection_rate: float | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """By their flat names, without a prefix."""
     note: str = ""
 
 
@@ -98,7 +103,7 @@ class Findings:
     """The best trial by the criterion, whether or not it meets it."""
     replicates: Sequence[TrialResult] = ()
     spread: Sequence[tuple[str, float, float]] = ()
-    """Score, mean and deviation of the winner over its seeds."""
+    """Flat name of a score, mean and deviation of the winner over its seeds."""
     num_seeds: int = 1
     importance: Mapping[str, float] = field(default_factory=dict)
     """Share of the objective's variance, by hyper-parameter; they sum to 1."""

@@ -1,6 +1,6 @@
 """Scores of a model on validation and on test; the only reader of the test split."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,13 +11,15 @@ from feature_store.store import Features
 from infocal import baselines, metrics
 from infocal.batch import Batch
 from infocal.config import Task
+from infocal.faithfulness import model_faithfulness
 from infocal.model import InfoCal
 from infocal.trainer import Prediction, predict
 from pipeline.loaders import Loader, task_of
+from search_spaces.registry import metric_mode
 
 BATCH_SIZE = 64
-METRIC_MODE = "paper"
-"""Adds the scores of the paper's beer tables to ERASER's."""
+MIN_GROUP_TEXTS = 30
+"""Texts from which a group has scores of its own: with fewer, a score moves by 3 points with each text."""
 
 Scores = dict[str, float]
 Mask = npt.NDArray[np.bool_]
@@ -26,17 +28,26 @@ Predictor = Callable[[Iterable[Batch]], Iterator[Prediction]]
 
 @dataclass(frozen=True, slots=True)
 class ValidationData:
-    """The two validation sets: targets and calibration from `val`, human rationales from `val_annotated`."""
+    """The two validation sets: targets and calibration from `val`, human rationales from `val_annotated`.
+
+    They are one and the same loader where a data set has no `val_annotated`.
+    """
 
     task: Task
     val: Loader
     annotated: Loader
+    mode: str
+    """Of the rationale scores; see `infocal.metrics.mask_scores`."""
 
     @classmethod
     def of(cls, features: Features) -> "ValidationData":
         """Open both sets."""
-        task = task_of(features)
-        return cls(task, Loader(features.table("val"), task), Loader(features.table("val_annotated"), task))
+        task, mode = task_of(features), metric_mode(features.dataset)
+        val = Loader(features.table("val"), task)
+        annotated = val
+        if "val_annotated" in features.splits:
+            annotated = Loader(features.annotated_validation(), task)
+        return cls(task, val, annotated, mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +74,9 @@ def validate(predictor: Predictor, data: ValidationData, target_rate: float) -> 
     plain = list(predictor(data.val.in_order(BATCH_SIZE)))
     probabilities = [prediction.select_probability for prediction in plain]
     threshold = metrics.threshold_for_rate(probabilities, target_rate) if target_rate > 0 else None
-    predictions = _in_table_order(predictor, data.annotated)
-    scores = task_scores(plain, data.task) | rationale_scores(predictions, data.annotated.golds(), threshold)
+    predictions = _by_row(plain) if data.annotated is data.val else _in_table_order(predictor, data.annotated)
+    scores = task_scores(plain, data.task)
+    scores |= rationale_scores(predictions, data.annotated.golds(), threshold, data.mode)
     masks = metrics.apply_threshold(probabilities, 0.5)
     return Validation(
         {f"val_{name}": value for name, value in scores.items()}, predictions, metrics.degenerate_kind(masks)
@@ -72,7 +84,7 @@ def validate(predictor: Predictor, data: ValidationData, target_rate: float) -> 
 
 
 def task_scores(predictions: Sequence[Prediction], task: Task) -> Scores:
-    """`mse` and `mae`, or accuracy and macro scores; `guider_NAME` is the guider's."""
+    """`mse` and `mae`, or accuracy, macro and AUROC scores; `guider_NAME` is the guider's."""
     target = np.array([prediction.target for prediction in predictions])
     outputs = {
         "": np.stack([prediction.output for prediction in predictions]),
@@ -83,20 +95,25 @@ def task_scores(predictions: Sequence[Prediction], task: Task) -> Scores:
         if task.kind == "regression":
             found = metrics.regression_scores(output[:, 0], target)
         else:
-            found = metrics.classification_scores(output.argmax(axis=1), target.astype(np.int64))
+            numbers = target.astype(np.int64)
+            found = metrics.classification_scores(output.argmax(axis=1), numbers)
+            found |= metrics.auroc_scores(output, numbers)
         scores |= {prefix + name: value for name, value in found.items()}
     return scores
 
 
 def rationale_scores(
-    predictions: Sequence[Prediction], golds: Sequence[Mask | None], calibrated_threshold: float | None
+    predictions: Sequence[Prediction],
+    golds: Sequence[Mask | None],
+    calibrated_threshold: float | None,
+    mode: str,
 ) -> Scores:
     """Every rationale score by its flat name; see `infocal.metrics.DEFINITIONS`."""
     return metrics.rationale_scores(
         [prediction.select_probability for prediction in predictions],
         golds,
         calibrated_threshold=calibrated_threshold,
-        mode=METRIC_MODE,
+        mode=mode,
     )
 
 
@@ -107,9 +124,12 @@ class TestReading:
     __test__ = False  # not a test class, whatever pytest reads into the name
 
     scores: Scores
-    """`test_NAME`, and `annotated_NAME` for validation and test together, as published tables have it."""
+    """`test_NAME`; where there is a `val_annotated`, also `annotated_NAME` for it and test together, as
+    published tables have it."""
     trivial: dict[str, Scores]
-    """The trivial lines on test at the model's own selection rate: `all_tokens`, `random_k`, ..."""
+    """The trivial lines on test at the model's own rate on the annotated texts: `all_tokens`, ..."""
+    groups: dict[str, Scores]
+    """Scores of the test texts about each group, the largest group first; see `group_scores`."""
     predictions: list[Prediction]
     example_ids: list[str]
 
@@ -128,25 +148,99 @@ def score_test(
         calibrated_threshold: from validation; None: no calibrated scores.
         log_reading: called with the scores before they are returned, so that no reading goes unrecorded.
     """
-    task, device = task_of(features), torch.device("cpu")
-    test, val = (Loader(features.table(split), task) for split in ("test", "val_annotated"))
+    task, mode = task_of(features), metric_mode(features.dataset)
+    table = features.table("test")
+    test = Loader(table, task)
 
     def predictor(batches: Iterable[Batch]) -> Iterator[Prediction]:
-        return predict(model, batches, device)
+        return predict(model, batches, torch.device("cpu"))
 
     predictions, golds = _in_table_order(predictor, test), test.golds()
-    scores = task_scores(predictions, task) | rationale_scores(predictions, golds, calibrated_threshold)
-    both = predictions + _in_table_order(predictor, val)
-    both_golds = golds + val.golds()
-    both_scores = task_scores(both, task) | rationale_scores(both, both_golds, calibrated_threshold)
+    scores = task_scores(predictions, task)
+    scores |= rationale_scores(predictions, golds, calibrated_threshold, mode) | faithfulness(model, test)
     named = {f"test_{name}": value for name, value in scores.items()}
-    named |= {f"annotated_{name}": value for name, value in both_scores.items()}
+    if "val_annotated" in features.splits:
+        val = Loader(features.annotated_validation(), task)
+        both, both_golds = predictions + _in_table_order(predictor, val), golds + val.golds()
+        together = task_scores(both, task) | rationale_scores(both, both_golds, calibrated_threshold, mode)
+        named |= {f"annotated_{name}": value for name, value in together.items()}
     log_reading(named)
-    rate = scores["selection_rate"]
-    trivial = baselines.trivial_scores(golds, test.token_ids.lengths, rate, mode=METRIC_MODE)
-    ids = features.table("test")["example_id"].to_pylist()
-    return TestReading(named, trivial, predictions, ids)
+    lines = baselines.trivial_scores(golds, test.token_ids.lengths, rate_of_lines(scores), mode=mode)
+    return TestReading(
+        named,
+        lines,
+        group_scores(predictions, golds, table["groups"].to_pylist(), task, mode),
+        predictions,
+        table["example_id"].to_pylist(),
+    )
+
+
+def faithfulness(model: InfoCal, loader: Loader) -> Scores:
+    """Comprehensiveness, sufficiency and AOPC of a classifier; nothing for a regression, which has no class.
+
+    Over the texts that people annotated, as [Mathew2021] has it; over all where nobody annotated any. It
+    takes fourteen passes over the texts, so it is computed for a finished model and not at each epoch.
+    """
+    if model.task.kind == "regression":
+        return {}
+    rows = loader.annotated_rows()
+    batches = loader.in_order(BATCH_SIZE, rows if len(rows) else None)
+    return model_faithfulness(model, batches, torch.device("cpu"))
+
+
+def final_validation(model: InfoCal, features: Features) -> Scores:
+    """`val_NAME` for the scores that are computed once, on the finished model; see `faithfulness`."""
+    found = faithfulness(model, Loader(features.annotated_validation(), task_of(features)))
+    return {f"val_{name}": value for name, value in found.items()}
+
+
+def rate_of_lines(scores: Mapping[str, float], prefix: str = "") -> float:
+    """The rate at which the trivial lines compare with a model: what it selects of the texts that are scored.
+
+    A classifier may well select more of toxic posts, which alone are annotated, than of all.
+    """
+    return scores.get(f"{prefix}selection_rate_annotated", scores[f"{prefix}selection_rate"])
+
+
+def trivial_validation(features: Features, rate: float) -> dict[str, Scores]:
+    """The trivial lines on the annotated validation texts at a selection rate."""
+    loader = Loader(features.annotated_validation(), task_of(features))
+    lengths = loader.token_ids.lengths
+    return baselines.trivial_scores(loader.golds(), lengths, rate, mode=metric_mode(features.dataset))
+
+
+def group_scores(
+    predictions: Sequence[Prediction],
+    golds: Sequence[Mask | None],
+    groups: Sequence[Sequence[str]],
+    task: Task,
+    mode: str,
+) -> dict[str, Scores]:
+    """Task and rationale scores of the texts about each group that has `MIN_GROUP_TEXTS` or more.
+
+    Args:
+        predictions: in the order of the texts.
+        golds: as for `rationale_scores`.
+        groups: those of each text; a text about several counts for each.
+        task: what is predicted.
+        mode: as for `rationale_scores`.
+    """
+    rows: dict[str, list[int]] = {}
+    for row, named in enumerate(groups):
+        for group in named:
+            rows.setdefault(group, []).append(row)
+    found = {}
+    for group, members in sorted(rows.items(), key=lambda item: (-len(item[1]), item[0])):
+        if len(members) >= MIN_GROUP_TEXTS:
+            own = [predictions[row] for row in members]
+            scores = rationale_scores(own, [golds[row] for row in members], None, mode)
+            found[group] = task_scores(own, task) | scores
+    return found
 
 
 def _in_table_order(predictor: Predictor, loader: Loader) -> list[Prediction]:
-    return sorted(predictor(loader.in_order(BATCH_SIZE)), key=lambda prediction: prediction.index)
+    return _by_row(predictor(loader.in_order(BATCH_SIZE)))
+
+
+def _by_row(predictions: Iterable[Prediction]) -> list[Prediction]:
+    return sorted(predictions, key=lambda prediction: prediction.index)

@@ -156,7 +156,7 @@ def _plan(prepared: "StudySettings", directory: Path, uri: str) -> str:
     run = prepared.run
     space = registry.space(run.method, run.dataset, prepared.space_name)
     lines = [
-        f"study        {prepared.name}  ({run.method} on {run.dataset}/{run.aspect})",
+        f"study        {prepared.name}  ({run.method} on {settings.title(run.dataset, run.aspect)})",
         f"results      {directory}",
         f"tracking     {uri}",
         f"criterion    {run.criterion}"

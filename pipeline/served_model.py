@@ -44,6 +44,8 @@ class Answer(BaseModel):
     """Score in [0, 1], or number of the class."""
     probabilities: list[float]
     """Of each class; empty for a score."""
+    label: str
+    """Name of the class; empty for a score."""
     rationale: list[TokenAnswer]
     """The selected tokens."""
     tokens: list[TokenAnswer] | None = None
@@ -88,6 +90,7 @@ def _answer(explanation: Explanation, all_tokens: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "prediction": explanation.prediction,
         "probabilities": explanation.probabilities,
+        "label": explanation.label,
         "rationale": [_token(token) for token in explanation.rationale],
     }
     if all_tokens:

@@ -81,9 +81,19 @@ def cache_dir(given: str | None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "infocal"
 
 
+def title(dataset: str, aspect: str | None, sign: str = "/") -> str:
+    """How a data set's target is called: `beer/palate`, or `hatexplain`, which has but one."""
+    return sign.join(part for part in (dataset, aspect) if part)
+
+
 def default_name(dataset: str, aspect: str) -> str:
     """A study's name where none is given: what it searches and when it was started."""
-    return f"{dataset}-{aspect}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+    return f"{title(dataset, aspect, '-')}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+
+
+def target_flags(dataset: str, aspect: str) -> str:
+    """The flags that name a data set's target in a command."""
+    return f"--dataset {dataset}" + (f" --aspect {aspect}" if aspect else "")
 
 
 class _Parser(argparse.ArgumentParser):

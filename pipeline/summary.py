@@ -5,31 +5,31 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from pipeline import columns
 from pipeline.criterion import Candidate
 from pipeline.registry import model_name
+from pipeline.settings import target_flags, title
 from pipeline.study import StudySettings
-from pipeline.trainable import BEST_SHOWN
+from pipeline.trainable import best_shown
 from pipeline.utilisation import Utilisation
 from search_spaces.base import Criterion
 
 PACKAGE, REPORT = "model", "report.html"
 """Names in a study's folder."""
-_COLUMNS = {
-    "precision": "val_token_precision",
-    "recall": "val_token_recall",
-    "f1": "val_token_f1",
-    "selected": "val_selection_rate",
-    "mse": "val_mse",
-}
 
 
-def spread(candidates: Sequence[Candidate]) -> dict[str, float]:
+def _columns(dataset: str, scores: Mapping[str, float]) -> dict[str, str]:
+    """Column's name -> validation score; those that need another evaluation than an epoch's are left out."""
+    found = {column.label.lower(): f"val_{column.score}" for column in columns.columns(dataset)}
+    return {label: name for label, name in found.items() if name in scores}
+
+
+def spread(candidates: Sequence[Candidate], dataset: str) -> dict[str, float]:
     """Mean and deviation over the winner's seeds; nothing where there is one."""
     if len(candidates) < 2:
         return {}
-    names = [name for name in BEST_SHOWN if name in candidates[0].scores]
     found = {"num_seeds": float(len(candidates))}
-    for name in names:
+    for name in best_shown(dataset, candidates[0].scores):
         column = [candidate.scores[name] for candidate in candidates]
         found |= {f"{name}_mean": mean(column), f"{name}_sd": stdev(column)}
     return found
@@ -57,20 +57,20 @@ def of_study(
         used: what the search made of its cores.
     """
     run = prepared.run
-    lines = [f"{run.dataset}/{run.aspect}: {len(candidates)} trials, {run.criterion}", "", table(candidates)]
-    over_seeds = spread([candidates[0], *replicates])
+    head = f"{title(run.dataset, run.aspect)}: {len(candidates)} trials, {run.criterion}"
+    lines = [head, "", table(candidates, run.dataset)]
+    over_seeds = spread([candidates[0], *replicates], run.dataset)
     if over_seeds:
         parts = [
             f"{label} {over_seeds[f'{name}_mean']:.3f} +- {over_seeds[f'{name}_sd']:.3f}"
-            for label, name in _COLUMNS.items()
-            if f"{name}_mean" in over_seeds
+            for label, name in _columns(run.dataset, candidates[0].scores).items()
         ]
         lines += ["", f"winner over {int(over_seeds['num_seeds'])} seeds: {', '.join(parts)}"]
     if used is not None:
         lines += ["", str(used)]
     lines += ["", f"report   {directory / REPORT}", f"model    {directory / PACKAGE}", ""]
     if version is None:
-        lines += _nearest(candidates[0], run.criterion)
+        lines += _nearest(candidates[0], run.criterion, run.dataset)
     else:
         lines += _registered(prepared, version, tracking_uri)
     lines.append(f"  mlflow ui --backend-store-uri {tracking_uri}")
@@ -81,7 +81,7 @@ def _registered(prepared: StudySettings, version: int, tracking_uri: str) -> lis
     run = prepared.run
     name = model_name(run.dataset, run.aspect)
     data = "--sample" if prepared.sample else "--data-dir DATA"
-    target = f"--dataset {run.dataset} --aspect {run.aspect} {data}"
+    target = f"{target_flags(run.dataset, run.aspect)} {data}"
     store = f"--tracking-uri {tracking_uri}"
     return [
         f"registered {name} version {version} as `challenger`. Next:",
@@ -90,21 +90,21 @@ def _registered(prepared: StudySettings, version: int, tracking_uri: str) -> lis
     ]
 
 
-def _nearest(best: Candidate, criterion: Criterion) -> list[str]:
-    figures = ", ".join(
-        f"{label} {best.scores[name]:.3f}" for label, name in _COLUMNS.items() if name in best.scores
-    )
+def _nearest(best: Candidate, criterion: Criterion, dataset: str) -> list[str]:
+    figures = ", ".join(f"{k} {best.scores[name]:.3f}" for k, name in _columns(dataset, best.scores).items())
+    has_precision = "val_token_precision" in criterion.metrics
     return [
         f"No trial meets the criterion ({criterion}): nothing was registered.",
         f"The nearest one, at epoch {best.epoch + 1}: {figures}.",
-        "What to do: more `--trials` or `--epochs`, `--space wide`, or another `--min-precision`.",
+        "What to do: more `--trials` or `--epochs`, "
+        + ("`--space wide`, or another `--min-precision`." if has_precision else "or `--space wide`."),
     ]
 
 
-def of_one(best: Mapping[str, Any], criterion: Criterion, output: Path) -> str:
+def of_one(best: Mapping[str, Any], criterion: Criterion, output: Path, dataset: str) -> str:
     """The best epoch of one configuration, and how to use its model."""
     scores = best["scores"]
-    figures = ", ".join(f"{label} {scores[name]:.4f}" for label, name in _COLUMNS.items() if name in scores)
+    figures = ", ".join(f"{label} {scores[name]:.4f}" for label, name in _columns(dataset, scores).items())
     met = "met" if best["is_met"] else f"missed by {best['violation']:.3f}"
     return "\n".join(
         [
@@ -116,13 +116,15 @@ def of_one(best: Mapping[str, Any], criterion: Criterion, output: Path) -> str:
     )
 
 
-def table(candidates: Sequence[Candidate]) -> str:
+def table(candidates: Sequence[Candidate], dataset: str) -> str:
     """The trials, with what was searched and what it gave on validation."""
     searched = sorted(candidates[0].config)
-    rows = [[*searched, "epoch", *_COLUMNS, "criterion"]]
+    scored = {name: value for candidate in candidates for name, value in candidate.scores.items()}
+    shown = _columns(dataset, scored)
+    rows = [[*searched, "epoch", *shown, "criterion"]]
     for candidate in candidates:
         scores = candidate.scores
-        figures = [f"{scores[name]:.4f}" if name in scores else "-" for name in _COLUMNS.values()]
+        figures = [f"{scores[name]:.4f}" if name in scores else "-" for name in shown.values()]
         met = "met" if candidate.is_met else f"missed by {candidate.violation:.3f}"
         values = [f"{candidate.config[name]:g}" for name in searched]
         rows.append([*values, str(candidate.epoch + 1), *figures, met])

@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from infocal.config import InfoCalConfig, LanguageModelConfig
 from infocal.errors import TrainingFailure
 from infocal.objective import pressure
 from infocal.trainer import Trainer, resolve_device
-from pipeline import checkpoints
+from pipeline import checkpoints, columns
 from pipeline.loaders import Loader, embeddings_of, language_model_scores, prefetched, task_of
 from pipeline.scoring import Validation, ValidationData, validate
 from pipeline.settings import RunSettings
@@ -138,19 +138,15 @@ class Trial:
             "best_objective": best["value"],
             "best_epoch": best["epoch"],
             "criterion_violation": best["violation"],
-            **{f"best_{name}": best["scores"][name] for name in BEST_SHOWN if name in best["scores"]},
+            # repeated by every epoch, so that a trial's last result is its summary
+            **{f"best_{name}": value for name, value in best_shown(self.run.dataset, best["scores"]).items()},
         }
 
 
-BEST_SHOWN = (
-    "val_token_precision",
-    "val_token_recall",
-    "val_token_f1",
-    "val_selection_rate",
-    "val_mse",
-    "val_accuracy",
-)
-"""Scores of the best epoch that every report repeats, so that a trial's last result is its summary."""
+def best_shown(dataset: str, scores: Mapping[str, float]) -> dict[str, float]:
+    """Those of an epoch's validation scores that every report repeats."""
+    names = [f"val_{name}" for name in columns.shown(dataset)]
+    return {name: scores[name] for name in names if name in scores}
 
 
 def best_of(criterion: Criterion, scores: Mapping[str, float], epoch: int) -> Result:
@@ -167,13 +163,13 @@ def best_of(criterion: Criterion, scores: Mapping[str, float], epoch: int) -> Re
 
 def shown_predictions(found: Validation, features: Features) -> list[Result]:
     """The first annotated validation texts with human and model rationale, as JSON."""
-    rows = features.table("val_annotated").slice(0, _NUM_SHOWN).to_pylist()
+    rows = features.annotated_validation().slice(0, _NUM_SHOWN).to_pylist()
+    names = features.task.class_names
     shown = []
     for row, prediction in zip(rows, found.predictions, strict=False):
         human = None
         if row["rationale"] is not None:
             human = [int(i in set(row["rationale"])) for i in range(len(row["tokens"]))]
-        regression = prediction.output.shape[0] == 1
         shown.append(
             {
                 "example_id": row["example_id"],
@@ -181,16 +177,19 @@ def shown_predictions(found: Validation, features: Features) -> list[Result]:
                 "human": human,
                 "probability": [round(float(p), 4) for p in prediction.select_probability],
                 "selected": [int(p >= 0.5) for p in prediction.select_probability],
-                "prediction": _said(prediction.output, regression),
-                "guider_prediction": _said(prediction.guider_output, regression),
-                "target": prediction.target,
+                "prediction": _said(prediction.output, names),
+                "guider_prediction": _said(prediction.guider_output, names),
+                "target": prediction.target if names is None else names[int(prediction.target)],
             }
         )
     return shown
 
 
-def _said(output: np.ndarray, regression: bool) -> float:
-    return round(float(output[0]), 4) if regression else float(output.argmax())
+def _said(output: np.ndarray, class_names: Sequence[str] | None) -> float | str:
+    """A score, or the likeliest class with its probability."""
+    if class_names is None:
+        return round(float(output[0]), 4)
+    return f"{class_names[int(output.argmax())]} ({output.max():.2f})"
 
 
 def train(

@@ -124,6 +124,11 @@ class Criterion:
     bounds: Sequence[Bound]
     why: str
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Every score that it reads, the one to maximise first."""
+        return (self.metric, *(bound.metric for bound in self.bounds))
+
     def violation(self, scores: Mapping[str, float]) -> float:
         """Sum of the bounds' violations, 0 where all hold."""
         return sum(bound.violation(scores) for bound in self.bounds)
@@ -138,7 +143,7 @@ class Criterion:
         Raises:
             ValueError: if a score that it reads is not finite.
         """
-        for name in (self.metric, *(bound.metric for bound in self.bounds)):
+        for name in self.metrics:
             if not math.isfinite(scores[name]):
                 raise ValueError(f"the criterion reads `{name}`, which is {scores[name]}")
         violation = self.violation(scores)

@@ -62,3 +62,32 @@ PAPER_CAIL_BEST = {"lambda_ib": 0.05, "lambda_g": 1.0, "lambda_mi": 0.5, "lambda
 """The best values that [Sha2023] found for CAIL, all three tasks alike."""
 
 WIDE_CAIL = _decade_around(PAPER_CAIL_BEST)
+
+_OURS = "ours, for [Sha2023] states no range for HateXplain: "
+
+PAPER_HATEXPLAIN: Space = (
+    Range(
+        name="lambda_ib",
+        low=0.001,
+        high=0.01,
+        step=0.001,
+        why=_OURS + "posts have a fifth of a review's tokens, and L_ib is a sum over them: ten times beer's",
+    ),
+    Range(name="lambda_g", low=0.2, high=2.0, step=0.2, why=_OURS + "beer's and CAIL's [0.2, 2.0]"),
+    Range(name="lambda_mi", low=0.0, high=1.0, step=0.1, why=_OURS + "beer's and CAIL's [0, 1]"),
+    Range(name="lambda_lm", low=0.0, high=0.01, step=0.001, why=_OURS + "beer's and CAIL's [0, 0.010]"),
+)
+
+HATEXPLAIN_FIRST = {"lambda_ib": 0.003, "lambda_g": 1.0, "lambda_mi": 0.1, "lambda_lm": 0.005}
+"""Where a search on HateXplain starts: beer's best, with lambda_ib as its range is shifted."""
+
+WIDE_HATEXPLAIN: Space = (
+    Range(
+        name="lambda_ib",
+        low=3e-4,
+        high=3e-2,
+        log=True,
+        why="a decade on each side of the first point, 0.003",
+    ),
+    *(range_ for range_ in WIDE_BEER if range_.name != "lambda_ib"),
+)

@@ -12,6 +12,7 @@ from search_spaces.base import Criterion, Space
 
 _SPACES: dict[tuple[str, str], dict[str, Space]] = {
     ("infocal", "beer"): {"paper": infocal.PAPER_BEER, "wide": infocal.WIDE_BEER},
+    ("infocal", "hatexplain"): {"paper": infocal.PAPER_HATEXPLAIN, "wide": infocal.WIDE_HATEXPLAIN},
     ("infocal", "cail-small"): {"paper": infocal.PAPER_CAIL, "wide": infocal.WIDE_CAIL},
     ("infocal", "cail-big"): {"paper": infocal.PAPER_CAIL, "wide": infocal.WIDE_CAIL},
     ("infocal", "jsonl"): {"paper": own_data.PAPER, "wide": own_data.WIDE},
@@ -19,6 +20,7 @@ _SPACES: dict[tuple[str, str], dict[str, Space]] = {
 }
 _FIRST_POINTS: dict[tuple[str, str], dict[str, float]] = {
     ("infocal", "beer"): infocal.PAPER_BEER_BEST,
+    ("infocal", "hatexplain"): infocal.HATEXPLAIN_FIRST,
     ("infocal", "cail-small"): infocal.PAPER_CAIL_BEST,
     ("infocal", "cail-big"): infocal.PAPER_CAIL_BEST,
     ("infocal", "jsonl"): own_data.FIRST_POINT,
@@ -26,6 +28,7 @@ _FIRST_POINTS: dict[tuple[str, str], dict[str, float]] = {
 }
 _CRITERIA: dict[str, dict[str, Criterion]] = {
     "beer": criteria.BEER,
+    "hatexplain": criteria.HATEXPLAIN,
     "cail-small": criteria.CAIL_SMALL,
     "cail-big": criteria.CAIL_BIG,
     "jsonl": {"": own_data.WITH_RATIONALES},
@@ -119,6 +122,11 @@ def settled_criterion(
     """
     stated = criterion(dataset, aspect)
     return own_data.criterion(kind, has_rationales) if depends_on_data(dataset) else stated
+
+
+def metric_mode(dataset: str) -> str:
+    """The mode of `infocal.metrics` in which a dataset's rationales are scored."""
+    return criteria.METRIC_MODES.get(dataset, criteria.DEFAULT_METRIC_MODE)
 
 
 def preset(dataset: str, aspect: str, sample: bool) -> dict[str, Any]:

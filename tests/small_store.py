@@ -1,6 +1,7 @@
 """A tracking store, sample features and an untrained model of a few units, for tests of the MLflow side."""
 
 import atexit
+import dataclasses
 import functools
 import json
 import shutil
@@ -54,6 +55,22 @@ def sample_features() -> Features:
     return open_features(
         FeatureRequest(aspect="palate", sample=True, embedding="random", cache_dir=sample_cache())
     )
+
+
+@functools.cache
+def post_features() -> Features:
+    """The sample posts of HateXplain with random word vectors, built once a process: a classification."""
+    return open_features(
+        FeatureRequest(dataset="hatexplain", sample=True, embedding="random", cache_dir=sample_cache())
+    )
+
+
+def post_model() -> InfoCal:
+    """An untrained model of the sample posts; it selects about half of their tokens."""
+    torch.manual_seed(0)
+    features = post_features()
+    config = dataclasses.replace(CONFIG, start_selection_rate=0.5)
+    return InfoCal(config, task_of(features), embeddings_of(features)).eval()
 
 
 def sample_cache() -> Path:

@@ -5,9 +5,10 @@ from feature_store.sources.base import Source
 from feature_store.sources.beer import Beer
 from feature_store.sources.cail import CAIL_BIG, CAIL_SMALL
 from feature_store.sources.eraser import Eraser
+from feature_store.sources.hatexplain import HateXplain
 from feature_store.sources.jsonl import Jsonl
 
-_SOURCES: tuple[Source, ...] = (Beer(), CAIL_SMALL, CAIL_BIG, Jsonl(), Eraser())
+_SOURCES: tuple[Source, ...] = (Beer(), HateXplain(), CAIL_SMALL, CAIL_BIG, Jsonl(), Eraser())
 
 REGISTRY: dict[str, Source] = {source.name: source for source in _SOURCES}
 """Every source by its data set's name."""

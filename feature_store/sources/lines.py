@@ -4,7 +4,8 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from feature_store.errors import BadInputError, MissingDataError
@@ -33,32 +34,48 @@ def read_lines(
         BadInputError: if the file is a folder, cannot be read, is empty, is cut short, has none of the
         encodings or two of them, or is too large.
     """
-    if path.is_dir():
-        raise BadInputError("expected a file, but this is a folder", where=str(path))
     number = 0
     decoder = _Decoder(encodings)
+    with reading(path, lambda: number) as stream:
+        for number, line in enumerate(_raw_lines(stream, path, max_bytes), start=1):
+            yield number, decoder.decode(line, path, number)
+    if number == 0:
+        raise BadInputError("the file is empty", where=str(path))
+
+
+@contextmanager
+def reading(path: Path, lines_read: Callable[[], int]) -> Iterator[io.BufferedIOBase]:
+    """A raw file, plain or gzip, whose failures name it.
+
+    Args:
+        path: the file.
+        lines_read: how many lines were read when one happens.
+
+    Raises:
+        MissingDataError: if there is no such file.
+        BadInputError: if it is a folder, cannot be read or is cut short.
+    """
+    if path.is_dir():
+        raise BadInputError("expected a file, but this is a folder", where=str(path))
     try:
         with _open(path) as stream:
-            for number, line in enumerate(_raw_lines(stream, path, max_bytes), start=1):
-                yield number, decoder.decode(line, path, number)
+            yield stream
     except (EOFError, zlib.error) as error:
         raise BadInputError(
-            f"the compressed file is cut short or damaged after line {number} ({error})",
-            where=f"{path}:{number + 1}",
+            f"the compressed file is cut short or damaged after line {lines_read()} ({error})",
+            where=f"{path}:{lines_read() + 1}",
             hint=f"remove `{path.name}` and download it again",
         ) from error
     except gzip.BadGzipFile as error:
         raise BadInputError(
             f"the name ends in .gz but the content is not gzip ({error})",
-            where=f"{path}:{number + 1}",
+            where=f"{path}:{lines_read() + 1}",
             hint="rename it without .gz if it is plain text",
         ) from error
     except FileNotFoundError as error:
         raise MissingDataError("no such file", where=str(path)) from error
     except OSError as error:
         raise BadInputError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
-    if number == 0:
-        raise BadInputError("the file is empty", where=str(path))
 
 
 def _open(path: Path) -> io.BufferedIOBase:
@@ -70,17 +87,22 @@ def _raw_lines(stream: io.BufferedIOBase, path: Path, max_bytes: int) -> Iterato
     limit = min(MAX_LINE_BYTES, max_bytes)
     while line := stream.readline(limit + 1):
         total += len(line)
-        if total > max_bytes:
-            raise BadInputError(
-                f"more than {max_bytes} bytes of text, the most that is accepted",
-                where=str(path),
-                hint="is it the right file? if so, raise `max_input_bytes`",
-            )
+        check_size(total, path, max_bytes)
         if len(line) > limit:
             raise BadInputError(
                 f"a line of more than {limit} bytes", where=str(path), hint="is it a text file?"
             )
         yield line
+
+
+def check_size(num_bytes: int, path: Path, max_bytes: int) -> None:
+    """Refuse a file of which more was read than is accepted."""
+    if num_bytes > max_bytes:
+        raise BadInputError(
+            f"more than {max_bytes} bytes of text, the most that is accepted",
+            where=str(path),
+            hint="is it the right file? if so, raise `max_input_bytes`",
+        )
 
 
 class _Decoder:

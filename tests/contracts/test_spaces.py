@@ -9,6 +9,7 @@ import pytest
 from feature_store.sources import REGISTRY
 from infocal.config import InfoCalConfig
 from infocal.language_model import LanguageModelConfig
+from infocal.metrics import MODES, definition
 from search_spaces import registry
 from search_spaces.base import Space
 
@@ -78,6 +79,13 @@ def test_the_first_point_lies_in_every_space(method, dataset, name):
 @every_pair
 def test_the_papers_space_is_offered_as_a_grid(method, dataset):
     assert all(len(r.grid) > 1 for r in registry.space(method, dataset, "paper"))
+
+
+@every_target
+def test_the_criterion_reads_scores_that_are_defined(dataset, aspect):
+    for name in registry.criterion(dataset, aspect).metrics:
+        assert definition(name.removeprefix("val_"))
+    assert registry.metric_mode(dataset) in MODES
 
 
 @every_target

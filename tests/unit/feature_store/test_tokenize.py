@@ -119,7 +119,7 @@ def test_the_users_files_change_chinese_words():
 
 def test_a_tokenizer_that_there_is_not():
     with pytest.raises(
-        RequestError, match="no tokenizer `klingon`; there is `english`, `whitespace`, `jieba`"
+        RequestError, match="no tokenizer `klingon`; there is `english`, `whitespace`, `posts`, `jieba`"
     ):
         make_tokenizer("klingon", {})
     with pytest.raises(RequestError, match="no tokenizer `english` that takes `stop_words`; there is"):

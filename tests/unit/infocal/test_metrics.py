@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, precision_recall_fscore_support, r2_score
+from sklearn.metrics import accuracy_score, precision_recall_fscore_support, r2_score, roc_auc_score
 
 from infocal.metrics import (
     AOPC_SHARES,
@@ -18,6 +18,7 @@ from infocal.metrics import (
     MODES,
     aopc_scores,
     apply_threshold,
+    auroc_scores,
     classification_scores,
     definition,
     degenerate_kind,
@@ -321,6 +322,39 @@ def test_classification_against_scikit_learn(num_texts, num_classes, seed):
     assert [flat[f"macro_{x}"] for x in ("precision", "recall", "f1")] == pytest.approx(
         list(macro), abs=1e-12
     )
+
+
+@few
+@given(st.integers(10, 40), st.integers(3, 5), st.booleans(), st.integers(0, 2**32))
+def test_auroc_against_scikit_learn(num_texts, num_classes, rounded, seed):
+    rng = np.random.default_rng(seed)
+    targets = np.concatenate([np.arange(num_classes), rng.integers(0, num_classes, num_texts)])
+    scores = rng.dirichlet(np.ones(num_classes), len(targets))
+    if rounded:  # equal scores share a rank
+        scores = np.round(4 * scores) + 1
+        scores /= scores.sum(axis=1, keepdims=True)
+    flat = auroc_scores(scores, targets)
+    for way in ("ovr", "ovo"):
+        expected = roc_auc_score(targets, scores, multi_class=way, average="macro")
+        assert flat[f"auroc_{way}"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_auroc_by_hand():
+    # class 1 against 0: its scores .8 and .4 stand over .6, .3 and over .3 alone: 3 of 4 pairs
+    scores = np.array([0.8, 0.4, 0.6, 0.3])
+    flat = auroc_scores(np.stack([1 - scores, scores], axis=1), np.array([1, 1, 0, 0]))
+    assert flat == {"auroc_ovr": 0.75, "auroc_ovo": 0.75}
+
+
+def test_auroc_leaves_out_a_class_without_a_text():
+    scores, targets = np.array([[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.6, 0.3, 0.1]]), np.array([0, 1, 0])
+    assert auroc_scores(scores, targets) == {"auroc_ovr": 1.0, "auroc_ovo": 1.0}
+    assert auroc_scores(scores, np.zeros(3, dtype=np.int64)) == {}
+
+
+def test_auroc_of_other_shapes_is_refused():
+    with pytest.raises(ValueError, match=re.escape("but their shapes are (3, 2) and (2,)")):
+        auroc_scores(np.zeros((3, 2)), np.zeros(2, dtype=np.int64))
 
 
 @pytest.mark.parametrize("score", [regression_scores, classification_scores])

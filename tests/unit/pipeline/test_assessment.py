@@ -15,6 +15,8 @@ from tests.small_store import (
     NAME,
     metadata,
     new_store,
+    post_features,
+    post_model,
     sample_cache,
     sample_features,
     sample_model,
@@ -166,3 +168,38 @@ def test_nothing_is_read_where_it_cannot_be_recorded(tmp_path: Path, monkeypatch
     monkeypatch.setattr(tracker.client, "log_batch", fail)
     with pytest.raises(PipelineError, match="cannot record the reading of the test split .*disk full"):
         assessment.read_test(tracker, subject)
+
+
+def test_a_reading_of_posts_shows_and_stores_the_scores_of_each_group(tmp_path: Path):
+    tracker = new_store(tmp_path / "store")
+    run_id = tracker.start_run(tracker.experiment("hatexplain", ""), "trial-00", {}, {})
+    subject = assessment.Subject("run trial-00", post_model(), post_features(), 0.6, run_id, {})
+    reading = assessment.read_test(tracker, subject)
+    path = tracker.download(run_id, assessment.GROUPS_ARTIFACT, tmp_path / "out")
+    stored = json.loads(path.read_text())
+    assert stored == reading.groups and len(stored) > 1
+    text = assessment.describe(subject, reading)
+    assert "on test of hatexplain, 300 texts" in text
+    lines = text.splitlines()
+    head = next(line for line in lines if "iou f1" in line)
+    labels = ["token", "f1", "iou", "f1", "auprc", "ap", "precision", "recall", "selected", "of", "toxic"]
+    assert head.split() == labels
+    for line in ("model", "all_tokens", "no_tokens", "random_k", "first_k", "oracle_k"):
+        row = next(found for found in lines if found.startswith(f"{line} "))
+        assert len(row.split()) == 9 and "-" not in row.split()
+    assert f"auroc_ovo {reading.scores['test_auroc_ovo']:.4f}" in text
+    assert f"faithfulness: comprehensiveness {reading.scores['test_comprehensiveness']:.4f}" in text
+    for group, scores in reading.groups.items():
+        (row,) = [found for found in lines if found.startswith(group)]
+        assert row.split()[1] == f"{scores['num_documents']:.0f}"
+        assert f"{scores['accuracy']:.4f}" in row and f"{scores['hatexplain_token_f1']:.4f}" in row
+
+
+def test_reviews_have_no_groups(tmp_path: Path):
+    tracker, version = store_with_model(tmp_path / "store")
+    subject = assessment.of_version(tracker, version, flags(), tmp_path / "out")
+    reading = assessment.read_test(tracker, subject)
+    assert reading.groups == {}
+    assert "by group" not in assessment.describe(subject, reading)
+    with pytest.raises(PipelineError, match="has no artifact `test/groups.json`"):
+        tracker.download(subject.run_id, assessment.GROUPS_ARTIFACT, tmp_path / "groups")

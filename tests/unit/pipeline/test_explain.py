@@ -39,7 +39,7 @@ def explanation(text: str, chosen: set[str], **changes: Any) -> Explanation:
         start = text.index(word, position)
         position = start + len(word)
         tokens.append(ExplainedToken(word, start, position, 0.5, word in chosen))
-    values: dict[str, Any] = {"prediction": 0.25, "probabilities": [], "tokens": tokens}
+    values: dict[str, Any] = {"prediction": 0.25, "probabilities": [], "label": "", "tokens": tokens}
     return Explanation(**{**values, **changes})
 
 
@@ -62,13 +62,12 @@ def test_runs_of_selected_tokens_are_marked_in_the_text_as_given(chosen: set[str
 
 def test_a_text_of_several_lines_stays_on_one():
     text = "smooth\nbody\r\nthin"
-    assert explain.line(text, explanation(text, {"body"}), [], ("[", "]")) == "0.250\tsmooth [body] thin"
+    assert explain.line(text, explanation(text, {"body"}), ("[", "]")) == "0.250\tsmooth [body] thin"
 
 
-@pytest.mark.parametrize(("names", "said"), [(["bad", "good"], "good (0.700)"), ([], "class 1 (0.700)")])
-def test_a_class_is_said_by_name_and_probability(names: list[str], said: str):
-    found = explanation("a body", set(), prediction=1.0, probabilities=[0.3, 0.7])
-    assert explain.line("a body", found, names, ("[", "]")) == f"{said}\ta body"
+def test_a_class_is_said_by_name_and_probability():
+    found = explanation("a body", set(), prediction=1.0, probabilities=[0.3, 0.7], label="good")
+    assert explain.line("a body", found, ("[", "]")) == "good (0.700)\ta body"
 
 
 # -------------------------------------------------------------------------------------------- command

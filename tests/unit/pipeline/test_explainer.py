@@ -41,7 +41,7 @@ def test_the_rationale_is_what_is_selected(package: Package):
 def test_a_score_comes_without_class_probabilities(package: Package):
     (found,) = Explainer(package).explain(["a body"])
     assert 0 < found.prediction < 1
-    assert found.probabilities == []
+    assert (found.probabilities, found.label) == ([], "")
 
 
 def test_a_class_comes_with_the_probability_of_each(tmp_path: Path):
@@ -50,6 +50,14 @@ def test_a_class_comes_with_the_probability_of_each(tmp_path: Path):
     for found in explainer.explain(["a smooth body", "thin"]):
         assert sum(found.probabilities) == pytest.approx(1)
         assert found.prediction == found.probabilities.index(max(found.probabilities))
+        assert found.label == f"class {found.prediction:.0f}"
+
+
+def test_a_class_is_named_where_the_package_knows_the_names(tmp_path: Path):
+    task, names = Task(kind="classification", num_classes=3), ["bad", "fair", "good"]
+    package = load_package(small_package(tmp_path / "model", task, class_names=names))
+    (found,) = Explainer(package).explain(["a smooth body"])
+    assert found.label == names[int(found.prediction)]
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 32])

@@ -26,8 +26,7 @@ def trial(number, objective, precision, recall, **searched) -> TrialResult:
         searched=searched,
         epoch=2,
         objective=objective,
-        precision=precision,
-        recall=recall,
+        scores={"token_precision": precision, "token_recall": recall},
     )
 
 
@@ -65,7 +64,7 @@ def test_unmet_epochs_rank_below_met_ones_by_their_violation():
 
 
 def test_epochs_are_counted_from_one():
-    chart = figures.score_chart([entry(0, 0.5, 0.9), entry(1, 0.9, 0.5)], CRITERION, best=1)
+    chart = figures.score_chart([entry(0, 0.5, 0.9), entry(1, 0.9, 0.5)], CRITERION, best=1, dataset="beer")
     assert (chart.x.low, chart.x.high) == (1, 2)
     assert [rule.value for rule in chart.rules] == [0.8, 2]
     assert "the best epoch is 2" in chart.description
@@ -77,7 +76,9 @@ def test_upper_bounds_are_drawn_as_such():
         bounds=(Bound(metric="val_selection_rate", limit=0.14, kind="at_most"),),
         why="a test",
     )
-    chart = figures.score_chart([{"epoch": 0, "val_selection_rate": 0.1}], criterion, best=None)
+    chart = figures.score_chart(
+        [{"epoch": 0, "val_selection_rate": 0.1}], criterion, best=None, dataset="beer"
+    )
     assert [rule.label for rule in chart.rules] == ["selected ≤ 0.14"]
 
 
@@ -116,7 +117,10 @@ def test_scatter_holds_threshold_front_and_published_rows():
 
 
 def test_scatter_keeps_trivial_lines_of_another_part_out_of_sight():
-    trivial = [ScoreRow(name="random k", precision=0.1, recall=0.1), ScoreRow(name="nothing")]
+    trivial = [
+        ScoreRow(name="random k", scores={"token_precision": 0.1, "token_recall": 0.1}),
+        ScoreRow(name="nothing"),
+    ]
     chart = figures.precision_recall_chart(findings(trial(0, 0.5, 0.9, 0.5), trivial=trivial), [])
     (cross,) = (dot for dot in chart.dots if dot.kind == "trivial")
     assert (cross.x, cross.y) == (0.1, 0.1) and chart.at(cross.x, cross.y) is None
@@ -148,7 +152,11 @@ def test_a_value_of_zero_has_no_logarithm():
 
 
 def test_curves_have_a_panel_for_each_score():
-    curves = {"trial-00": [entry(0, 0.5, 0.9), entry(1, 0.9, 0.5)], "trial-01": [entry(0, 0.4, 0.8)]}
+    rates = [{"val_token_f1": 0.6, "val_selection_rate": rate} for rate in (0.2, 0.1)]
+    curves = {
+        "trial-00": [entry(0, 0.5, 0.9) | rates[0], entry(1, 0.9, 0.5) | rates[1]],
+        "trial-01": [entry(0, 0.4, 0.8)],
+    }
     panels = figures.curve_panels(findings(curves=curves))
     assert [panel.title for panel in panels] == [
         "precision by epoch",
@@ -159,3 +167,19 @@ def test_curves_have_a_panel_for_each_score():
     assert [line.points for line in panels[0].lines] == [[(1, 0.5), (2, 0.9)], [(1, 0.4)]]
     assert [len(panel.rules) for panel in panels] == [1, 0, 0, 0]
     assert figures.curve_panels(findings(curves={})) == []
+
+
+def test_a_score_that_was_not_recorded_has_no_panel():
+    panels = figures.curve_panels(findings(curves={"trial-00": [entry(0, 0.5, 0.9)]}))
+    assert [panel.title for panel in panels] == ["precision by epoch", "recall by epoch"]
+
+
+def test_trials_without_precision_have_no_scatter():
+    bare = TrialResult(run_id="a", name="a", status="FINISHED", scores={"macro_f1": 0.5}, objective=0.5)
+    assert figures.precision_recall_chart(findings(bare), []) is None
+
+
+def test_posts_have_panels_for_the_scores_of_their_mode():
+    curves = {"trial-00": [{"epoch": 0, "val_accuracy": 0.6, "val_hatexplain_token_f1": 0.4, "val_mse": 0.1}]}
+    panels = figures.curve_panels(findings(dataset="hatexplain", curves=curves))
+    assert [panel.title for panel in panels] == ["accuracy by epoch", "token F1 by epoch"]

@@ -199,11 +199,13 @@ def test_a_trial_has_the_scores_of_its_best_epoch():
         searched={"lambda_ib": 0.0001, "lambda_g": 1.0, "lambda_mi": 0.1, "lambda_lm": 0.005},
         epoch=2,
         objective=0.5,
-        precision=0.9,
-        recall=0.5,
-        f1=0.6,
-        selection_rate=0.25,
-        mse=0.04,
+        scores={
+            "token_precision": 0.9,
+            "token_recall": 0.5,
+            "token_f1": 0.6,
+            "selection_rate": 0.25,
+            "mse": 0.04,
+        },
     )
 
 
@@ -213,7 +215,7 @@ def test_a_trial_without_scores_has_none():
     )
     found = gather(run)
     (trial,) = found.trials
-    assert (trial.epoch, trial.objective, trial.precision, trial.mse) == (None, None, None, None)
+    assert (trial.epoch, trial.objective, trial.precision, trial.scores) == (None, None, None, {})
     assert (trial.failure, trial.status, trial.searched) == ("non_finite", "FAILED", {"lambda_ib": 0.001})
     assert found.winner is None and found.curves == {}
 
@@ -244,7 +246,7 @@ def test_spread_over_seeds():
         "val_token_f1_mean": 0.6,
     }
     found = gather(child(0, 0.5), study_run=study(metrics))
-    assert (found.num_seeds, list(found.spread)) == (3, [("recall", 0.5, 0.02)])
+    assert (found.num_seeds, list(found.spread)) == (3, [("token_recall", 0.5, 0.02)])
 
 
 def test_curves_of_the_five_best_join_their_scores_by_epoch():
@@ -261,6 +263,24 @@ def test_curves_of_the_five_best_join_their_scores_by_epoch():
             {"epoch": 1, "val_token_precision": 0.9, "val_token_recall": 0.5},
         ]
     }
+
+
+def test_a_study_of_posts_has_the_scores_of_its_mode_and_what_was_computed_once():
+    trial = child(0, 0.5, best_val_hatexplain_token_f1=0.45, best_val_accuracy=0.62)
+    logged = {
+        "val_comprehensiveness": 0.2,
+        "val_accuracy": 0.1,
+        "trivial_all_tokens_token_f1": 0.4,
+        "trivial_all_tokens_hatexplain_token_f1": 0.5,
+    }
+    run = study(logged, params={"dataset": "hatexplain", "aspect": ""})
+    found = gather(trial, study_run=run)
+    assert found.trials[0].scores["hatexplain_token_f1"] == 0.45
+    assert "mse" not in found.trials[0].scores
+    assert found.winner.scores["comprehensiveness"] == 0.2
+    assert found.winner.scores["accuracy"] == 0.62, "the trial's own score comes first"
+    rows = {row.name: row.scores for row in found.trivial}
+    assert rows["all tokens"] == {"hatexplain_token_f1": 0.5, "token_f1": 0.4}
 
 
 # ------------------------------------------------------------------------------- predictions, trivial, test
@@ -284,16 +304,17 @@ def test_damaged_predictions_are_an_error():
 def test_logged_trivial_lines_come_first():
     metrics = {"trivial_random_k_token_precision": 0.125, "trivial_random_k_token_f1": 0.1}
     found = gather(child(0, 0.5), study_run=study(metrics), artifacts={"run0": json.dumps(TEXTS)})
-    assert found.trivial_note == "annotated validation texts, at the winner's selection rate"
-    rows = {row.name: (row.precision, row.recall, row.f1) for row in found.trivial}
-    assert rows["random k"] == (0.125, None, 0.1)
-    assert rows["all tokens"] == (None, None, None), "what was not logged stays missing"
+    assert found.trivial_note == "annotated validation texts, as much of them as the winner selects"
+    rows = {row.name: row.scores for row in found.trivial}
+    assert rows["random k"] == {"token_precision": 0.125, "token_f1": 0.1}
+    assert rows["all tokens"] == {}, "what was not logged stays missing"
 
 
 def test_otherwise_trivial_lines_are_computed_on_the_shown_texts():
     # by hand, at a rate of 1/4: two of eight tokens in each annotated text; four of sixteen are marked
     found = gather(child(0, 0.5), artifacts={"run0": json.dumps(TEXTS)})
-    rows = {row.name: (row.precision, row.recall, row.selection_rate) for row in found.trivial}
+    names = ("token_precision", "token_recall", "selection_rate")
+    rows = {row.name: tuple(row.scores[name] for name in names) for row in found.trivial}
     assert rows["first k"] == (0.5, 0.5, 0.25)
     assert rows["oracle k, the ceiling"] == (1.0, 1.0, 0.25)
     assert rows["random k"] == (0.25, 0.25, 0.25)
@@ -318,9 +339,9 @@ def test_readings_of_the_test_split_are_those_logged_on_the_winner():
         annotated_token_f1=0.55,
     )
     rows = gather(read, child(1, 0.1, test_token_f1=0.9)).readings
-    assert [(row.name, row.precision, row.f1, row.note) for row in rows] == [
-        ("test", 0.8, 0.53, "last of 2 readings"),
-        ("all annotated texts", None, 0.55, "includes validation"),
+    assert [(row.name, row.scores, row.note) for row in rows] == [
+        ("test", {"token_precision": 0.8, "token_recall": 0.4, "token_f1": 0.53}, "last of 2 readings"),
+        ("all annotated texts", {"token_f1": 0.55}, "includes validation"),
     ]
     assert gather(child(0, 0.5)).readings == []
 

@@ -1,5 +1,6 @@
 """Pages say what they were given: matching tags, escaped text, the numbers given, dashes for the rest."""
 
+import dataclasses
 import re
 
 import pytest
@@ -40,7 +41,7 @@ def entry(epoch, precision, recall, **more):
 
 
 def curve_page(*history) -> Node:
-    return read(pages.curve_page(title="Curves", history=history, criterion=CRITERION))
+    return read(pages.curve_page(title="Curves", history=history, criterion=CRITERION, dataset="beer"))
 
 
 def assert_stands_alone(page: Node) -> None:
@@ -210,7 +211,7 @@ def test_one_epoch_and_none_at_all():
                 ),
                 why="a test",
             ),
-            "best F1 with val_accuracy ≥ 0.61 and selected ≤ 0.5, on validation",
+            "best F1 with accuracy ≥ 0.61 and selected ≤ 0.5, on validation",
         ),
         (None, "not known"),
     ],
@@ -230,11 +231,13 @@ def trial(number, objective, precision, recall, **changes) -> TrialResult:
         "searched": {"lambda_ib": 0.0001 * (number + 1)},
         "epoch": 4,
         "objective": objective,
-        "precision": precision,
-        "recall": recall,
-        "f1": 0.625,
-        "selection_rate": 0.08125,
-        "mse": 0.0375,
+        "scores": {
+            "token_precision": precision,
+            "token_recall": recall,
+            "token_f1": 0.625,
+            "selection_rate": 0.08125,
+            "mse": 0.0375,
+        },
     }
     return TrialResult(**(made | changes))
 
@@ -243,7 +246,10 @@ FAILED = TrialResult(
     run_id="run2", name="trial-02", status="FAILED", failure="degenerate_none", searched={"lambda_ib": 0.0003}
 )
 
-RANDOM_K = ScoreRow(name="random k", precision=0.125, recall=0.075, f1=0.09375, selection_rate=0.075)
+RANDOM_K = ScoreRow(
+    name="random k",
+    scores={"token_precision": 0.125, "token_recall": 0.075, "token_f1": 0.09375, "selection_rate": 0.075},
+)
 
 
 def findings(**changes) -> Findings:
@@ -265,9 +271,7 @@ def findings(**changes) -> Findings:
         "importance_note": "over 2 trials",
         "curves": {"trial-00": [entry(0, 0.5, 0.9), entry(1, 0.9, 0.5)]},
         "predictions": [prediction(f"r{i}") for i in range(12)],
-        "trivial": [
-            ScoreRow(name="random k", precision=0.125, recall=0.075, f1=0.09375, selection_rate=0.075)
-        ],
+        "trivial": [RANDOM_K],
         "trivial_note": "on validation",
     }
     return Findings(**(made | changes))
@@ -337,8 +341,14 @@ def test_comparison_shows_every_published_number_as_printed():
 
 def test_comparison_shows_readings_of_the_test_split_and_the_spread_over_seeds():
     page = study_page(
-        readings=[ScoreRow(name="test", precision=0.5, recall=0.25, f1=0.375, note="read once")],
-        spread=[("precision", 0.875, 0.0125), ("recall", 0.5, 0.025)],
+        readings=[
+            ScoreRow(
+                name="test",
+                scores={"token_precision": 0.5, "token_recall": 0.25, "token_f1": 0.375},
+                note="read once",
+            )
+        ],
+        spread=[("token_precision", 0.875, 0.0125), ("token_recall", 0.5, 0.025)],
         num_seeds=3,
     )
     shown = table(page, "comparison")
@@ -413,3 +423,72 @@ def test_hostile_names_stay_text():
     assert len(page.find("script")) == 1 and page.find("i") == []
     assert page.find("pre")[0].text == "a && <b>"
     assert [cell.words for cell in page.find("table", "facts")[0].find("td")] == ["7"]
+
+
+# ------------------------------------------------------------------------------- a study of posts
+
+
+def post_findings(**changes) -> Findings:
+    criterion = Criterion(
+        metric="val_hatexplain_token_f1",
+        bounds=(Bound(metric="val_accuracy", limit=0.61, kind="at_least"),),
+        why="a test",
+    )
+    best = trial(0, 0.5, 0.5, 0.25)
+    scores = {"accuracy": 0.625, "macro_f1": 0.5, "hatexplain_token_f1": 0.4375, "selection_rate": 0.25}
+    best = dataclasses.replace(best, scores=scores | {"token_precision": 0.5, "token_recall": 0.25})
+    once = {"comprehensiveness": 0.125, "sufficiency": -0.0625}
+    made = {
+        "dataset": "hatexplain",
+        "aspect": "",
+        "criterion": criterion,
+        "trials": [best],
+        "winner": dataclasses.replace(best, scores={**best.scores, **once}),
+        "trivial": [ScoreRow(name="all tokens", scores={"hatexplain_token_f1": 0.5, "selection_rate": 1.0})],
+    }
+    return findings(**(made | changes))
+
+
+def test_a_study_of_posts_shows_the_columns_of_its_published_table():
+    page = read(pages.study_page(post_findings(), published_rows("hatexplain", "")))
+    assert page.find("h1")[0].words == "study-1: hatexplain"
+    shown = table(page, "comparison")
+    names = ["accuracy", "macro F1", "AUROC (ovo)", "IOU F1", "token F1", "AUPRC"]
+    assert shown[0] == ["rationales", *names, "comprehensiveness", "sufficiency", "selected", ""]
+    ours = ["62.5", "50.0", "–", "–", "43.8", "–", "12.5", "-6.2", "25.0", "meets the criterion"]
+    assert ["trial-00, best epoch", *ours] in shown
+    assert ["all tokens", "–", "–", "–", "–", "50.0", "–", "–", "–", "100.0", ""] in shown
+    paper = ["63.0", "61.4", "79.2", "20.6", "49.3", "68.0", "43.6", "-9.7", "–", ""]
+    assert ["InfoCal", *paper] in shown
+
+
+def test_a_study_of_posts_lists_only_scores_that_its_trials_have():
+    page = read(pages.study_page(post_findings(), []))
+    head = table(page, "sortable")[0]
+    assert head[3:-2] == ["accuracy", "macro F1", "token F1", "selected"]
+    assert "MSE" not in head
+    assert "best token F1 with accuracy ≥ 0.61, on validation" in page.words
+    assert (
+        "accuracy 62.5 %, macro F1 50.0 %, token F1 43.8 % with 25.0 % of the tokens selected" in page.words
+    )
+    assert "Precision against recall" in page.words
+
+
+def test_without_human_rationales_there_is_no_chart_of_precision():
+    bare = dataclasses.replace(trial(0, 0.5, 0.5, 0.25), scores={"macro_f1": 0.5, "selection_rate": 0.1})
+    page = read(pages.study_page(post_findings(trials=[bare], winner=bare, trivial=[]), []))
+    assert "Precision against recall" not in page.words
+    assert "macro F1 50.0 %" in page.words
+
+
+def test_the_curves_of_posts_are_those_of_their_scores():
+    history = [
+        {"epoch": 0, "val_accuracy": 0.5, "val_guider_accuracy": 0.6, "val_hatexplain_token_f1": 0.4},
+        {"epoch": 1, "val_accuracy": 0.65, "val_guider_accuracy": 0.7, "val_hatexplain_token_f1": 0.3},
+    ]
+    criterion = post_findings().criterion
+    page = read(pages.curve_page(title="t", history=history, criterion=criterion, dataset="hatexplain"))
+    rows = [[cell.words for cell in row.walk() if cell.tag in ("td", "th")] for row in page.find("tr")]
+    assert rows[0] == ["epoch", "accuracy", "token F1", "guider accuracy"]
+    assert rows[2] == ["2 (best)", "0.6500", "0.3000", "0.7000"]
+    assert "accuracy on validation" in page.words

@@ -8,12 +8,14 @@ import pytest
 
 from feature_store.errors import RequestError
 from feature_store.sample import write_beer
+from feature_store.sample_posts import write_hatexplain
 from infocal.config import InfoCalConfig, LanguageModelConfig
 from infocal.errors import ConfigError, UserError
 from pipeline import planning
 from pipeline.errors import PipelineError
 from pipeline.search import build_parser
 from search_spaces import registry
+from search_spaces.base import Bound, Criterion
 from tests.own_corpora import own_records, write_own
 from tests.small_store import sample_cache, sample_features
 
@@ -170,3 +172,40 @@ def test_the_criterion_of_own_data_is_settled_by_what_val_holds(
         settled = planning.with_features(given, run)
     assert settled.criterion.metric == metric
     assert caplog.messages[-1] == f"criterion: {settled.criterion}"
+
+
+def post_flags(*more: str) -> argparse.Namespace:
+    return build_parser().parse_args(["--dataset", "hatexplain", *more])
+
+
+def test_a_dataset_without_aspects_needs_none():
+    run = planning.run_settings(post_flags("--option", "gold=majority"), {})
+    assert (run.dataset, run.aspect, run.options) == ("hatexplain", "", {"gold": "majority"})
+    assert run.criterion == registry.criterion("hatexplain", "")
+
+
+def test_a_threshold_on_precision_is_refused_where_the_criterion_has_none():
+    with pytest.raises(PipelineError, match="--min-precision: the criterion has no bound on `val_token_prec"):
+        planning.run_settings(post_flags("--min-precision", "0.5"), {})
+
+
+def without_rationales(folder: Path) -> argparse.Namespace:
+    write_hatexplain(folder / "data" / "hatexplain", seed=0)
+    path = folder / "data" / "hatexplain" / "dataset.json"
+    posts = json.loads(path.read_text())
+    path.write_text(json.dumps({i: post | {"rationales": []} for i, post in posts.items()}))
+    places = ("--data-dir", str(folder / "data"), "--cache-dir", str(folder / "cache"))
+    return post_flags("--embedding", "random", *places)
+
+
+def test_posts_without_a_rationale_are_refused_only_where_the_criterion_reads_them(tmp_path: Path):
+    given = without_rationales(tmp_path)
+    run = planning.run_settings(given, {})
+    with pytest.raises(
+        PipelineError, match="none of the 200 annotated validation texts of hatexplain has a human rationale"
+    ):
+        planning.with_features(given, run)
+    bound = Bound(metric="val_selection_rate", limit=0.5, kind="at_most")
+    criterion = Criterion(metric="val_macro_f1", bounds=(bound,), why="a test")
+    other = planning.with_features(given, dataclasses.replace(run, criterion=criterion))
+    assert Path(other.features_dir).is_dir() and other.criterion == criterion

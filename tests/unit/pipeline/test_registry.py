@@ -213,6 +213,7 @@ def test_model_states_its_signature_example_and_code(model_folder: Path):
     assert set(signature["outputs"][0]["properties"]) == {
         "prediction",
         "probabilities",
+        "label",
         "rationale",
         "tokens",
     }
@@ -252,7 +253,8 @@ def test_model_loads_in_another_process_and_folder(store: Tracker, tmp_path: Pat
     )
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout.splitlines()[-1])
-    assert [sorted(answer) for answer in answers] == [["prediction", "probabilities", "rationale"]] * 2
+    names = ["label", "prediction", "probabilities", "rationale"]
+    assert [sorted(answer) for answer in answers] == [names] * 2
     assert list(tmp_path.iterdir()) == []
 
 

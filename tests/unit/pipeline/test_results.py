@@ -27,8 +27,13 @@ def test_percent(value, shown):
 
 
 def trial(name, precision, recall, objective=None) -> TrialResult:
+    scores = {"token_precision": precision, "token_recall": recall}
     return TrialResult(
-        run_id=name, name=name, status="FINISHED", precision=precision, recall=recall, objective=objective
+        run_id=name,
+        name=name,
+        status="FINISHED",
+        scores={key: value for key, value in scores.items() if value is not None},
+        objective=objective,
     )
 
 

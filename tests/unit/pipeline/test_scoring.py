@@ -3,20 +3,23 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
 from infocal import metrics
 from infocal.batch import Batch
 from infocal.config import Task
+from infocal.faithfulness import model_faithfulness
 from infocal.trainer import Prediction, predict
 from pipeline import scoring
 from pipeline.loaders import Loader
 from pipeline.scoring import Scores, ValidationData, score_test, task_scores, validate
-from tests.small_store import sample_features, sample_model
+from tests.small_store import post_features, post_model, sample_features, sample_model
 from tests.unit.pipeline.test_loaders import make_table
 
 REGRESSION = Task(kind="regression")
+CLASSES = Task(kind="classification", num_classes=3)
 
 
 def prediction(index: int, probability: list[float], output: list[float], target: float = 0.0) -> Prediction:
@@ -43,6 +46,7 @@ def data(val: list[int], annotated: list[int], rationales: list[list[int] | None
         REGRESSION,
         Loader(make_table(val), REGRESSION),
         Loader(make_table(annotated, rationales), REGRESSION),
+        "paper",
     )
 
 
@@ -139,7 +143,7 @@ def test_the_reading_is_that_of_the_test_split(reading: scoring.TestReading):
     lengths = [len(ids) for ids in table["token_ids"].to_pylist()]
     assert [len(p.select_probability) for p in reading.predictions] == lengths
     np.testing.assert_allclose([p.target for p in reading.predictions], table["target"].to_numpy())
-    own = scoring.rationale_scores(reading.predictions, Loader(table, REGRESSION).golds(), 0.9)
+    own = scoring.rationale_scores(reading.predictions, Loader(table, REGRESSION).golds(), 0.9, "paper")
     assert {name: reading.scores[f"test_{name}"] for name in own} == own
 
 
@@ -154,7 +158,7 @@ def test_annotated_scores_are_those_of_validation_and_test_together(reading: sco
         )
     ]
     golds = [gold for loader in loaders for gold in loader.golds()]
-    own = scoring.rationale_scores(predictions, golds, None)
+    own = scoring.rationale_scores(predictions, golds, None, "paper")
     assert own["token_precision"] != reading.scores["test_token_precision"]
     for name in ("token_precision", "token_recall", "selection_rate"):
         assert reading.scores[f"annotated_{name}"] == pytest.approx(own[name], abs=1e-6)
@@ -167,7 +171,7 @@ def test_the_calibrated_scores_are_those_at_the_given_threshold(reading: scoring
 
 
 def test_the_trivial_lines_stand_at_the_models_own_rate(reading: scoring.TestReading):
-    rate = reading.scores["test_selection_rate"]
+    rate = reading.scores["test_selection_rate_annotated"]
     assert {"all_tokens", "random_k", "oracle_k"} <= reading.trivial.keys()
     assert reading.trivial["all_tokens"]["token_recall"] == 1.0
     assert reading.trivial["all_tokens"]["selection_rate"] == 1.0
@@ -176,6 +180,112 @@ def test_the_trivial_lines_stand_at_the_models_own_rate(reading: scoring.TestRea
     golds = Loader(sample_features().table("test"), REGRESSION).golds()
     share = np.concatenate([gold for gold in golds if gold is not None]).mean()
     assert reading.trivial["all_tokens"]["token_precision"] == pytest.approx(share)
+
+
+# ------------------------------------------------------------------------------ posts: a classification
+
+
+@pytest.fixture(scope="module")
+def post_reading() -> scoring.TestReading:
+    return score_test(post_model(), post_features(), None, lambda scores: None)
+
+
+def test_one_validation_set_serves_for_both_and_is_read_once():
+    data = ValidationData.of(post_features())
+    assert data.annotated is data.val and data.mode == "hatexplain"
+    passes = []
+
+    def counted(batches: Iterable[Batch]) -> Iterator[Prediction]:
+        passes.append(1)
+        return predict(post_model(), batches, torch.device("cpu"))
+
+    found = validate(counted, data, target_rate=0.3)
+    assert passes == [1]
+    assert [p.index for p in found.predictions] == list(range(len(data.val)))
+    # accuracy over every post, rationale scores over the toxic ones, the rate over both
+    classes = np.array([p.output.argmax() for p in found.predictions])
+    assert found.scores["val_accuracy"] == np.mean(classes == data.val.targets)
+    toxic = data.val.annotated_rows()
+    assert found.scores["val_num_documents"] - found.scores["val_num_skipped"] == len(toxic)
+    rate = np.concatenate([found.predictions[i].select_probability >= 0.5 for i in toxic]).mean()
+    assert found.scores["val_selection_rate_annotated"] == pytest.approx(rate)
+    assert found.scores["val_hatexplain_token_f1"] == found.scores["val_token_f1_macro"]
+    assert {"val_auroc_ovo", "val_auroc_ovr", "val_guider_auroc_ovo"} <= found.scores.keys()
+    assert not any("comprehensiveness" in name for name in found.scores), "not at every epoch"
+
+
+def test_a_set_without_annotated_validation_has_no_scores_of_both(post_reading: scoring.TestReading):
+    assert not any(name.startswith("annotated_") for name in post_reading.scores)
+    wanted = {"accuracy", "macro_precision", "macro_recall", "macro_f1", "auroc_ovo", "auroc_ovr"}
+    wanted |= {"hatexplain_iou_f1", "hatexplain_token_f1", "auprc", "average_precision"}
+    wanted |= {"comprehensiveness", "sufficiency", "comprehensiveness_aopc", "sufficiency_aopc"}
+    assert {f"test_{name}" for name in wanted} <= post_reading.scores.keys()
+
+
+def test_trivial_lines_have_the_scores_that_stand_beside_the_model(post_reading: scoring.TestReading):
+    for line in ("all_tokens", "no_tokens", "random_k", "first_k", "oracle_k"):
+        scores = post_reading.trivial[line]
+        assert {"hatexplain_iou_f1", "hatexplain_token_f1", "auprc", "average_precision"} <= scores.keys()
+    golds = [gold for gold in Loader(post_features().table("test"), CLASSES).golds() if gold is not None]
+    everything = np.mean([2 * gold.mean() / (1 + gold.mean()) for gold in golds])
+    assert post_reading.trivial["all_tokens"]["hatexplain_token_f1"] == pytest.approx(everything)
+    assert post_reading.trivial["no_tokens"]["hatexplain_token_f1"] == 0
+
+
+def test_trivial_lines_select_what_the_model_selects_of_the_annotated_posts(
+    post_reading: scoring.TestReading,
+):
+    scores = post_reading.scores
+    rate = scores["test_selection_rate_annotated"]
+    assert rate != pytest.approx(scores["test_selection_rate"], abs=1e-3), "the case tells them apart"
+    for line in ("random_k", "first_k"):
+        assert post_reading.trivial[line]["selection_rate"] == pytest.approx(rate, abs=1e-3)
+    assert scoring.rate_of_lines({"val_selection_rate": 0.25}, "val_") == 0.25, "where nobody annotated"
+
+
+def test_faithfulness_is_that_of_the_annotated_posts():
+    loader = Loader(post_features().table("val"), CLASSES)
+    rows = loader.annotated_rows()
+    assert 0 < len(rows) < len(loader)
+    expected = model_faithfulness(post_model(), [loader.batch(rows)], torch.device("cpu"))
+    assert scoring.faithfulness(post_model(), loader) == pytest.approx(expected, abs=1e-5)
+    named = {f"val_{name}": value for name, value in expected.items()}
+    assert scoring.final_validation(post_model(), post_features()) == pytest.approx(named, abs=1e-5)
+
+
+def test_faithfulness_where_nobody_annotated_is_that_of_all_posts():
+    table = post_features().table("val")
+    bare = table.set_column(
+        table.schema.get_field_index("rationale"), "rationale", pa.nulls(len(table), pa.list_(pa.uint16()))
+    )
+    loader = Loader(bare, CLASSES)
+    everything = model_faithfulness(post_model(), loader.in_order(64), torch.device("cpu"))
+    assert scoring.faithfulness(post_model(), loader) == pytest.approx(everything, abs=1e-6)
+
+
+def test_a_regression_has_no_faithfulness():
+    assert scoring.final_validation(sample_model(), sample_features()) == {}
+
+
+def test_groups_are_scored_on_their_own_posts(post_reading: scoring.TestReading):
+    members = post_features().table("test")["groups"].to_pylist()
+    sizes = {g: sum(g in named for named in members) for g in {g for named in members for g in named}}
+    large = sorted((g for g, size in sizes.items() if size >= 30), key=lambda g: (-sizes[g], g))
+    assert list(post_reading.groups) == large and large
+    for group, scores in post_reading.groups.items():
+        rows = [i for i, named in enumerate(members) if group in named]
+        hits = [p.output.argmax() == p.target for p in (post_reading.predictions[i] for i in rows)]
+        assert scores["accuracy"] == pytest.approx(np.mean(hits))
+        assert scores["num_documents"] == sizes[group]
+        assert 0 < scores["hatexplain_token_f1"] <= 1
+
+
+def test_a_group_of_a_few_texts_has_no_scores():
+    predictions = [prediction(i, [0.9], [0.5]) for i in range(31)]
+    groups = [["a", "b"]] * 29 + [["a"], []]
+    found = scoring.group_scores(predictions, [None] * 31, groups, REGRESSION, "paper")
+    assert list(found) == ["a"]
+    assert found["a"]["num_documents"] == 30
 
 
 # ----------------------------------------------------------------------------------------- architecture

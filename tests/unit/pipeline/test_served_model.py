@@ -30,7 +30,7 @@ def model(tmp_path: Path) -> ServedModel:
 
 def test_prediction_and_rationale_with_offsets(model: ServedModel):
     (answer,) = model.predict(None, [TEXT])
-    assert set(answer) == {"prediction", "probabilities", "rationale"}
+    assert set(answer) == {"prediction", "probabilities", "label", "rationale"}
     assert 0 < answer["prediction"] < 1
     assert answer["probabilities"] == []
     assert len(answer["rationale"]) > 0

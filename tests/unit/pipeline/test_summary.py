@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import summary
 from pipeline.summary import of_one, of_study, spread, table
 from tests.small_study import POINT, SCORES, candidate, criterion, run_settings, study_settings
 
@@ -27,8 +26,17 @@ MISSED = candidate("b", epoch=4, value=-0.2, violation=0.2, scores={**SCORES, "v
 
 
 def test_the_table_has_a_row_for_each_trial_in_the_order_given():
-    head, *rows = table([candidate("a"), MISSED]).splitlines()
-    assert head.split() == [*sorted(POINT), "epoch", *summary._COLUMNS, "criterion"]
+    head, *rows = table([candidate("a"), MISSED], "beer").splitlines()
+    assert head.split() == [
+        *sorted(POINT),
+        "epoch",
+        "precision",
+        "recall",
+        "f1",
+        "selected",
+        "mse",
+        "criterion",
+    ]
     assert rows[0].split() == [
         *("1", "0.0003", "0.005", "0.1"),
         *("2", "0.5000", "0.2500", "0.3333", "0.1250", "0.0200"),
@@ -41,7 +49,13 @@ def test_the_table_has_a_row_for_each_trial_in_the_order_given():
 
 def test_a_score_that_a_task_does_not_have_is_a_dash():
     scores = {name: value for name, value in SCORES.items() if name != "val_mse"}
-    assert table([candidate(scores=scores)]).splitlines()[1].split()[-2:] == ["-", "met"]
+    rows = table([candidate(scores=scores), MISSED], "beer").splitlines()
+    assert rows[1].split()[-2:] == ["-", "met"]
+
+
+def test_a_score_that_no_trial_has_is_no_column():
+    scores = {name: value for name, value in SCORES.items() if name != "val_mse"}
+    assert table([candidate(scores=scores)], "beer").splitlines()[0].split()[-2:] == ["selected", "criterion"]
 
 
 def test_a_met_criterion_is_registered_and_the_next_commands_are_whole():
@@ -90,7 +104,7 @@ def seeds() -> list:
 
 def test_mean_and_deviation_over_seeds():
     winner = candidate(scores={**SCORES, "val_token_precision": 0.7})
-    found = spread([winner, *seeds()])
+    found = spread([winner, *seeds()], "beer")
     assert found["num_seeds"] == 3
     assert found["val_token_precision_mean"] == pytest.approx(0.7)
     assert found["val_token_precision_sd"] == pytest.approx(0.1)  # of a sample: n - 1
@@ -98,7 +112,7 @@ def test_mean_and_deviation_over_seeds():
 
 
 def test_one_seed_has_no_spread():
-    assert spread([candidate()]) == {}
+    assert spread([candidate()], "beer") == {}
     assert "seeds:" not in text_of([candidate()])
 
 
@@ -116,7 +130,7 @@ def test_the_spread_of_the_winner_is_said():
 )
 def test_one_configuration(is_met: bool, violation: float, said: str):
     best = {"epoch": 1, "value": 0.25, "violation": violation, "is_met": is_met, "scores": SCORES}
-    lines = of_one(best, criterion(), Path("runs/models/x")).splitlines()
+    lines = of_one(best, criterion(), Path("runs/models/x"), "beer").splitlines()
     assert lines[0] == (
         "best epoch on validation: 2; precision 0.5000, recall 0.2500, f1 0.3333, selected 0.1250, mse 0.0200"
     )

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 import torch
 
+from feature_store.sources.hatexplain import CLASS_NAMES
 from infocal.errors import ConfigError, StateError, TrainingFailure
 from infocal.trainer import Trainer, predict
 from pipeline import checkpoints, trainable
 from pipeline.loaders import embeddings_of
 from pipeline.scoring import ValidationData, validate
 from pipeline.settings import RunSettings
-from pipeline.trainable import BEST_SHOWN, HISTORY, Progress, train
-from tests.small_store import sample_features
+from pipeline.trainable import HISTORY, Progress, best_shown, train
+from search_spaces import registry
+from tests.small_store import post_features, sample_features
 from tests.small_study import criterion, run_settings
 
 TIMES = {"epoch_s", "train_s", "tokens_per_s"}
@@ -98,9 +100,10 @@ def test_the_best_epoch_is_the_first_with_the_highest_objective(whole: Trained):
     assert [r["best_objective"] for r in whole.reports.results] == np.maximum.accumulate(objectives).tolist()
     last = whole.reports.results[-1]
     assert last["best_epoch"] == best["epoch"]
-    for name in BEST_SHOWN:
-        if name in best["scores"]:
-            assert last[f"best_{name}"] == best["scores"][name] == whole.progress.history[best["epoch"]][name]
+    repeated = best_shown("beer", best["scores"])
+    assert {"val_token_precision", "val_token_recall", "val_mse"} <= repeated.keys()
+    for name, value in repeated.items():
+        assert last[f"best_{name}"] == value == whole.progress.history[best["epoch"]][name]
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -164,6 +167,29 @@ def test_predictions_to_be_shown(whole: Trained):
         assert 0 < one["prediction"] < 1
         assert 0 < one["guider_prediction"] < 1
     assert any(one["human"] and any(one["human"]) for one in shown)
+
+
+def test_a_classification_trains_on_its_criterion_and_shows_classes_by_name(tmp_path: Path):
+    features = post_features()
+    run = run_settings(
+        dataset="hatexplain",
+        aspect="",
+        features_dir=str(features.directory),
+        criterion=registry.criterion("hatexplain", ""),
+        num_epochs=1,
+    )
+    done = trained(tmp_path, run, {})
+    (result,) = done.reports.results
+    bound = max(0.0, 0.61 - result["val_accuracy"]) + max(0.0, result["val_selection_rate"] - 0.5)
+    assert result["objective"] == pytest.approx(-bound if bound else result["val_hatexplain_token_f1"])
+    assert result["best_val_hatexplain_token_f1"] == result["val_hatexplain_token_f1"]
+    shown = json.loads((done.directory / "best" / checkpoints.BEST_PREDICTIONS).read_text())
+    rows = features.table("val").slice(0, 50).to_pylist()
+    for one, row in zip(shown, rows, strict=True):
+        assert one["target"] == CLASS_NAMES[row["target"]]
+        assert (one["human"] is None) == (row["rationale"] is None)
+        name, _, probability = one["prediction"].partition(" (")
+        assert name in CLASS_NAMES and 1 / 3 <= float(probability.rstrip(")")) <= 1
 
 
 # ---------------------------------------------------------------------------------------------- resume

@@ -248,3 +248,27 @@ def test_own_data_have_beers_ranges_with_a_reason_of_their_own(dataset, name):
         (r.name, r.low, r.high, r.step, r.log) for r in beer
     ]
     assert all("own" in r.why for r in own)
+
+
+def test_hatexplains_criterion_and_definitions():
+    found = registry.criterion("hatexplain", "")
+    assert found.metric == "val_hatexplain_token_f1"
+    assert [(b.metric, b.limit, b.kind) for b in found.bounds] == [
+        ("val_accuracy", 0.61, "at_least"),
+        ("val_selection_rate", 0.5, "at_most"),
+    ]
+    assert found.metrics == ("val_hatexplain_token_f1", "val_accuracy", "val_selection_rate")
+    everything = {"val_hatexplain_token_f1": 0.5, "val_accuracy": 0.7, "val_selection_rate": 1.0}
+    assert found.value(everything) == -0.5, "selecting every token does not win"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "mode"), [("beer", "paper"), ("hatexplain", "hatexplain"), ("one of its own", "eraser")]
+)
+def test_the_metric_mode_of_each_dataset(dataset, mode):
+    assert registry.metric_mode(dataset) == mode
+
+
+def test_no_space_of_hatexplain_is_called_the_papers_without_saying_that_it_is_ours():
+    for range_ in registry.space("infocal", "hatexplain", "paper"):
+        assert range_.why.startswith("ours, for [Sha2023] states no range for HateXplain")

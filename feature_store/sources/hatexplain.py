@@ -1,0 +1,315 @@
+"""HateXplain: posts labelled as hate speech, offensive or normal, with human rationales [Mathew et al. 2021].
+
+`DATA_DIR/hatexplain/` holds `dataset.json`, one object of posts by their id: `annotators` (each with a
+`label` and a list of `target` groups), `rationales` (a 0/1 mask over the tokens from each annotator who found
+the post toxic, in no order that joins them to the annotators), `post_tokens`; and `post_id_divisions.json`
+with the ids of `train`, `val` and `test`. Either may have .gz behind its name.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from feature_store.errors import BadInputError, quoted
+from feature_store.sources.base import Example, Query, RemoteFile, Report, SourceOption, TaskSpec
+from feature_store.sources.fields import Ledger, check_encodable, check_tokens
+from feature_store.sources.locate import find_inputs, plain_or_gz
+from feature_store.sources.members import read_members
+
+CLASS_NAMES = ("hatespeech", "normal", "offensive")
+"""In the order of the official encoder."""
+
+NORMAL = "normal"
+GROUP_VOTES = 2
+"""Annotators who must name a group for the post to be about it: most of the three."""
+
+_NO_GROUP = "None"
+_SPLITS = ("train", "val", "test")
+_UNION, _MAJORITY = "union", "majority"
+_NUM_NAMED = 3
+"""Posts of each kind that a note names."""
+
+_URL = "https://raw.githubusercontent.com/hate-alert/HateXplain/master/Data/"
+
+
+@dataclass(frozen=True, slots=True)
+class _Post:
+    """A post whose form is checked."""
+
+    post_id: str
+    labels: list[str]
+    targets: list[set[str]]
+    tokens: list[str]
+    masks: list[list[int]]
+
+    @property
+    def label(self) -> str | None:
+        """The label of more than half of the annotators; None where there is none."""
+        label, votes = Counter(self.labels).most_common(1)[0]
+        return label if 2 * votes > len(self.labels) else None
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups that enough annotators name."""
+        votes = Counter(group for named in self.targets for group in named - {_NO_GROUP})
+        return tuple(sorted(group for group, count in votes.items() if count >= GROUP_VOTES))
+
+
+class HateXplain:
+    """The source `hatexplain`: classification of posts into three classes.
+
+    The label is that of most annotators; a post without one is dropped, and counted. Splits are the official
+    ones, in which a few texts stand twice: they stay, and are counted. Models are chosen on `val`, which is
+    annotated.
+
+    Only toxic posts have a human rationale. It is the union of the annotators' masks, or with the option
+    `gold=majority` the tokens that more than half of them marked. An empty mask counts as one that marks
+    nothing; a mask of another length than the post is left out; where that leaves no marked token, the post
+    has no rationale. Each case is counted and named in the notes.
+    """
+
+    name = "hatexplain"
+    title = "HateXplain posts: hate speech, offensive or normal (Mathew et al. 2021)"
+    aspects: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = {}
+    splits: tuple[str, ...] = _SPLITS
+    shares_texts = True
+    options: tuple[SourceOption, ...] = (
+        SourceOption(
+            name="gold",
+            default=_UNION,
+            choices=(_UNION, _MAJORITY),
+            help="tokens that any annotator marked, or more than half of them",
+        ),
+    )
+    tokenizer = "posts"
+    version = 1
+    sample_version = 1
+    remote_files: tuple[RemoteFile, ...] = (
+        RemoteFile(name="dataset.json", url=f"{_URL}dataset.json"),
+        RemoteFile(
+            name="post_id_divisions.json",
+            url=f"{_URL}post_id_divisions.json",
+        ),
+    )
+
+    def inputs(self, data_dir: Path, aspect: str | None) -> dict[str, Path]:
+        """Files by role: `posts` and `divisions`."""
+        names = {"posts": plain_or_gz("dataset.json"), "divisions": plain_or_gz("post_id_divisions.json")}
+        return find_inputs(data_dir, self.name, names)
+
+    def task(self, query: Query, report: Report) -> TaskSpec:
+        """The three classes, whatever the files hold."""
+        return TaskSpec(kind="classification", class_names=CLASS_NAMES)
+
+    def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
+        """Posts in the order of the file; see `Source.examples`."""
+        divisions = query.inputs["divisions"]
+        split_of = _read_divisions(divisions, query.max_bytes)
+        waiting, ledger, cases = set(split_of), Ledger(), _Cases()
+        for post, where in _read_posts(query.inputs["posts"], query.max_bytes):
+            waiting.discard(post.post_id)
+            if post.label is None:
+                report.counts["dropped_undecided"] += 1
+                continue
+            if post.post_id not in split_of:
+                raise BadInputError(
+                    f"post `{post.post_id}` stands in none of the divisions {quoted(_SPLITS)} of "
+                    f"{divisions.name}",
+                    where=where,
+                    hint="only posts whose annotators all disagree may be left out: "
+                    "are both files of one release?",
+                )
+            split = split_of[post.post_id]
+            ledger.add(post.post_id, split, post.tokens, where)
+            yield Example(
+                example_id=post.post_id,
+                split=split,
+                tokens=post.tokens,
+                target=CLASS_NAMES.index(post.label),
+                rationale=_rationale(post, split, query.options["gold"], cases),
+                groups=post.groups,
+            )
+        if waiting:
+            first = next(post_id for post_id in split_of if post_id in waiting)
+            raise BadInputError(
+                f"{len(waiting)} of its post ids are not in {query.inputs['posts'].name}; "
+                f"the first is `{first}` in `{split_of[first]}`",
+                where=str(divisions),
+                hint="is the posts' file complete, and of the same release?",
+            )
+        _tell(report, cases)
+        ledger.tell(report)
+
+    def write_sample(self, data_dir: Path, seed: int) -> None:
+        """Write the made-up corpus of `feature_store.sample_posts`."""
+        from feature_store import sample_posts
+
+        sample_posts.write_hatexplain(data_dir / self.name, seed=seed)
+
+
+# ------------------------------------------------------------------------------------------- reading
+
+
+def _read_divisions(path: Path, max_bytes: int) -> dict[str, str]:
+    """Post id -> split."""
+    split_of: dict[str, str] = {}
+    names: list[str] = []
+    for line, name, ids in read_members(path, max_bytes=max_bytes):
+        where = f"{path}:{line}"
+        if name not in _SPLITS or name in names:
+            raise BadInputError(f"expected {quoted(_SPLITS)} once each, but got `{name}`", where=where)
+        names.append(name)
+        if not isinstance(ids, list) or not all(isinstance(post_id, str) and post_id for post_id in ids):
+            raise BadInputError(
+                f"expected a list of post ids as `{name}`, but got {str(ids)[:60]}", where=where
+            )
+        for post_id in ids:
+            if post_id in split_of:
+                raise BadInputError(
+                    f"post `{post_id}` stands in `{name}`, but in `{split_of[post_id]}` already", where=where
+                )
+            split_of[post_id] = name
+    if missing := [name for name in _SPLITS if name not in names]:
+        raise BadInputError(f"there is no division {quoted(missing)}", where=str(path))
+    return split_of
+
+
+def _read_posts(path: Path, max_bytes: int) -> Iterator[tuple[_Post, str]]:
+    """Checked posts, each with its file, line and id."""
+    seen: set[str] = set()
+    for line, post_id, record in read_members(path, max_bytes=max_bytes):
+        check_encodable(post_id, "the id of a post", f"{path}:{line}")
+        where = f"{path}:{line}, post `{post_id}`"
+        if not post_id or post_id in seen:
+            what = "stands in the file already" if post_id else "has an empty id"
+            raise BadInputError(f"the post {what}", where=where)
+        seen.add(post_id)
+        yield _check_post(post_id, record, where), where
+
+
+def _check_post(post_id: str, record: object, where: str) -> _Post:
+    if not isinstance(record, dict):
+        raise BadInputError(f"expected a JSON object, but got {str(record)[:40]!r}", where=where)
+    for key in ("annotators", "post_tokens"):
+        if key not in record:
+            raise BadInputError(f"no key `{key}`; there is {quoted(sorted(record))}", where=where)
+    annotators = record["annotators"]
+    if (
+        not isinstance(annotators, list)
+        or not annotators
+        or not all(isinstance(annotator, dict) for annotator in annotators)
+    ):
+        raise BadInputError(f"expected a list of annotators, but got {str(annotators)[:60]}", where=where)
+    return _Post(
+        post_id,
+        [_check_label(annotator.get("label"), where) for annotator in annotators],
+        [_check_targets(annotator.get("target"), where) for annotator in annotators],
+        check_tokens(record["post_tokens"], "post_tokens", where),
+        _check_masks(record.get("rationales"), where),
+    )
+
+
+def _check_label(label: object, where: str) -> str:
+    if label not in CLASS_NAMES:
+        raise BadInputError(f"expected {quoted(CLASS_NAMES)} as `label`, but got {label!r}", where=where)
+    return str(label)
+
+
+def _check_targets(targets: object, where: str) -> set[str]:
+    """Groups that one annotator names; none where the file holds null."""
+    if targets is None:
+        return set()
+    if not isinstance(targets, list) or not all(isinstance(group, str) and group for group in targets):
+        raise BadInputError(
+            f"expected a list of groups or null as `target`, but got {str(targets)[:60]}", where=where
+        )
+    return {check_encodable(group, "a group of `target`", where) for group in targets}
+
+
+def _check_masks(masks: object, where: str) -> list[list[int]]:
+    if masks is None:
+        return []
+    if not isinstance(masks, list) or not all(isinstance(mask, list) for mask in masks):
+        raise BadInputError(
+            f"expected a list of masks as `rationales`, but got {str(masks)[:60]}", where=where
+        )
+    for mask in masks:
+        for mark in mask:
+            if type(mark) is not int or mark not in (0, 1):
+                raise BadInputError(
+                    f"expected a mask of 0 and 1 in `rationales`, but got {mark!r}", where=where
+                )
+    return masks
+
+
+# ----------------------------------------------------------------------------------------- rationales
+
+
+class _Cases:
+    """What was met among the rationales: how often, in which splits, and the first few posts."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Counter[str]] = {}
+        self.named: dict[str, list[str]] = {}
+
+    def add(self, case: str, post: _Post, split: str) -> None:
+        self.counts.setdefault(case, Counter())[split] += 1
+        named = self.named.setdefault(case, [])
+        if len(named) < _NUM_NAMED:
+            named.append(post.post_id)
+
+
+def _rationale(post: _Post, split: str, gold: str, cases: _Cases) -> list[int] | None:
+    """Positions of the human rationale; None for a normal post, and where no token is marked."""
+    if post.label == NORMAL:
+        if any(any(mask) for mask in post.masks):
+            cases.add("normal_with_mask", post, split)
+        return None
+    if not post.masks:
+        cases.add("toxic_without_mask", post, split)
+        return None
+    fitting = []
+    for mask in post.masks:
+        if not any(mask):
+            cases.add("empty_mask", post, split)
+        elif len(mask) != len(post.tokens):
+            cases.add("mask_of_other_length", post, split)
+            continue
+        fitting.append(mask or [0] * len(post.tokens))
+    marked = _marked(fitting, len(post.tokens), gold)
+    if not marked:
+        cases.add("toxic_without_marked_token", post, split)
+    return marked or None
+
+
+def _marked(masks: Sequence[Sequence[int]], num_tokens: int, gold: str) -> list[int]:
+    least = 1 if gold == _UNION else len(masks) // 2 + 1
+    votes = [sum(mask[i] for mask in masks if i < len(mask)) for i in range(num_tokens)]
+    return [i for i, count in enumerate(votes) if count >= least]
+
+
+_NOTES = {
+    "toxic_without_mask": "toxic posts have no rationale: left out of every score that needs one",
+    "empty_mask": "masks mark no token: each counts as an annotator who marked nothing",
+    "mask_of_other_length": "masks have another length than their post: left out",
+    "toxic_without_marked_token": "toxic posts have masks, but no token that counts as marked: left out of "
+    "every score that needs a rationale",
+    "normal_with_mask": "normal posts have a rationale: it is left out, as only toxic posts are explained",
+}
+
+
+def _tell(report: Report, cases: _Cases) -> None:
+    """Counts and notes of every label and rationale that is not plain."""
+    if dropped := report.counts["dropped_undecided"]:
+        report.notes.append(f"{dropped} posts on whose label most annotators do not agree: dropped")
+    for case, note in _NOTES.items():
+        if case not in cases.counts:
+            continue
+        by_split = cases.counts[case]
+        total = sum(by_split.values())
+        report.counts.update({f"{split}_{case}": count for split, count in by_split.items()})
+        where = ", ".join(f"{split} {by_split[split]}" for split in _SPLITS if by_split[split])
+        more = ", ..." if total > len(cases.named[case]) else ""
+        report.notes.append(f"{total} {note} ({where}; {', '.join(cases.named[case])}{more})")

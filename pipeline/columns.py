@@ -1,0 +1,121 @@
+"""Which scores the reports of a data set show, how they are called and in which order."""
+
+from dataclasses import dataclass
+
+from search_spaces import registry
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One score of a table."""
+
+    score: str
+    """Flat name, without the prefix of its split; `infocal.metrics.DEFINITIONS` says what it means."""
+    label: str
+    published: str = ""
+    """The same in `published.toml`; empty where no table has it."""
+    is_share: bool = True
+    """Whether it is shown in percent; an error is shown as it is."""
+
+
+_PRECISION = Column("token_precision", "precision", "precision")
+_RECALL = Column("token_recall", "recall", "recall")
+_SELECTED = Column("selection_rate", "selected", "selected")
+_SELECTED_OF_TOXIC = Column("selection_rate_annotated", "of toxic")
+_ACCURACY = Column("accuracy", "accuracy", "accuracy")
+_MACRO_F1 = Column("macro_f1", "macro F1", "macro_f1")
+_MSE = Column("mse", "MSE", is_share=False)
+_FAITHFULNESS = (
+    Column("comprehensiveness", "comprehensiveness", "comprehensiveness"),
+    Column("sufficiency", "sufficiency", "sufficiency"),
+)
+
+_COLUMNS = {
+    "paper": (_PRECISION, _RECALL, Column("token_f1", "F1", "f1"), _SELECTED, _MSE),
+    "hatexplain": (
+        _ACCURACY,
+        _MACRO_F1,
+        Column("auroc_ovo", "AUROC (ovo)", "auroc"),
+        Column("hatexplain_iou_f1", "IOU F1", "iou_f1"),
+        Column("hatexplain_token_f1", "token F1", "token_f1"),
+        Column("auprc", "AUPRC", "auprc"),
+        *_FAITHFULNESS,
+        _SELECTED,
+        _SELECTED_OF_TOXIC,
+    ),
+    "eraser": (
+        _ACCURACY,
+        Column("macro_precision", "macro precision", "macro_precision"),
+        Column("macro_recall", "macro recall", "macro_recall"),
+        _MACRO_F1,
+        Column("explained_rate", "explained"),
+        Column("iou_f1", "IOU F1", "iou_f1"),
+        Column("token_f1", "token F1", "token_f1"),
+        Column("auprc", "AUPRC", "auprc"),
+        *_FAITHFULNESS,
+        _SELECTED,
+        _MSE,
+    ),
+}
+"""Metric mode -> columns; where a column has no value in any row, the tables leave it out."""
+
+_RATIONALE_COLUMNS = {
+    "paper": (_PRECISION, _RECALL, Column("token_f1", "F1"), Column("iou_f1", "IOU F1"), _SELECTED),
+    "hatexplain": (
+        Column("hatexplain_token_f1", "token F1"),
+        Column("hatexplain_iou_f1", "IOU F1"),
+        Column("auprc", "AUPRC"),
+        Column("average_precision", "AP"),
+        _PRECISION,
+        _RECALL,
+        _SELECTED,
+        _SELECTED_OF_TOXIC,
+    ),
+    "eraser": (
+        _PRECISION,
+        _RECALL,
+        Column("token_f1", "F1"),
+        Column("iou_f1", "IOU F1"),
+        Column("auprc", "AUPRC"),
+        _SELECTED,
+    ),
+}
+"""Metric mode -> what a mask alone is scored by: the table in which the trivial lines stand."""
+
+TASK_SCORES = (
+    "mse",
+    "mae",
+    "explained_rate",
+    "accuracy",
+    "macro_precision",
+    "macro_recall",
+    "macro_f1",
+    "auroc_ovo",
+    "auroc_ovr",
+)
+"""Scores of the prediction, whatever the rationale."""
+
+_CHOSEN_BY = ("token_precision", "token_recall", "token_f1", "selection_rate")
+"""Scores that are repeated for every data set: the chart of precision and recall is made of them."""
+
+
+def columns(dataset: str) -> tuple[Column, ...]:
+    """Every column of a data set's tables."""
+    return _COLUMNS[registry.metric_mode(dataset)]
+
+
+def rationale_columns(dataset: str) -> tuple[Column, ...]:
+    """The columns that a mask without a model has."""
+    return _RATIONALE_COLUMNS[registry.metric_mode(dataset)]
+
+
+def shown(dataset: str) -> tuple[str, ...]:
+    """Flat names of the scores that every report of a data set repeats."""
+    return tuple(dict.fromkeys([*(column.score for column in columns(dataset)), *_CHOSEN_BY]))
+
+
+def label_of(score: str) -> str:
+    """How a score is called, with or without `val_`; its own name where no table has it."""
+    plain = score.removeprefix("val_")
+    every = [column for group in _COLUMNS.values() for column in group]
+    return next((column.label for column in every if column.score == plain), score)
