@@ -332,6 +332,8 @@ def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_di
 def _digest(book: cache.DigestBook, role: str, file: Path) -> str:
     if file.is_dir() and role not in FOLDER_ROLES:
         raise BadInputError("expected a file, but this is a folder", where=str(file))
+    if file.exists() and not (file.is_file() or file.is_dir()):  # a pipe would be waited for, for ever
+        raise BadInputError("expected a file, but this is a pipe or a device", where=str(file))
     try:
         return book.digest(file)
     except OSError as error:

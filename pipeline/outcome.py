@@ -6,6 +6,7 @@ import logging
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import optuna
 
 from feature_store.store import Features, load_features
 from infocal.config import InfoCalConfig, LanguageModelConfig
+from infocal.kernels import build
 from infocal.trainer import check_bf16, resolve_device
 from pipeline import checkpoints, cluster, columns, findings, pages, registry, summary
 from pipeline.criterion import Candidate
@@ -54,6 +56,9 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
     logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
     device = resolve_device(run.device)
     check_bf16(run.bf16, device)
+    if device.type == "cpu":
+        # compiles, once on a machine, while the language model is trained; the trials' workers find it
+        threading.Thread(target=build.library).start()
     # trained here, once; the trials find the stored scores
     language_model_scores(features, LanguageModelConfig(**run.language_model), device)
     directory = storage / "studies" / prepared.name

@@ -104,6 +104,20 @@ def feature_request(given: argparse.Namespace, run: settings.RunSettings) -> "Fe
     )
 
 
+def check_device(run: settings.RunSettings) -> None:
+    """Look whether the device is there, and whether it can do what is asked of it.
+
+    Raises:
+        StateError: if not.
+    """
+    from infocal.trainer import (  # torch takes seconds that --help need not wait for
+        check_bf16,
+        resolve_device,
+    )
+
+    check_bf16(run.bf16, resolve_device(run.device))
+
+
 def check_data(given: argparse.Namespace, run: settings.RunSettings) -> None:
     """Look whether the raw files are there, without reading them.
 

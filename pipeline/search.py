@@ -91,6 +91,7 @@ def main(arguments: Sequence[str]) -> int:
     directory = storage / "studies" / prepared.name
     if not given.resume:
         planning.check_data(given, prepared.run)
+    planning.check_device(prepared.run)
     if given.dry_run:
         print(_plan(prepared, directory, uri))
         return 0

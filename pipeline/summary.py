@@ -1,5 +1,6 @@
 """What a search prints at its end: the trials, the choice, and what to run next."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -73,7 +74,7 @@ def of_study(
         lines += _nearest(candidates[0], run.criterion, run.dataset)
     else:
         lines += _registered(prepared, version, tracking_uri)
-    lines.append(f"  mlflow ui --backend-store-uri {tracking_uri}")
+    lines.append(f"  mlflow ui --backend-store-uri {shlex.quote(tracking_uri)}")
     return "\n".join(lines)
 
 
@@ -82,7 +83,7 @@ def _registered(prepared: StudySettings, version: int, tracking_uri: str) -> lis
     name = model_name(run.dataset, run.aspect)
     data = "--sample" if prepared.sample else "--data-dir DATA"
     target = f"{target_flags(run.dataset, run.aspect)} {data}"
-    store = f"--tracking-uri {tracking_uri}"
+    store = f"--tracking-uri {shlex.quote(tracking_uri)}"
     return [
         f"registered {name} version {version} as `challenger`. Next:",
         f"  python -m pipeline.promote {target} {store}",

@@ -122,10 +122,9 @@ class Trial:
 
     def _choose(self, found: Validation, number: int) -> Result:
         """The criterion's figures of this epoch and of the best one; keeps the weights if they are one."""
-        criterion = self.run.criterion
-        value = criterion.value(found.scores)
-        if not self.progress.best or value > self.progress.best["value"]:
-            self.progress.best = best_of(criterion, found.scores, number)
+        this = best_of(self.run.criterion, found, number)
+        if not self.progress.best or this["value"] > self.progress.best["value"]:
+            self.progress.best = this
             checkpoints.save_best(
                 self.directory / checkpoints.BEST,
                 self.trainer.evaluated_model,
@@ -134,7 +133,7 @@ class Trial:
             )
         best = self.progress.best
         return {
-            "objective": value,
+            "objective": this["value"],
             "best_objective": best["value"],
             "best_epoch": best["epoch"],
             "criterion_violation": best["violation"],
@@ -149,15 +148,18 @@ def best_shown(dataset: str, scores: Mapping[str, float]) -> dict[str, float]:
     return {name: scores[name] for name in names if name in scores}
 
 
-def best_of(criterion: Criterion, scores: Mapping[str, float], epoch: int) -> Result:
-    """What `best/scores.json` says of an epoch."""
-    violation = criterion.violation(scores)
+def best_of(criterion: Criterion, found: Validation, epoch: int) -> Result:
+    """What `best/scores.json` says of an epoch; a trivial mask, as while dense, meets no criterion."""
+    violation, value = criterion.violation(found.scores), criterion.value(found.scores)
+    if found.degenerate is not None:
+        violation += 1
+        value = -violation
     return {
         "epoch": epoch,
-        "value": criterion.value(scores),
+        "value": value,
         "violation": violation,
         "is_met": violation == 0,
-        "scores": dict(scores),
+        "scores": dict(found.scores),
     }
 
 

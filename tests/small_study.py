@@ -18,7 +18,10 @@ LANGUAGE_MODEL = {
     "clip_norm": 5.0,
     "seed": 0,
 }
-BASE = {"hidden_size": 4, "encoder": "lstm", "batch_size": 256, "learning_rate": 0.01}
+BASE = {
+    **{"hidden_size": 4, "encoder": "lstm", "batch_size": 256, "learning_rate": 0.01},
+    "start_selection_rate": 0.5,  # not the trivial mask of a dense start
+}
 POINT = {"lambda_ib": 0.0003, "lambda_g": 1.0, "lambda_mi": 0.1, "lambda_lm": 0.005}
 SCORES = {
     "val_token_precision": 0.5,

@@ -3,12 +3,19 @@
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from feature_store.errors import MissingDataError
+from feature_store.errors import BadInputError, MissingDataError
 
 
 def plain_or_gz(name: str) -> tuple[str, str]:
     """The names under which a file may lie."""
     return f"{name}.gz", name
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # no permission to look into the folder
+        raise BadInputError(f"cannot be looked for: {error.strerror or error}", where=str(path)) from error
 
 
 def find_inputs(
@@ -30,7 +37,7 @@ def find_inputs(
     found: dict[str, Path] = {}
     missing: list[str] = []
     for role, candidates in names.items():
-        present = [folder / name for name in candidates if (folder / name).exists()]
+        present = [folder / name for name in candidates if _is_there(folder / name)]
         if present:
             found[role] = present[0]
         elif role not in optional:
@@ -70,7 +77,7 @@ def own_files(
     own = data_dir / name
     folder = own if own.is_dir() else data_dir
     found = {
-        role: next((folder / file for file in candidates if (folder / file).exists()), None)
+        role: next((folder / file for file in candidates if _is_there(folder / file)), None)
         for role, candidates in names.items()
     }
     if missing := [role for role, path in found.items() if path is None and role not in optional]:

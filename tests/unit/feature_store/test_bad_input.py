@@ -1,7 +1,9 @@
 """Bad raw files: the message names file and line, and the cache holds nothing afterwards."""
 
+import errno
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -232,3 +234,23 @@ def test_what_was_built_before_stays(
     with pytest.raises(BadInputError, match="heldout.txt:3: expected 5 scores, but got 1"):
         open_features(make_request())
     assert leftovers() == before != []
+
+
+def test_a_pipe_is_not_waited_for(make_request: MakeRequest, annotations: Path, leftovers: Leftovers):
+    annotations.unlink()
+    os.mkfifo(annotations)
+    fails(make_request(), leftovers, "annotations.json: expected a file, but this is a pipe or a device")
+
+
+def test_a_folder_that_may_not_be_looked_into(
+    make_request: MakeRequest, corpus: Path, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
+):
+    exists = Path.exists
+
+    def forbidden(path: Path, **given: Any) -> bool:
+        if path.parent == corpus / "beer":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return exists(path, **given)
+
+    monkeypatch.setattr(Path, "exists", forbidden)
+    fails(make_request(), leftovers, "cannot be looked for: Permission denied")

@@ -247,3 +247,13 @@ def test_where_results_will_be_is_said_first(conducted: list[dict[str, Any]], ca
     with caplog.at_level("INFO"):
         search.main([*SAMPLE, "--name", "first"])
     assert caplog.messages[0].startswith("results: runs/sample/studies/first\ntracking: sqlite:///")
+
+
+@pytest.mark.parametrize("flags", [["--dry-run"], []])
+def test_a_device_that_cannot_do_it_is_refused_before_anything_is_built(
+    flags: list[str], empty_folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    arguments = [*PALATE, "--sample", "--bf16", "--device", "cpu", *flags]
+    assert run_command(search.main, arguments) == 2
+    assert "error: --bf16: bf16 autocast needs a CUDA device" in capsys.readouterr().err
+    assert list(empty_folder.iterdir()) == []

@@ -13,9 +13,9 @@ from infocal.errors import ConfigError, StateError, TrainingFailure
 from infocal.trainer import Trainer, predict
 from pipeline import checkpoints, trainable
 from pipeline.loaders import embeddings_of
-from pipeline.scoring import ValidationData, validate
+from pipeline.scoring import Validation, ValidationData, validate
 from pipeline.settings import RunSettings
-from pipeline.trainable import HISTORY, Progress, best_shown, train
+from pipeline.trainable import HISTORY, Progress, best_of, best_shown, train
 from search_spaces import registry
 from tests.small_store import post_features, sample_features
 from tests.small_study import criterion, run_settings
@@ -292,3 +292,12 @@ def test_a_fault_of_ours_is_not_taken_for_a_failure(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(trainable, "validate", breaks)
     with pytest.raises(ZeroDivisionError, match="a fault"):
         trained(tmp_path, run_settings(), {})
+
+
+@pytest.mark.parametrize(("degenerate", "met"), [(None, True), ("degenerate_all", False)])
+def test_a_trivial_mask_meets_no_criterion(degenerate: str | None, met: bool):
+    found = Validation({"val_token_precision": 0.2, "val_token_recall": 1.0}, [], degenerate)
+    best = best_of(criterion(0.1), found, 0)
+    assert best["is_met"] == met
+    assert best["value"] == (1.0 if met else -1.0)
+    assert best["violation"] == (0.0 if met else 1.0)
