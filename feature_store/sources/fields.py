@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from feature_store.errors import BadInputError, did_you_mean, quoted
-from feature_store.sources.base import Report
+from feature_store.sources.base import SPLITS, Report
 
 _SHOWN = 60
 """Characters of a wrong value that a message quotes."""
@@ -156,7 +156,9 @@ class Ledger:
         self._places[example_id] = where
         owner = self._owners.setdefault(hashlib.sha256("\0".join(tokens).encode()).digest(), split)
         if owner != split:
-            self._shared[split, owner] += 1
+            # the texts of val and test are the ones that were seen before, whatever the files' order
+            learnt, scored = sorted((owner, split), key=SPLITS.index)
+            self._shared[scored, learnt] += 1
 
     def tell(self, report: Report) -> None:
         """Count and say which texts stand in several splits."""

@@ -30,7 +30,7 @@ def read_members(path: Path, *, max_bytes: int) -> Iterator[tuple[int, str, obje
     A name that ends in .gz is decompressed on the fly; one member and one block of text are held in memory.
 
     Args:
-        path: a UTF-8 file.
+        path: a UTF-8 file, with a byte order mark or without.
         max_bytes: most bytes to accept after decompression.
 
     Raises:
@@ -71,7 +71,7 @@ class _Text:
 
 def _blocks(raw: Iterator[bytes], text: _Text, max_bytes: int) -> Iterator[str]:
     """Decoded blocks of a file."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
     total = 0
     for block in raw:
         total += len(block)

@@ -177,6 +177,8 @@ def test_texts_of_several_splits_stay_and_are_counted(tmp_path: Path):
     assert len(examples) == 3
     assert report.counts["texts_of_val_in_train"] == 1
     assert "1 texts of `val` also stand in `train`: left there, so its scores flatter" in report.notes
+    reverse = write(tmp_path, posts, {"val": ["a"], "train": ["b"], "test": ["c"]})
+    assert read(reverse)[1].counts["texts_of_val_in_train"] == 1, "whatever the order of the file"
 
 
 # ------------------------------------------------------------------------------------------- mistakes

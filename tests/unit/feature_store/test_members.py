@@ -70,6 +70,10 @@ def test_a_gz_is_decompressed(tmp_path: Path):
     assert read(path) == [(1, "a", [1, 2])]
 
 
+def test_a_byte_order_mark_is_none_of_the_text(tmp_path: Path):
+    assert read(write(tmp_path, b'\xef\xbb\xbf{"a": 1}')) == [(1, "a", 1)]
+
+
 def test_memory_is_bounded_by_the_members_not_by_the_file(tmp_path: Path):
     path = write(tmp_path, json.dumps({str(i): "x" * 1000 for i in range(10_000)}))
     tracemalloc.start()
