@@ -14,8 +14,8 @@ from typing import Any
 import optuna
 
 from feature_store.store import Features, load_features
+from infocal import kernels
 from infocal.config import InfoCalConfig, LanguageModelConfig
-from infocal.kernels import build
 from infocal.trainer import check_bf16, resolve_device
 from pipeline import checkpoints, cluster, columns, findings, pages, registry, summary
 from pipeline.criterion import Candidate
@@ -58,7 +58,7 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
     check_bf16(run.bf16, device)
     if device.type == "cpu":
         # compiles, once on a machine, while the language model is trained; the trials' workers find it
-        threading.Thread(target=build.library).start()
+        threading.Thread(target=kernels.compiled).start()
     # trained here, once; the trials find the stored scores
     language_model_scores(features, LanguageModelConfig(**run.language_model), device)
     directory = storage / "studies" / prepared.name

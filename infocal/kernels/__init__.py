@@ -64,7 +64,7 @@ def choose(projected: Tensor, weight: Tensor, known: tuple[Form, ...] = FORMS) -
         return slower
     if wanted == "cpp" and build.library() is None:
         raise ConfigError(f"the C++ kernel cannot be used: {build.failure()}", where=VARIABLE)
-    return "cpp" if "cpp" in known and _compiled() else slower
+    return "cpp" if "cpp" in known and compiled() else slower
 
 
 def _suits_triton(projected: Tensor, weight: Tensor, wanted: str) -> bool:
@@ -93,7 +93,7 @@ def _triton_failure(device: torch.device, size: int) -> str | None:
 
 
 @functools.cache
-def _compiled() -> bool:
+def compiled() -> bool:
     """Whether the C++ kernel can be compiled; says which form runs, once a process."""
     if build.library() is None:
         logger.warning("recurrent layers run in torch operations, which is slower: %s", build.failure())

@@ -15,7 +15,7 @@ SMALL = [
     *("--dataset", "beer", "--aspect", "palate", "--sample", "--embedding", "random", "--device", "cpu"),
     *("--set", "hidden_size=4", "--set", "encoder=lstm", "--set", "batch_size=256"),
     # nothing presses: no mask becomes trivial enough to fail, and no trial is stopped early
-    *("--set", "dense_epochs=100.0"),
+    *("--set", "dense_epochs=100.0", "--set", "start_selection_rate=0.5"),
 ]
 """A model that trains an epoch in a second."""
 

@@ -248,7 +248,7 @@ def fresh_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def forget() -> None:
     build._load.cache_clear()
-    kernels._compiled.cache_clear()
+    kernels.compiled.cache_clear()
 
 
 def test_without_a_compiler_torch_is_chosen_and_said_once(
