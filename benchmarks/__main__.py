@@ -19,7 +19,7 @@ from benchmarks.timing import Figure
 from pipeline import cluster, settings
 from pipeline.errors import PipelineError, run_command
 
-PARTS = ("encoders", "step", "data", "search")
+PARTS = ("encoders", "step", "data", "segmentation", "search")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -56,14 +56,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _figures(given: argparse.Namespace, work: Path) -> Iterator[Figure]:
-    from benchmarks import data, encoders, search, step
+    from benchmarks import data, encoders, search, segmentation, step
     from benchmarks.corpus import open_corpus
 
-    corpus = open_corpus(_data_dir(given), work / "cache")
+    data_dir = _data_dir(given)
+    corpus = open_corpus(data_dir, work / "cache")
     parts: dict[str, Callable[[], Iterator[Figure]]] = {
         "encoders": lambda: encoders.run(corpus, given.rounds),
         "step": lambda: step.run(corpus, given.rounds),
         "data": lambda: data.run(corpus, given.rounds, work / "data"),
+        "segmentation": lambda: segmentation.run(data_dir, min(given.rounds, 3), work / "texts"),
         "search": lambda: search.run(work / "search"),
     }
     for name in PARTS:

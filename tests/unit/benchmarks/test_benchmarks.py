@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import data, encoders, search, step, timing
+from benchmarks import data, encoders, search, segmentation, step, timing
 from benchmarks.corpus import Corpus, open_corpus
 from benchmarks.reference import LoopRCNN, as_loop, every_position, use_loops
 from infocal.batch import Words
@@ -90,6 +90,20 @@ def test_the_data_path_gives_the_promised_names(
     assert {"warm_open_ms_10k", "warm_open_ms_200k", "padding_waste_rate"} <= figures.keys()
     assert figures["warm_open_ms_200k"].note == "1500 training texts"
     assert 0 <= figures["padding_waste_rate"].ours < 1
+
+
+def test_segmentation_gives_one_figure_of_equal_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(segmentation, "_MAX_TEXTS", 20)
+    (figure,) = segmentation.run(None, 1, tmp_path)
+    assert figure.name == "segmentation_vs_jieba"
+    assert figure.note.startswith("made-up cases, 20 texts")
+
+
+def test_segmentation_refuses_other_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(segmentation, "_MAX_TEXTS", 20)
+    monkeypatch.setattr(segmentation, "segment", lambda texts, cores: [([1] * 20, [1] * 20)])
+    with pytest.raises(RuntimeError, match="not those of plain jieba"):
+        list(segmentation.run(None, 1, tmp_path))
 
 
 def test_the_search_reads_what_a_search_says():
