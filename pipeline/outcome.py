@@ -6,7 +6,6 @@ import logging
 import shutil
 import subprocess
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import optuna
 
 from feature_store.store import Features, load_features
-from infocal import kernels
 from infocal.config import InfoCalConfig, LanguageModelConfig
 from infocal.trainer import check_bf16, resolve_device
 from pipeline import checkpoints, cluster, columns, findings, pages, registry, summary
@@ -56,9 +54,6 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
     logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
     device = resolve_device(run.device)
     check_bf16(run.bf16, device)
-    if device.type == "cpu":
-        # compiles, once on a machine, while the language model is trained; the trials' workers find it
-        threading.Thread(target=kernels.compiled).start()
     # trained here, once; the trials find the stored scores
     language_model_scores(features, LanguageModelConfig(**run.language_model), device)
     directory = storage / "studies" / prepared.name

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import logging
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,6 +117,15 @@ def check_device(run: settings.RunSettings) -> None:
     )
 
     check_bf16(run.bf16, resolve_device(run.device))
+
+
+def compile_ahead(run: settings.RunSettings) -> None:
+    """Start to compile the kernels of a CPU, once on a machine, while data are prepared; trials find them."""
+    from infocal import kernels
+    from infocal.trainer import resolve_device
+
+    if resolve_device(run.device).type == "cpu":
+        threading.Thread(target=kernels.compiled).start()
 
 
 def check_data(given: argparse.Namespace, run: settings.RunSettings) -> None:

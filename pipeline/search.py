@@ -97,6 +97,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     with claimed(directory, resume=given.resume):
         logger.info("results: %s\ntracking: %s", directory, uri)
+        planning.compile_ahead(prepared.run)
         if not given.resume:
             prepared = dataclasses.replace(prepared, run=planning.with_features(given, prepared.run))
         from pipeline.outcome import conduct
