@@ -2,13 +2,16 @@ import argparse
 import dataclasses
 import json
 import logging
+import threading
 from pathlib import Path
 
 import pytest
+import torch
 
 from feature_store.errors import RequestError
 from feature_store.sample import write_beer
 from feature_store.sample_posts import write_hatexplain
+from infocal import kernels, trainer
 from infocal.config import InfoCalConfig, LanguageModelConfig
 from infocal.errors import ConfigError, UserError
 from pipeline import planning
@@ -18,6 +21,7 @@ from search_spaces import registry
 from search_spaces.base import Bound, Criterion
 from tests.own_corpora import own_records, write_own
 from tests.small_store import sample_cache, sample_features
+from tests.small_study import run_settings
 
 
 def flags(*more: str, aspect: str = "palate") -> argparse.Namespace:
@@ -209,3 +213,14 @@ def test_posts_without_a_rationale_are_refused_only_where_the_criterion_reads_th
     criterion = Criterion(metric="val_macro_f1", bounds=(bound,), why="a test")
     other = planning.with_features(given, dataclasses.replace(run, criterion=criterion))
     assert Path(other.features_dir).is_dir() and other.criterion == criterion
+
+
+@pytest.mark.parametrize(("device", "compiles"), [("cpu", True), ("meta", False)])
+def test_kernels_are_compiled_ahead_for_a_cpu_alone(
+    device: str, compiles: bool, monkeypatch: pytest.MonkeyPatch
+):
+    compiled = threading.Event()
+    monkeypatch.setattr(kernels, "compiled", compiled.set)
+    monkeypatch.setattr(trainer, "resolve_device", lambda name: torch.device(device))
+    planning.compile_ahead(run_settings())
+    assert compiled.wait(timeout=30 if compiles else 0.2) == compiles
