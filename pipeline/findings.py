@@ -101,7 +101,7 @@ def gather(tracker: Tracker, study_run_id: str) -> Findings:
         status=study.status,
         is_sample=study.tags.get("corpus") == "sample",
         criterion=_criterion(study),
-        notes=[note for note in study.tags.get("notes", "").split("; ") if note],
+        notes=study.tags.get("notes", "").splitlines(),
         facts=_facts(study),
         searched=searched,
         trials=trials,

@@ -103,7 +103,7 @@ def _tags(prepared: StudySettings, features: Features) -> dict[str, str]:
         "metric_mode": metric_mode(prepared.run.dataset),
         "corpus": "sample" if prepared.sample else "real",
         "criterion": str(prepared.run.criterion),
-        "notes": "; ".join(features.notes),
+        "notes": "\n".join(features.notes),
     }
 
 

@@ -136,10 +136,10 @@ def test_what_a_study_is_comes_from_its_run():
 def test_notes_corpus_and_logarithmic_ranges():
     found = gather(
         study_run=study(
-            tags={"notes": "cut 90/10; no fetch", "corpus": "sample"}, params={"space_name": "wide"}
+            tags={"notes": "cut 90/10\nno fetch; none", "corpus": "sample"}, params={"space_name": "wide"}
         )
     )
-    assert found.notes == ["cut 90/10", "no fetch"]
+    assert found.notes == ["cut 90/10", "no fetch; none"]
     assert found.is_sample is True
     assert {one.log for one in found.searched} == {True}
 
