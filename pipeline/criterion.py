@@ -19,6 +19,8 @@ class Candidate:
     """The criterion's value: the metric where the bounds hold, else minus the violation."""
     violation: float
     scores: Mapping[str, float]
+    degenerate: str | None = None
+    """Name of the trivial mask that the best epoch has, which meets no criterion."""
 
     @property
     def is_met(self) -> bool:

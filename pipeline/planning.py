@@ -106,16 +106,16 @@ def feature_request(given: argparse.Namespace, run: settings.RunSettings) -> "Fe
 
 
 def check_device(run: settings.RunSettings) -> None:
-    """Look whether the device is there, and whether it can do what is asked of it.
+    """Look whether the device is there and can do what is asked of it, and whether there is such a kernel.
 
     Raises:
-        StateError: if not.
+        StateError: if the device is not there, or cannot do it.
+        ConfigError: if INFOCAL_KERNEL names no kernel.
     """
-    from infocal.trainer import (  # torch takes seconds that --help need not wait for
-        check_bf16,
-        resolve_device,
-    )
+    from infocal import kernels  # torch takes seconds that --help need not wait for
+    from infocal.trainer import check_bf16, resolve_device
 
+    kernels.asked_for()
     check_bf16(run.bf16, resolve_device(run.device))
 
 

@@ -166,7 +166,7 @@ class Study:
         )
 
     def _restored(self, callbacks: Sequence[tune.Callback]) -> tune.Tuner:
-        path = self.directory / TUNE
+        path = self.directory.resolve() / TUNE  # pyarrow takes a relative one for a URI
         if not tune.Tuner.can_restore(str(path)):
             raise PipelineError(
                 f"study `{self.settings.name}` holds no search to resume",
@@ -174,7 +174,7 @@ class Study:
                 hint="leave out `--resume`",
             )
         tuner: Any = tune.Tuner.restore(
-            str(path.resolve()), trainable=self._trainable(), resume_unfinished=True, restart_errored=False
+            str(path), trainable=self._trainable(), resume_unfinished=True, restart_errored=False
         )
         # Tune reads the search back and hands it out nowhere else; `export` needs it
         self.search = tuner._local_tuner._tune_config.search_alg
@@ -197,4 +197,5 @@ def _candidate(result: tune.Result) -> Candidate | None:
         value=best["value"],
         violation=best["violation"],
         scores=best["scores"],
+        degenerate=best["degenerate"],
     )

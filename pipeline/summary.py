@@ -93,13 +93,19 @@ def _registered(prepared: StudySettings, version: int, tracking_uri: str) -> lis
 
 def _nearest(best: Candidate, criterion: Criterion, dataset: str) -> list[str]:
     figures = ", ".join(f"{k} {best.scores[name]:.3f}" for k, name in _columns(dataset, best.scores).items())
-    has_precision = "val_token_precision" in criterion.metrics
-    return [
+    said = [
         f"No trial meets the criterion ({criterion}): nothing was registered.",
         f"The nearest one, at epoch {best.epoch + 1}: {figures}.",
-        "What to do: more `--trials` or `--epochs`, "
-        + ("`--space wide`, or another `--min-precision`." if has_precision else "or `--space wide`."),
     ]
+    if best.degenerate is not None:
+        return [
+            *said,
+            f"Its mask is trivial ({best.degenerate.replace('_', ' ')}), which meets no criterion.",
+            "What to do: more `--epochs`; training starts dense, and presses only after `dense_epochs`.",
+        ]
+    has_precision = "val_token_precision" in criterion.metrics
+    advice = "`--space wide`, or another `--min-precision`." if has_precision else "or `--space wide`."
+    return [*said, f"What to do: more `--trials` or `--epochs`, {advice}"]
 
 
 def of_one(best: Mapping[str, Any], criterion: Criterion, output: Path, dataset: str) -> str:
@@ -127,6 +133,7 @@ def table(candidates: Sequence[Candidate], dataset: str) -> str:
         scores = candidate.scores
         figures = [f"{scores[name]:.4f}" if name in scores else "-" for name in shown.values()]
         met = "met" if candidate.is_met else f"missed by {candidate.violation:.3f}"
+        met = met if candidate.degenerate is None else candidate.degenerate.replace("_", " ")
         values = [f"{candidate.config[name]:g}" for name in searched]
         rows.append([*values, str(candidate.epoch + 1), *figures, met])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

@@ -159,6 +159,7 @@ def best_of(criterion: Criterion, found: Validation, epoch: int) -> Result:
         "value": value,
         "violation": violation,
         "is_met": violation == 0,
+        "degenerate": found.degenerate,
         "scores": dict(found.scores),
     }
 

@@ -160,7 +160,7 @@ def next_version(tracker: Tracker, **tags: str) -> ModelVersion:
 def save_trial_checkpoint(folder: Path, model: InfoCal, scores: dict[str, float]) -> Path:
     """What a trial's checkpoint holds, but for the state to go on from."""
     folder.mkdir(parents=True)
-    best = {"epoch": 1, "value": 0.5, "violation": 0.0, "is_met": True, "scores": scores}
+    best = {"epoch": 1, "value": 0.5, "violation": 0.0, "is_met": True, "degenerate": None, "scores": scores}
     checkpoints.save_best(folder / checkpoints.BEST, model, best, [{"example_id": "1"}])
     (folder / "history.json").write_text(json.dumps([{"epoch": 0}, {"epoch": 1}]))
     return folder

@@ -46,9 +46,7 @@ def choose(projected: Tensor, weight: Tensor, known: tuple[Form, ...] = FORMS) -
         ConfigError: INFOCAL_KERNEL names no form, or forces `cpp` where it cannot be compiled, or `triton`
             where it does not run.
     """
-    wanted = os.environ.get(VARIABLE, "auto")
-    if wanted not in ("auto", *FORMS):
-        raise ConfigError(f"unknown kernel `{wanted}`; known are auto, {', '.join(FORMS)}", where=VARIABLE)
+    wanted = asked_for()
     if wanted == "plain":
         return "plain"
     if wanted in ("auto", "triton") and "triton" in known and _suits_triton(projected, weight, wanted):
@@ -65,6 +63,18 @@ def choose(projected: Tensor, weight: Tensor, known: tuple[Form, ...] = FORMS) -
     if wanted == "cpp" and build.library() is None:
         raise ConfigError(f"the C++ kernel cannot be used: {build.failure()}", where=VARIABLE)
     return "cpp" if "cpp" in known and compiled() else slower
+
+
+def asked_for() -> str:
+    """What INFOCAL_KERNEL asks for; `auto` where it is empty.
+
+    Raises:
+        ConfigError: it names no form.
+    """
+    wanted = os.environ.get(VARIABLE) or "auto"
+    if wanted not in ("auto", *FORMS):
+        raise ConfigError(f"unknown kernel `{wanted}`; known are auto, {', '.join(FORMS)}", where=VARIABLE)
+    return wanted
 
 
 def _suits_triton(projected: Tensor, weight: Tensor, wanted: str) -> bool:

@@ -51,7 +51,10 @@ def cache_folder() -> Path:
 
 def compiler() -> tuple[str, ...] | None:
     """The command of the C++ compiler: that of the variable CXX, or the first that is on the PATH."""
-    named = shlex.split(os.environ.get("CXX", ""))
+    try:
+        named = shlex.split(os.environ.get("CXX", ""))
+    except ValueError:  # a quote without its other half: no such command
+        named = [os.environ["CXX"]]
     for command in [named] if named else [["c++"], ["g++"], ["clang++"]]:
         if shutil.which(command[0]):
             return tuple(command)
@@ -66,12 +69,28 @@ def _load() -> tuple[ctypes.CDLL | None, str | None]:
         return None, f"no C++ compiler (CXX=`{os.environ.get('CXX', '')}`, c++, g++, clang++)"
     try:
         path = library_path()
-        if not path.exists():
+        if not _is_whole(path):
             compile_to(path, command)
         return ctypes.CDLL(str(path)), None
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         reason = " ".join(str(error).split())[:500]
         return None, f"`{shlex.join(command)}` made no usable library: {reason}"
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether the library is there as it was compiled; a damaged one would kill the process that loads it."""
+    try:
+        return _digest_file(path).read_text() == _digest(path)
+    except OSError:
+        return False
+
+
+def _digest_file(path: Path) -> Path:
+    return path.with_suffix(".sha256")
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def compile_to(path: Path, command: tuple[str, ...]) -> None:
@@ -89,7 +108,10 @@ def compile_to(path: Path, command: tuple[str, ...]) -> None:
         )
         if done.returncode:
             raise RuntimeError(f"exit status {done.returncode}: {done.stderr.strip()[:400]}")
+        digest = Path(folder) / _digest_file(path).name
+        digest.write_text(_digest(built))
         built.replace(path)
+        digest.replace(_digest_file(path))  # last: without it the library counts as missing
 
 
 def _version(command: tuple[str, ...] | None) -> str:

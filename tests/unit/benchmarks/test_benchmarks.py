@@ -129,3 +129,8 @@ def test_the_table_and_the_file_hold_every_figure(
     assert [set(row) >= {"name", "ours", "reference", "ratio", "unit"} for row in stored] == [True, True]
     assert (stored[1]["name"], stored[1]["reference"]) == ("b", None)
     assert "note" in capsys.readouterr().out
+
+
+def test_a_file_that_cannot_be_written_is_found_before_anything_is_measured(tmp_path: Path):
+    with pytest.raises(PipelineError, match="there is no folder"):
+        command.main(["--sample", "--json", str(tmp_path / "none" / "f.json")])

@@ -321,7 +321,36 @@ def test_processes_that_build_at_once_leave_one_library(
         time.sleep(0.01)
     assert [process.returncode for process in running] == [0, 0]
     assert seen | {target.read_text()} == {"whole"}
-    assert [path.name for path in target.parent.iterdir()] == ["kernel.so"]
+    assert sorted(path.name for path in target.parent.iterdir()) == ["kernel.sha256", "kernel.so"]
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("damage", ["cut", "emptied", "without a digest"])
+def test_a_damaged_library_is_compiled_again(fresh_build: Path, damage: str) -> None:
+    """Loading one that is cut short would kill the process without a word."""
+    path = build.library_path()
+    compiler = build.compiler()
+    assert compiler is not None
+    build.compile_to(path, compiler)
+    whole = path.read_bytes()
+    if damage == "without a digest":
+        path.with_suffix(".sha256").unlink()
+    else:
+        path.write_bytes(whole[: 40_000 if damage == "cut" else 0])
+    build._load.cache_clear()
+    assert build.library() is not None
+    assert build._is_whole(path)
+    assert len(path.read_bytes()) == len(whole)
+
+
+def test_a_compiler_that_is_no_command_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "g++ 'unbalanced")
+    assert build.compiler() is None
+
+
+def test_an_empty_variable_asks_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(kernels.VARIABLE, "")
+    assert kernels.asked_for() == "auto"
 
 
 def test_another_source_flag_or_processor_has_a_library_of_its_own(

@@ -257,3 +257,12 @@ def test_a_device_that_cannot_do_it_is_refused_before_anything_is_built(
     assert run_command(search.main, arguments) == 2
     assert "error: --bf16: bf16 autocast needs a CUDA device" in capsys.readouterr().err
     assert list(empty_folder.iterdir()) == []
+
+
+def test_an_unknown_kernel_is_refused_before_anything_is_built(
+    empty_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("INFOCAL_KERNEL", "bogus")
+    assert run_command(search.main, [*PALATE, "--sample"]) == 2
+    assert "error: INFOCAL_KERNEL: unknown kernel `bogus`; known are auto, cpp" in capsys.readouterr().err
+    assert list(empty_folder.iterdir()) == []

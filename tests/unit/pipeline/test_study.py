@@ -24,7 +24,14 @@ def result_of(folder: Path, trial_id: str, **best: Any) -> Any:
     """As much of Tune's Result as a study reads, with a best epoch in its checkpoint."""
     path = folder / trial_id
     (path / checkpoints.BEST).mkdir(parents=True)
-    scores = {"epoch": 1, "value": 0.25, "violation": 0.0, "is_met": True, "scores": SCORES, **best}
+    scores = {
+        "epoch": 1,
+        "value": 0.25,
+        "violation": 0.0,
+        "is_met": True,
+        "degenerate": None,
+        "scores": SCORES,
+    } | best
     checkpoints.write_json(path / checkpoints.BEST / checkpoints.BEST_SCORES, scores)
     return SimpleNamespace(
         metrics={"trial_id": trial_id}, config=POINT, checkpoint=SimpleNamespace(path=str(path))
@@ -196,3 +203,16 @@ def test_settings_of_something_else_are_refused(tmp_path: Path, text: str):
     (tmp_path / "study.json").write_text(text)
     with pytest.raises(StateError, match="study.json: expected the settings of a study, but got others"):
         StudySettings.load(tmp_path)
+
+
+def test_a_study_in_a_relative_folder_is_looked_for_by_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """pyarrow takes a relative path for a URI without a scheme, and `runs` is the default."""
+    monkeypatch.chdir(tmp_path)
+    asked: list[str] = []
+    monkeypatch.setattr(tune.Tuner, "can_restore", lambda path: asked.append(path))
+    study = Study(study_settings(), PAPER_BEER, Path("runs/studies/first"))
+    with pytest.raises(PipelineError, match="holds no search to resume"):
+        study.run([], resume=True)
+    assert asked == [str(tmp_path / "runs/studies/first/tune")]

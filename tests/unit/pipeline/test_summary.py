@@ -136,3 +136,14 @@ def test_one_configuration(is_met: bool, violation: float, said: str):
     )
     assert lines[1] == f"{criterion()}: {said}"
     assert lines[-1] == "  python -m pipeline.explain --package runs/models/x --text TEXT"
+
+
+def test_a_trivial_mask_is_called_one():
+    degenerate = candidate(violation=1.689, value=-1.689, degenerate="degenerate_all")
+    text = of_study(
+        study_settings(), [degenerate], [], tracking_uri="sqlite:///m.db", directory=Path("d"), version=None
+    )
+    assert "degenerate all" in text
+    assert "missed by" not in text
+    assert "Its mask is trivial (degenerate all), which meets no criterion." in text
+    assert "--min-precision" not in text
