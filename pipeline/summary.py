@@ -108,11 +108,18 @@ def _nearest(best: Candidate, criterion: Criterion, dataset: str) -> list[str]:
     return [*said, f"What to do: more `--trials` or `--epochs`, {advice}"]
 
 
+def _verdict(violation: float, degenerate: str | None) -> str:
+    """Whether the criterion is met; a trivial mask is called by its name."""
+    if degenerate is not None:
+        return degenerate.replace("_", " ")
+    return "met" if violation == 0 else f"missed by {violation:.3f}"
+
+
 def of_one(best: Mapping[str, Any], criterion: Criterion, output: Path, dataset: str) -> str:
     """The best epoch of one configuration, and how to use its model."""
     scores = best["scores"]
     figures = ", ".join(f"{label} {scores[name]:.4f}" for label, name in _columns(dataset, scores).items())
-    met = "met" if best["is_met"] else f"missed by {best['violation']:.3f}"
+    met = _verdict(best["violation"], best["degenerate"])
     return "\n".join(
         [
             f"best epoch on validation: {best['epoch'] + 1}; {figures}",
@@ -132,8 +139,7 @@ def table(candidates: Sequence[Candidate], dataset: str) -> str:
     for candidate in candidates:
         scores = candidate.scores
         figures = [f"{scores[name]:.4f}" if name in scores else "-" for name in shown.values()]
-        met = "met" if candidate.is_met else f"missed by {candidate.violation:.3f}"
-        met = met if candidate.degenerate is None else candidate.degenerate.replace("_", " ")
+        met = _verdict(candidate.violation, candidate.degenerate)
         values = [f"{candidate.config[name]:g}" for name in searched]
         rows.append([*values, str(candidate.epoch + 1), *figures, met])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

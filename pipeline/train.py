@@ -45,6 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     output = Path(given.output) if given.output else storage / "models" / name
     if output.exists():
         raise PipelineError(f"`{output}` is there already", where="--output", hint="name a new folder")
+    planning.check_device(run)
     logger.info("model: %s", output)
     run = planning.with_features(given, run)
     from pipeline.outcome import train_alone

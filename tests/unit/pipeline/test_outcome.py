@@ -339,7 +339,14 @@ def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch):
 
 def scripted_training(monkeypatch: pytest.MonkeyPatch, result: dict[str, Any]):
     def train(values: Any, run: Any, report: Any, directory: Path) -> Any:
-        scores = {"epoch": 0, "value": 0.25, "violation": 0.0, "is_met": True, "scores": SCORES}
+        scores = {
+            "epoch": 0,
+            "value": 0.25,
+            "violation": 0.0,
+            "is_met": True,
+            "degenerate": None,
+            "scores": SCORES,
+        }
         checkpoints.save_best(directory / "best", sample_model(), scores, [])
         report(result, directory)
         return SimpleNamespace(best=scores)

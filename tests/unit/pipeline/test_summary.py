@@ -129,7 +129,8 @@ def test_the_spread_of_the_winner_is_said():
     ("is_met", "violation", "said"), [(True, 0.0, "met"), (False, 0.25, "missed by 0.250")]
 )
 def test_one_configuration(is_met: bool, violation: float, said: str):
-    best = {"epoch": 1, "value": 0.25, "violation": violation, "is_met": is_met, "scores": SCORES}
+    best = {"epoch": 1, "value": 0.25, "violation": violation, "is_met": is_met, "degenerate": None}
+    best |= {"scores": SCORES}
     lines = of_one(best, criterion(), Path("runs/models/x"), "beer").splitlines()
     assert lines[0] == (
         "best epoch on validation: 2; precision 0.5000, recall 0.2500, f1 0.3333, selected 0.1250, mse 0.0200"
@@ -147,3 +148,10 @@ def test_a_trivial_mask_is_called_one():
     assert "missed by" not in text
     assert "Its mask is trivial (degenerate all), which meets no criterion." in text
     assert "--min-precision" not in text
+
+
+def test_the_trivial_mask_of_one_configuration_is_called_one():
+    best = {"epoch": 0, "violation": 1.694, "is_met": False, "degenerate": "degenerate_all", "scores": SCORES}
+    text = of_one(best, criterion(), Path("model"), "beer")
+    assert ": degenerate all\n" in text
+    assert "missed by" not in text
