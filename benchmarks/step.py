@@ -23,7 +23,7 @@ _SELECTED = -2.4
 def run(corpus: Corpus, rounds: int) -> Iterator[Figure]:
     """The step with beer's preset against the same step with plain encoders, and the share of each part."""
     torch.set_num_threads(1)
-    base = registry.preset("beer", "palate", sample=False) | registry.first_point("infocal", "beer")
+    base = registry.preset("beer", "palate", sample=False) | registry.first_points("infocal", "beer")[0]
     for hidden_size in (int(base["hidden_size"]), 200):
         config = InfoCalConfig.from_mapping(base | {"hidden_size": hidden_size})
         shuffled = corpus.loader.shuffled(config.batch_size, seed=0, epoch=0)

@@ -117,7 +117,7 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
             where="--set",
             hint="train one configuration with `python -m pipeline.train`",
         )
-    first = registry.first_point(given.method, given.dataset)
+    points = registry.first_points(given.method, given.dataset)
     from pipeline.study import StudySettings  # loads torch and ray: only once every flag is checked
 
     return StudySettings(
@@ -132,7 +132,7 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         num_seeds=given.seeds,
         sample=given.sample,
         command=shlex.join(["python", "-m", "pipeline.search", *arguments]),
-        first_points=[first] if all(r.contains(first[r.name]) for r in space) else [],
+        first_points=[point for point in points if all(r.contains(point[r.name]) for r in space)],
     )
 
 

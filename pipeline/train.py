@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
 def _start(given: argparse.Namespace, storage: Path) -> dict[str, Any]:
     """The hyper-parameters to start from: the tracked run's, else the published best."""
     if not given.from_run:
-        return registry.first_point(given.method, given.dataset)
+        return registry.first_points(given.method, given.dataset)[0]
     from pipeline.tracking import Tracker, config_of
 
     tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)

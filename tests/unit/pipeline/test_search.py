@@ -202,10 +202,12 @@ def test_a_point_outside_the_space_is_not_tried_first(
     conducted: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
-        search.registry, "first_point", lambda method, dataset: PAPER_BEER_BEST | {"lambda_g": 99.0}
+        search.registry,
+        "first_points",
+        lambda method, dataset: [PAPER_BEER_BEST | {"lambda_g": 99.0}, PAPER_BEER_BEST],
     )
     search.main(SAMPLE)
-    assert conducted[0]["prepared"].first_points == []
+    assert conducted[0]["prepared"].first_points == [PAPER_BEER_BEST]
 
 
 def test_a_study_that_is_there_is_not_overwritten(
