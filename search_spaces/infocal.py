@@ -62,7 +62,7 @@ PAPER_CAIL_BEST = {"lambda_ib": 0.05, "lambda_g": 1.0, "lambda_mi": 0.5, "lambda
 """The best values that [Sha2023] found for CAIL, all three tasks alike."""
 
 CAIL_FIRST = PAPER_CAIL_BEST | {"lambda_ib": 0.002, "lambda_mi": 0.1}
-"""Ours: L_ib is a sum over tokens; at 0.05 each selected one costs more than it earns (docs/experiments.md)."""
+"""Ours: L_ib is a sum over tokens, and 0.05 for each costs more than it earns (docs/experiments.md)."""
 
 WIDE_CAIL = _decade_around(CAIL_FIRST, "our first point")
 
