@@ -174,11 +174,10 @@ def _conclude(
     package = pack_winner(study, features, winner, runs[winner.trial_id])
     version = None
     if winner.is_met:
-        name = registry.model_name(prepared.run.dataset, prepared.run.aspect)
         version = registry.register(
             tracker,
             package,
-            name=name,
+            name=prepared.model_name,
             run_id=runs[winner.trial_id],
             tags=_version_tags(prepared, winner, features),
         )

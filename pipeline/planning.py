@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import logging
+import math
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -166,7 +167,8 @@ def with_features(given: argparse.Namespace, run: settings.RunSettings) -> setti
     if registry.depends_on_data(run.dataset):
         criterion = criterion_of(features)
         logger.info("criterion: %s", criterion)
-        return dataclasses.replace(run, features_dir=directory, criterion=criterion)
+        base = run.base if given.sample else _scheduled(given, run, len(features.table("train")))
+        return dataclasses.replace(run, features_dir=directory, criterion=criterion, base=base)
     annotated = features.annotated_validation()["rationale"]
     if annotated.null_count == len(annotated) and not _GOLD_FREE.issuperset(run.criterion.metrics):
         raise PipelineError(
@@ -176,3 +178,24 @@ def with_features(given: argparse.Namespace, run: settings.RunSettings) -> setti
             hint="the criterion needs annotated texts; is the annotations' file complete?",
         )
     return dataclasses.replace(run, features_dir=directory)
+
+
+def _scheduled(given: argparse.Namespace, run: settings.RunSettings, num_texts: int) -> dict[str, Any]:
+    """The hyper-parameters with a start as long as so many texts need; what the user has set stays."""
+    chosen = settings.hyper_parameters(given.config, given.set)
+    base = run.base | registry.settled_preset(run.dataset, num_texts) | chosen
+    start = base["dense_epochs"] + base["ramp_epochs"]
+    logger.info(
+        "%d training texts: batches of %d, all weights in force after %g epochs",
+        num_texts,
+        base["batch_size"],
+        start,
+    )
+    if run.num_epochs < start + 2:
+        raise PipelineError(
+            f"the weights that make a rationale short are in force after {start:g} epochs, "
+            f"so {run.num_epochs} are too few",
+            where="--epochs",
+            hint=f"ask for {math.ceil(2 * start)}, or set `dense_epochs` and `ramp_epochs`",
+        )
+    return base

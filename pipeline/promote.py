@@ -31,11 +31,10 @@ def build_parser() -> argparse.ArgumentParser:
         "pipeline.promote", "Score a registered model on the sealed test split and make it the champion."
     )
     settings.add_data_arguments(parser)
-    parser.add_argument(
-        "--embedding", default="word2vec", help="as it was given to the search (default: %(default)s)"
-    )
+    parser.add_argument("--embedding", help="as it was given to the search (default: none was given)")
     settings.add_storage_arguments(parser)
     group = parser.add_argument_group("promotion")
+    settings.add_model_name(group)
     group.add_argument(
         "--version", type=settings.positive_int, help="version (default: the alias `challenger`)"
     )
@@ -62,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.tracking import Tracker
 
     tracker = Tracker(uri, create=False)
-    name = registry.model_name(given.dataset, aspect)
+    name = settings.model_name(given, aspect)
     version = registry.find(tracker, name, given.version or registry.CHALLENGER)
     holder = registry.champion(tracker, name)
     if holder is not None and holder.version == version.version:

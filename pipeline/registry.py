@@ -52,11 +52,6 @@ class ModelVersion:
         return f"models:/{self.name}/{self.version}"
 
 
-def model_name(dataset: str, aspect: str) -> str:
-    """Name of the registered model of a dataset's aspect."""
-    return "-".join(part for part in ("infocal", dataset, aspect) if part)
-
-
 def parse_uri(uri: str) -> tuple[str, str | int]:
     """Name, and alias or version, of `models:/NAME@ALIAS` or `models:/NAME/VERSION`.
 

@@ -73,6 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=settings.study_name,
         help="name of the study (default: made of dataset, aspect and time)",
     )
+    settings.add_model_name(study)
     study.add_argument("--resume", action="store_true", help="go on with the study that --name names")
     study.add_argument(
         "--dry-run", action="store_true", help="check everything, print the plan, train nothing"
@@ -131,6 +132,7 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         gpus_per_trial=given.gpus_per_trial,
         num_seeds=given.seeds,
         sample=given.sample,
+        model_name=settings.model_name(given, run.aspect),
         command=shlex.join(["python", "-m", "pipeline.search", *arguments]),
         first_points=[point for point in points if all(r.contains(point[r.name]) for r in space)],
     )

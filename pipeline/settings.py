@@ -91,6 +91,27 @@ def default_name(dataset: str, aspect: str) -> str:
     return f"{title(dataset, aspect, '-')}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
 
 
+def model_name(given: argparse.Namespace, aspect: str) -> str:
+    """Name of the registered model: the flag, else `infocal-DATASET-ASPECT`; own data add their folder.
+
+    Args:
+        given: parsed flags; `model_name`, `dataset`, `data_dir` and `sample` are read.
+        aspect: target of the data set; empty where there is none.
+    """
+    if given.model_name:
+        return str(given.model_name)
+    corpus = ""
+    folder = given.data_dir or os.environ.get("INFOCAL_DATA")
+    if registry.depends_on_data(given.dataset) and folder and not given.sample:
+        corpus = re.sub(r"[^\w.-]+", "-", Path(folder).resolve().name).strip("-")
+    return title(default_model_name(given.dataset, aspect), corpus, "-")
+
+
+def default_model_name(dataset: str, aspect: str) -> str:
+    """Name of the registered model of a data set's target, where nobody names another."""
+    return title(f"infocal-{dataset}", aspect, "-")
+
+
 def target_flags(dataset: str, aspect: str) -> str:
     """The flags that name a data set's target in a command."""
     return f"--dataset {dataset}" + (f" --aspect {aspect}" if aspect else "")
@@ -144,6 +165,16 @@ def add_data_arguments(target: argparse.ArgumentParser) -> None:
 def word_vectors(dataset: str, embedding: str | None) -> dict[str, Any]:
     """What a request for features says about word vectors: the data set's preset, then the flag."""
     return registry.features_preset(dataset) | ({} if embedding is None else {"embedding": embedding})
+
+
+def add_model_name(target: argparse._ActionsContainer) -> None:
+    """The flag that names the registered model."""
+    target.add_argument(
+        "--model-name",
+        type=study_name,
+        metavar="NAME",
+        help="registered model (default: infocal-DATASET-ASPECT; of your own data, infocal-DATASET-FOLDER)",
+    )
 
 
 def add_storage_arguments(target: argparse.ArgumentParser) -> None:

@@ -40,6 +40,8 @@ class StudySettings:
     gpus_per_trial: float
     num_seeds: int
     sample: bool
+    model_name: str
+    """Registered model that the winner becomes a version of."""
     command: str
     first_points: list[dict[str, float]]
 

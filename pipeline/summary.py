@@ -8,8 +8,7 @@ from typing import Any
 
 from pipeline import columns
 from pipeline.criterion import Candidate
-from pipeline.registry import model_name
-from pipeline.settings import target_flags, title
+from pipeline.settings import default_model_name, target_flags, title
 from pipeline.study import StudySettings
 from pipeline.trainable import best_shown
 from pipeline.utilisation import Utilisation
@@ -80,9 +79,10 @@ def of_study(
 
 def _registered(prepared: StudySettings, version: int, tracking_uri: str) -> list[str]:
     run = prepared.run
-    name = model_name(run.dataset, run.aspect)
+    name = prepared.model_name
+    named = "" if name == default_model_name(run.dataset, run.aspect) else f" --model-name {name}"
     data = "--sample" if prepared.sample else "--data-dir DATA"
-    target = f"{target_flags(run.dataset, run.aspect)} {data}"
+    target = f"{target_flags(run.dataset, run.aspect)} {data}{named}"
     store = f"--tracking-uri {shlex.quote(tracking_uri)}"
     return [
         f"registered {name} version {version} as `challenger`. Next:",

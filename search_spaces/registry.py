@@ -124,6 +124,11 @@ def settled_criterion(
     return own_data.criterion(kind, has_rationales) if depends_on_data(dataset) else stated
 
 
+def settled_preset(dataset: str, num_texts: int) -> dict[str, Any]:
+    """Hyper-parameters that follow from how many training texts there are; of data of one's own alone."""
+    return own_data.schedule(num_texts) if depends_on_data(dataset) else {}
+
+
 def metric_mode(dataset: str) -> str:
     """The mode of `infocal.metrics` in which a dataset's rationales are scored."""
     return criteria.METRIC_MODES.get(dataset, criteria.DEFAULT_METRIC_MODE)

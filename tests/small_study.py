@@ -71,6 +71,7 @@ def study_settings(run: RunSettings | None = None, **changes: Any) -> StudySetti
         "gpus_per_trial": 0.0,
         "num_seeds": 1,
         "sample": True,
+        "model_name": "infocal-beer-palate",
         "command": "python -m pipeline.search",
         "first_points": [POINT],
     }

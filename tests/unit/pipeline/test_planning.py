@@ -169,13 +169,31 @@ def test_the_criterion_of_own_data_is_settled_by_what_val_holds(
     records["val"][0] |= {"rationale": rationale}
     records["test"][0] |= {"rationale": [[0, 2]]}  # of which nothing is to be known before the end
     write_own(tmp_path / "data", records)
-    given = own_flags(tmp_path)
+    given = own_flags(tmp_path, "--epochs", "300")
     run = planning.run_settings(given, {})
     assert run.criterion == registry.criterion("jsonl", "")
     with caplog.at_level(logging.INFO, "pipeline.planning"):
         settled = planning.with_features(given, run)
     assert settled.criterion.metric == metric
-    assert caplog.messages[-1] == f"criterion: {settled.criterion}"
+    assert f"criterion: {settled.criterion}" in caplog.messages
+
+
+def test_a_small_corpus_of_ones_own_gets_small_batches_and_a_long_start(tmp_path: Path):
+    write_own(tmp_path / "data", own_records(num_train=100))
+    given = own_flags(tmp_path, "--epochs", "60", "--set", "ramp_epochs=9.0")
+    base = planning.with_features(given, planning.run_settings(given, {})).base
+    assert (base["batch_size"], base["dense_epochs"]) == (8, 22.0)
+    assert base["ramp_epochs"] == 9.0, "what the user has set stays"
+
+
+def test_epochs_that_end_before_the_weights_are_in_force_are_refused(tmp_path: Path):
+    write_own(tmp_path / "data", own_records(num_train=100))
+    given = own_flags(tmp_path)
+    with pytest.raises(
+        PipelineError, match="--epochs: .* are in force after 54.5 epochs, so 50 are too few"
+    ) as e:
+        planning.with_features(given, planning.run_settings(given, {}))
+    assert e.value.hint == "ask for 109, or set `dense_epochs` and `ramp_epochs`"
 
 
 def post_flags(*more: str) -> argparse.Namespace:

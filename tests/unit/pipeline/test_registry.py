@@ -17,7 +17,7 @@ import yaml
 from infocal.errors import StateError
 from pipeline import checkpoints, registry
 from pipeline.errors import PipelineError
-from pipeline.registry import CHALLENGER, CHAMPION, model_name, parse_uri
+from pipeline.registry import CHALLENGER, CHAMPION, parse_uri
 from pipeline.tracking import Tracker
 from tests.small_store import NAME, metadata, new_store, registered, small_package, store_with_model
 
@@ -43,11 +43,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Tracker:
 def model_folder(store: Tracker) -> Path:
     source = store.client.get_model_version_download_uri(NAME, "1")
     return Path(source.removeprefix("file://"))
-
-
-@pytest.mark.parametrize(("aspect", "name"), [("palate", "infocal-beer-palate"), ("", "infocal-beer")])
-def test_model_name(aspect: str, name: str):
-    assert model_name("beer", aspect) == name
 
 
 @pytest.mark.parametrize(

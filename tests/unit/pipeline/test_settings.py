@@ -212,5 +212,34 @@ def test_a_folder_is_made_with_those_above_it(tmp_path: Path):
 def test_word_vectors_are_those_of_the_preset_unless_named():
     assert settings.word_vectors("beer", None) == {}
     assert settings.word_vectors("beer", "random") == {"embedding": "random"}
-    assert settings.word_vectors("cail-small", None) == {"embedding": "random", "embedding_size": 100}
+    assert settings.word_vectors("cail-small", None) == {"embedding": "word2vec", "embedding_size": 100}
     assert settings.word_vectors("cail-big", "v.txt") == {"embedding": "v.txt", "embedding_size": 100}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "aspect", "name"),
+    [
+        (["--dataset", "beer"], "palate", "infocal-beer-palate"),
+        (["--dataset", "hatexplain", "--data-dir", "data"], "", "infocal-hatexplain"),
+        (["--dataset", "jsonl", "--data-dir", "data/my tickets (2)"], "", "infocal-jsonl-my-tickets-2"),
+        (["--dataset", "eraser", "--data-dir", "movies/"], "", "infocal-eraser-movies"),
+        (["--dataset", "jsonl", "--sample"], "", "infocal-jsonl"),
+        (["--dataset", "jsonl", "--data-dir", "data", "--model-name", "triage"], "", "triage"),
+    ],
+)
+def test_a_model_is_named_after_the_corpus(
+    arguments: list[str], aspect: str, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("INFOCAL_DATA", raising=False)
+    parser = settings.parser("pipeline.some", "Does something.")
+    settings.add_data_arguments(parser)
+    settings.add_model_name(parser)
+    assert settings.model_name(parser.parse_args(arguments), aspect) == name
+
+
+def test_the_folder_of_own_data_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("INFOCAL_DATA", "/data/tickets")
+    parser = settings.parser("pipeline.some", "Does something.")
+    settings.add_data_arguments(parser)
+    settings.add_model_name(parser)
+    assert settings.model_name(parser.parse_args(["--dataset", "jsonl"]), "") == "infocal-jsonl-tickets"

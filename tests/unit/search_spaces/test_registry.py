@@ -273,3 +273,25 @@ def test_the_metric_mode_of_each_dataset(dataset, mode):
 def test_no_space_of_hatexplain_is_called_the_papers_without_saying_that_it_is_ours():
     for range_ in registry.space("infocal", "hatexplain", "paper"):
         assert range_.why.startswith("ours, for [Sha2023] states no range for HateXplain")
+
+
+@pytest.mark.parametrize(
+    ("num_texts", "batch_size", "dense_epochs", "ramp_epochs"),
+    [
+        (9000, 32, 1, 1.5),  # beer's size: the presets' start
+        (3200, 32, 3, 4.5),
+        (3199, 16, 1.5, 2.5),
+        (400, 8, 6, 8.5),
+        (100, 8, 22, 32.5),
+    ],
+)
+def test_the_start_on_own_data_is_as_many_updates_as_on_beer(
+    num_texts, batch_size, dense_epochs, ramp_epochs
+):
+    settled = registry.settled_preset("jsonl", num_texts)
+    assert settled == {
+        "batch_size": batch_size,
+        "dense_epochs": dense_epochs,
+        "ramp_epochs": ramp_epochs,
+    }
+    assert registry.settled_preset("beer", num_texts) == {}

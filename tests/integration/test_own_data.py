@@ -1,0 +1,96 @@
+"""From a folder of one's own to a promoted model that answers, by the flags of the README alone."""
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import explain, promote
+from pipeline.errors import run_command
+from pipeline.tracking import Tracker
+from tests.integration.commands import run, store_of
+from tests.own_corpora import write_eraser, write_own
+
+pytestmark = pytest.mark.slow
+
+SIGNS = {"billing": ("charged", "twice"), "technical": ("screen", "black")}
+FILLERS = [f"word{number}" for number in range(60)]
+SIZES = {"train": 400, "val": 60, "test": 80}
+SMALL = [
+    *("--set", "hidden_size=16", "--set", "encoder=lstm", "--set", "learning_rate=0.01"),
+    # the words stand beside others by chance, of which word2vec can learn nothing
+    *("--embedding", "random", "--device", "cpu", "--trials", "2", "--epochs", "18"),
+]
+
+
+def tickets(split: str) -> list[tuple[list[str], str, int]]:
+    """Texts with two words in a row that tell the class: words, class, where the two stand."""
+    made, generator = [], random.Random(split)
+    for _ in range(SIZES[split]):
+        label = generator.choice(sorted(SIGNS))
+        words = generator.choices(FILLERS, k=10)
+        place = generator.randrange(9)
+        words[place : place + 2] = SIGNS[label]
+        made.append((words, label, place))
+    return made
+
+
+def write_jsonl_corpus(folder: Path) -> Path:
+    records: dict[str, list[dict[str, Any]]] = {}
+    for split in SIZES:
+        records[split] = []
+        for words, label, place in tickets(split):
+            first = len(" ".join([*words[:place], ""]))
+            span = [first, first + len(" ".join(words[place : place + 2]))]
+            records[split].append({"text": " ".join(words), "label": label, "rationale": [span]})
+    folder.mkdir()
+    return write_own(folder, records)
+
+
+def write_eraser_corpus(folder: Path) -> Path:
+    records: dict[str, list[dict[str, Any]]] = {}
+    documents = {}
+    for split in SIZES:
+        records[split] = []
+        for number, (words, label, place) in enumerate(tickets(split)):
+            name = f"{split}{number}"
+            documents[name] = " ".join(words) + "\n"
+            text = " ".join(words[place : place + 2])
+            evidence = {"docid": name, "start_token": place, "end_token": place + 2, "text": text}
+            records[split].append(
+                {
+                    "annotation_id": name,
+                    "classification": label,
+                    "evidences": [[evidence]],
+                    "query": "which ?",
+                }
+            )
+    return write_eraser(folder, records, documents)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "write"), [("jsonl", write_jsonl_corpus), ("eraser", write_eraser_corpus)]
+)
+def test_a_corpus_of_ones_own_ends_in_a_champion_that_finds_the_words(
+    dataset: str, write: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    corpus = write(tmp_path / "my tickets")
+    target = ["--dataset", dataset, "--data-dir", str(corpus)]
+    places = ["--storage", str(tmp_path / "runs"), "--cache-dir", str(tmp_path / "cache")]
+    done = run([sys.executable, "-m", "pipeline.search", *target, *SMALL, *places], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    name = f"infocal-{dataset}-my-tickets"
+    assert f"registered {name} version 1 as `challenger`" in done.stdout
+    assert f"--model-name {name}" in done.stdout
+    asked = [*target, "--embedding", "random", *places]
+    assert run_command(promote.main, asked) == 0
+    tracker: Tracker = store_of(tmp_path)
+    assert [model.name for model in tracker.client.search_registered_models()] == [name]
+    capsys.readouterr()
+    text = "word1 word2 my screen stays black word3"
+    question = ["--model", f"models:/{name}@champion", "--storage", str(tmp_path / "runs"), "--text", text]
+    assert run_command(explain.main, question) == 0
+    answer = capsys.readouterr().out
+    assert answer.startswith("technical") and "[screen" in answer and "[word1" not in answer
