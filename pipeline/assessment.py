@@ -176,12 +176,14 @@ def read_test(tracker: Tracker, subject: Subject) -> TestReading:
 def describe(subject: Subject, reading: TestReading) -> str:
     """The scores on test as tables: the trivial lines below the model's, then those of each group."""
     features = subject.features
-    shown = columns.rationale_columns(features.dataset)
+    every = columns.rationale_columns(features.dataset)
+    shown = [column for column in every if f"test_{column.score}" in reading.scores]
     rows = {"model": _cells(shown, lambda score: reading.scores.get(f"test_{score}"))}
     if subject.calibrated_threshold is not None:
         label = f"model at p >= {subject.calibrated_threshold:.3f}"
         rows[label] = _cells(shown, lambda score: reading.scores.get(f"test_calibrated_{score}"))
-    for line, scores in reading.trivial.items():
+    # where nobody annotated, they say no more than how much they select
+    for line, scores in reading.trivial.items() if "test_token_f1" in reading.scores else ():
         rows[line] = _cells(shown, scores.get)
     name = settings.title(features.dataset, features.aspect)
     lines = [f"{subject.label} on test of {name}, {len(reading.predictions)} texts", ""]

@@ -1,4 +1,5 @@
 import argparse
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -203,3 +204,17 @@ def test_reviews_have_no_groups(tmp_path: Path):
     assert "by group" not in assessment.describe(subject, reading)
     with pytest.raises(PipelineError, match="has no artifact `test/groups.json`"):
         tracker.download(subject.run_id, assessment.GROUPS_ARTIFACT, tmp_path / "groups")
+
+
+def test_where_nobody_annotated_the_table_has_neither_agreement_nor_trivial_lines(tmp_path: Path):
+    tracker, version = store_with_model(tmp_path / "store")
+    subject = assessment.of_version(tracker, version, flags(), tmp_path / "out")
+    reading = assessment.read_test(tracker, subject)
+    task = ("selection_rate", "mse", "calibrated_selection_rate")
+    scores = {f"test_{name}": reading.scores[f"test_{name}"] for name in task}
+    trivial = {"all_tokens": {"selection_rate": 1.0}}
+    table = assessment.describe(subject, dataclasses.replace(reading, scores=scores, trivial=trivial))
+    lines = table.splitlines()
+    assert lines[2].split() == ["selected"], "one column alone"
+    assert "all_tokens" not in table
+    assert f"{scores['test_selection_rate']:.4f}" in table
