@@ -1,10 +1,13 @@
 """One environment for every test: one thread, no telemetry, no foreign cluster; where real data lies."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests.integration.servers import S3Server, s3_server
 
 # Read when torch, numpy, ray and mlflow are first imported, hence before any test module.
 # One thread per process: the suite runs in as many processes as there are cores (Makefile, JOBS).
@@ -26,6 +29,8 @@ for name in (
     "MLFLOW_TRACKING_URI",
     "MLFLOW_REGISTRY_URI",
     "RAY_ADDRESS",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
 ):  # nobody's server, nobody's cluster
     os.environ.pop(name, None)
 
@@ -44,3 +49,10 @@ def data_dir() -> Path:
     if not (folder / "beer").is_dir():
         pytest.skip(f"no real data: {folder} has no folder `beer`; set INFOCAL_DATA to run this test")
     return folder
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3-compatible server with an empty bucket; skipped where moto is not installed."""
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
