@@ -28,7 +28,13 @@ class StateError(UserError):
     """A checkpoint or a saved model does not belong to what it is loaded into, or is damaged."""
 
 
-TRAINING_FAILURES = ("non_finite", "degenerate_all", "degenerate_none", "discriminator_stuck")
+TRAINING_FAILURES = (
+    "non_finite",
+    "degenerate_all",
+    "degenerate_none",
+    "discriminator_stuck",
+    "out_of_memory",
+)
 
 
 class TrainingFailure(Exception):  # noqa: N818 - a state of training, not a mistake of the user

@@ -56,6 +56,34 @@ def _wanted(address: str | None) -> str:
     return address or os.environ.get("RAY_ADDRESS") or LOCAL
 
 
+def is_local(address: str | None) -> bool:
+    """Whether an address, or where there is none RAY_ADDRESS, means a private Ray on this machine."""
+    return _wanted(address) == LOCAL
+
+
+def check_packing(address: str | None, device: str) -> None:
+    """Refuse early to measure trials where there can be no GPU to measure on.
+
+    Args:
+        address: of a running cluster; None: RAY_ADDRESS, else a private local one.
+        device: of the trials, as given.
+
+    Raises:
+        PipelineError: if the trials run on the CPU, or are to run on this machine and it has no GPU.
+    """
+    import torch  # takes seconds that --help need not wait for
+
+    flag, hint = "--gpus-per-trial auto", "leave the flag out, or name a cluster with `--address`"
+    if device not in ("auto", "cuda"):
+        raise PipelineError(
+            f"expected trials on any GPU, but their device is {device}",
+            where=flag,
+            hint="use `--device auto`",
+        )
+    if is_local(address) and not torch.cuda.is_available():
+        raise PipelineError(f"torch {torch.__version__} sees no GPU on this machine", where=flag, hint=hint)
+
+
 def check_resources(address: str | None, cpus_per_trial: float, gpus_per_trial: float) -> None:
     """Refuse trials that a local Ray can never start; a cluster may still grow.
 
@@ -64,7 +92,7 @@ def check_resources(address: str | None, cpus_per_trial: float, gpus_per_trial: 
     """
     import ray
 
-    if _wanted(address) != LOCAL:
+    if not is_local(address):
         return
     there = ray.cluster_resources()
     for flag, kind, asked in (("cpus", "CPU", cpus_per_trial), ("gpus", "GPU", gpus_per_trial)):

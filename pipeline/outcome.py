@@ -19,6 +19,7 @@ from pipeline import checkpoints, cluster, columns, findings, pages, registry, s
 from pipeline.criterion import Candidate
 from pipeline.errors import PipelineError
 from pipeline.loaders import embeddings_of, language_model_scores
+from pipeline.probe import ClusterProbe, packed
 from pipeline.progress import ProgressLines, epoch_line
 from pipeline.scoring import final_validation, rate_of_lines, trivial_validation
 from pipeline.settings import RunSettings, make_folder, title
@@ -68,6 +69,11 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
     status = "FAILED"
     try:
         with cluster.session(address):
+            if prepared.packs_gpus:
+                probe = ClusterProbe(is_local=cluster.is_local(address))
+                prepared = study.settings = packed(prepared, study.space, probe)
+                prepared.save(directory)
+                tracker.log_metrics(study_run, {"gpus_per_trial_measured": prepared.gpus_per_trial}, step=0)
             cluster.check_resources(address, prepared.cpus_per_trial, prepared.gpus_per_trial)
             stopwatch = Stopwatch()
             candidates = study.run([*_callbacks(prepared, tracker, study_run, tags), stopwatch], resume)

@@ -61,9 +61,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     study.add_argument(
         "--gpus-per-trial",
-        type=settings.non_negative_float,
+        type=settings.num_gpus,
         default=0.0,
-        help="GPUs of a trial, may be a fraction (default: %(default)s)",
+        help="GPUs of a trial, may be a fraction; auto: as many trials on each GPU as a measured one says "
+        "that fit (default: %(default)s)",
     )
     study.add_argument(
         "--address", help="Ray cluster to use (default: RAY_ADDRESS, else a private local one)"
@@ -93,6 +94,8 @@ def main(arguments: Sequence[str]) -> int:
     if not given.resume:
         planning.check_data(given, prepared.run)
     planning.check_device(prepared.run)
+    if prepared.packs_gpus:
+        cluster.check_packing(given.address, prepared.run.device)
     if given.dry_run:
         print(_plan(prepared, directory, uri))
         return 0
@@ -119,6 +122,10 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
             hint="train one configuration with `python -m pipeline.train`",
         )
     points = registry.first_points(given.method, given.dataset)
+    packs = given.gpus_per_trial == settings.AUTO
+    gpus = 0.0 if packs else given.gpus_per_trial
+    if 0 < gpus < 1:
+        run = dataclasses.replace(run, gpu_memory_rate=gpus)
     from pipeline.study import StudySettings  # loads torch and ray: only once every flag is checked
 
     return StudySettings(
@@ -129,7 +136,8 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         num_trials=given.trials,
         max_concurrent=given.max_concurrent or 0,
         cpus_per_trial=given.cpus_per_trial,
-        gpus_per_trial=given.gpus_per_trial,
+        gpus_per_trial=gpus,
+        packs_gpus=packs,
         num_seeds=given.seeds,
         sample=given.sample,
         model_name=settings.model_name(given, run.aspect),

@@ -18,6 +18,11 @@ from search_spaces.base import Criterion
 SAMPLERS = ("tpe", "random", "grid", "gp")
 """Who may propose points; `pipeline.scheduler` makes them."""
 
+AUTO = "auto"
+"""In place of a number of GPUs: as many trials on each as are measured to fit."""
+GPU_STEPS = 10_000
+"""Ray gives out a GPU in ten-thousandths."""
+
 SAMPLE_STORAGE, STORAGE = Path("runs/sample"), Path("runs")
 
 
@@ -42,6 +47,8 @@ class RunSettings:
     device: str
     bf16: bool
     num_threads: int
+    gpu_memory_rate: float = 1.0
+    """Share of its card's memory that a trial may hold, in (0, 1]; the rest belongs to its neighbours."""
 
 
 def storage_dir(storage: str | None, sample: bool) -> Path:
@@ -250,9 +257,20 @@ def positive_float(text: str) -> float:
     return _number(text, lambda value: 0 < value < math.inf, "a number above 0")
 
 
-def non_negative_float(text: str) -> float:
-    """An argument that is zero or a finite number above it."""
-    return _number(text, lambda value: 0 <= value < math.inf, "a number of 0 or more")
+def num_gpus(text: str) -> float | str:
+    """An argument that says what GPUs a trial gets: `AUTO`, none, whole ones, or a part of one.
+
+    A part is rounded down to Ray's step, so that 0.16667 lets six trials share a card.
+    """
+    if text == AUTO:
+        return AUTO
+    value = _number(text, lambda value: 0 <= value < math.inf, f"`{AUTO}` or a number of 0 or more")
+    if value >= 1 and value != int(value):
+        raise argparse.ArgumentTypeError(f"expected whole GPUs or a part of one, but got {text!r}")
+    steps = math.floor(value * GPU_STEPS + 1e-6)  # 0.0003 * 10000 lies just below 3
+    if value > 0 and steps == 0:
+        raise argparse.ArgumentTypeError(f"expected at least {1 / GPU_STEPS:g} of a GPU, but got {text!r}")
+    return steps / GPU_STEPS
 
 
 def _number(text: str, fits: Callable[[float], bool], wanted: str) -> float:

@@ -44,6 +44,9 @@ class StudySettings:
     """Registered model that the winner becomes a version of."""
     command: str
     first_points: list[dict[str, float]]
+    packs_gpus: bool = False
+    """Whether `gpus_per_trial` and `run.gpu_memory_rate` are measured when the study starts, and anew when it
+    is resumed: the cards may be others."""
 
     def save(self, directory: Path) -> None:
         """Write `study.json`, whole or not at all."""

@@ -56,6 +56,7 @@ class Trial:
         features = load_features(Path(run.features_dir))
         self.features = features
         device = resolve_device(run.device)
+        limit_memory(device, run.gpu_memory_rate)
         scores = language_model_scores(features, LanguageModelConfig(**run.language_model), device)
         self.loader = Loader(features.table("train"), task_of(features), scores)
         self.validation = ValidationData.of(features)
@@ -142,6 +143,17 @@ class Trial:
         }
 
 
+def limit_memory(device: torch.device, rate: float) -> None:
+    """Let this process hold no more than a share of its card: if it grows, it fails, not its neighbour.
+
+    Args:
+        device: of the trial; nothing is done on a CPU.
+        rate: share of the card's memory, in (0, 1]; the context's own is not counted.
+    """
+    if device.type == "cuda":
+        torch.cuda.set_per_process_memory_fraction(rate, device.index)
+
+
 def best_shown(dataset: str, scores: Mapping[str, float]) -> dict[str, float]:
     """Those of an epoch's validation scores that every report repeats."""
     names = [f"val_{name}" for name in columns.shown(dataset)]
@@ -224,6 +236,9 @@ def train(
             result = trial.epoch()
         except TrainingFailure as failure:
             result = _failure(trial, failure)
+        except torch.OutOfMemoryError as error:
+            reason = f"epoch {trial.trainer.epoch}: {str(error).splitlines()[0]}"
+            result = _failure(trial, TrainingFailure("out_of_memory", reason))
         with tempfile.TemporaryDirectory(dir=directory) as folder:
             trial.save(Path(folder))
             report(result, Path(folder))

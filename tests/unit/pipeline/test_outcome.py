@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from infocal.config import InfoCalConfig
 from infocal.errors import StateError
 from pipeline import checkpoints, cluster, outcome, registry
 from pipeline.criterion import Candidate
 from pipeline.errors import PipelineError
 from pipeline.outcome import conduct, git_commit, package_metadata, train_alone
-from pipeline.study import Study
+from pipeline.packing import Measurement
+from pipeline.settings import RunSettings
+from pipeline.study import Study, StudySettings
 from pipeline.tracking import PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
 from tests.small_store import NAME, new_store, sample_features, sample_model, save_trial_checkpoint
 from tests.small_study import POINT, SCORES, candidate, criterion, run_settings, study_settings
@@ -113,6 +116,32 @@ def test_a_winner_that_meets_the_criterion_is_registered_with_its_origin(
     assert package.metadata["study"] == "first"
     assert package.metadata["data_fingerprint"] == sample_features().fingerprint
     assert package.vocabulary == list(sample_features().vocabulary.tokens)
+
+
+class FakeProbe:
+    """Four trials fit a card."""
+
+    def __init__(self, *, is_local: bool) -> None:
+        assert is_local
+
+    def __call__(self, run: RunSettings, config: InfoCalConfig) -> list[Measurement]:
+        return [Measurement(card="T4", total=1000, reserved=200, overhead=20, num_cpus=8.0)]
+
+
+@pytest.mark.parametrize(("packs", "gpus", "rate"), [(True, 0.25, 0.205), (False, 0.0, 1.0)])
+def test_a_study_is_packed_before_its_first_trial(
+    packs: bool, gpus: float, rate: float, tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(outcome, "ClusterProbe", FakeProbe)
+    checked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(cluster, "check_resources", lambda *given: checked.append(given))
+    searching(monkeypatch, found(tmp_path, "a"))
+    conducted(tracker, tmp_path, packs_gpus=packs)
+    assert checked == [(None, 1.0, gpus)]
+    stored = StudySettings.load(tmp_path / "runs/studies/first")
+    assert (stored.packs_gpus, stored.gpus_per_trial) == (packs, gpus)
+    assert stored.run.gpu_memory_rate == pytest.approx(rate)
+    assert parent(tracker).metrics.get("gpus_per_trial_measured") == (gpus if packs else None)
 
 
 def test_nothing_is_registered_where_the_best_misses_the_criterion(

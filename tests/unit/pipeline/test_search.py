@@ -1,11 +1,13 @@
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from feature_store.sample import write_beer
 from pipeline import outcome, planning, search
@@ -79,7 +81,14 @@ def test_a_mistake_is_one_line_with_a_hint_and_leaves_nothing_behind(
             "argument --min-precision: expected a number from 0 to 1",
         ),
         (["--cpus-per-trial", "-1"], "argument --cpus-per-trial: expected a number above 0, but got '-1'"),
-        (["--gpus-per-trial", "x"], "argument --gpus-per-trial: expected a number of 0 or more, but got 'x'"),
+        (
+            ["--gpus-per-trial", "x"],
+            "argument --gpus-per-trial: expected `auto` or a number of 0 or more, but got 'x'",
+        ),
+        (
+            ["--gpus-per-trial", "1.5"],
+            "argument --gpus-per-trial: expected whole GPUs or a part of one, but got '1.5'",
+        ),
         (["--device", "tpu"], "argument --device: expected auto, cpu, cuda or cuda:N, but got 'tpu'"),
         (["--sampler", "tpee"], "argument --sampler: invalid choice: 'tpee'"),
         (["--trial", "3"], "unrecognized arguments: --trial 3"),
@@ -185,12 +194,61 @@ def test_the_flags_become_a_stored_study(
     assert (prepared.num_trials, prepared.num_seeds, prepared.sampler) == (3, 2, "random")
     assert (prepared.max_concurrent, prepared.cpus_per_trial, prepared.gpus_per_trial) == (2, 2.0, 0.5)
     assert prepared.run.num_threads == 2, "as many threads as cores"
+    assert prepared.run.gpu_memory_rate == 0.5, "of the card's memory no more than of the card"
+    assert not prepared.packs_gpus
     assert prepared.run.features_dir == "/features/built"
     assert prepared.first_points == [PAPER_BEER_BEST]
     assert prepared.command == "python -m pipeline.search " + " ".join([*arguments, *flags])
     assert (call["address"], call["resume"], call["storage"]) == ("auto", False, Path("runs/sample"))
     assert StudySettings.load(empty_folder / "runs/sample/studies/first") == prepared
     assert capsys.readouterr().out == "the table\n", "stdout holds the result alone"
+
+
+@pytest.mark.parametrize(("gpus", "rate"), [("0", 1.0), ("0.25", 0.25), ("1", 1.0), ("2", 1.0)])
+def test_who_shares_a_card_holds_its_share_of_the_memory(
+    gpus: str, rate: float, conducted: list[dict[str, Any]]
+):
+    search.main([*SAMPLE, "--gpus-per-trial", gpus])
+    assert conducted[0]["prepared"].run.gpu_memory_rate == rate
+
+
+def test_automatic_packing_is_stored_and_left_to_the_cluster(
+    empty_folder: Path, conducted: list[dict[str, Any]]
+):
+    search.main([*SAMPLE, "--name", "first", "--gpus-per-trial", "auto", "--address", "10.0.0.1:6379"])
+    stored = StudySettings.load(empty_folder / "runs/sample/studies/first")
+    assert (stored.packs_gpus, stored.gpus_per_trial, stored.run.gpu_memory_rate) == (True, 0.0, 1.0)
+    assert conducted[0]["prepared"] == stored
+
+
+@pytest.mark.parametrize(
+    ("flags", "message", "hint"),
+    [
+        (
+            [],
+            "torch .* sees no GPU on this machine",
+            "leave the flag out, or name a cluster with `--address`",
+        ),
+        (
+            ["--device", "cpu", "--address", "10.0.0.1:6379"],
+            "expected trials on any GPU, but their device is cpu",
+            "use `--device auto`",
+        ),
+    ],
+)
+def test_automatic_packing_without_a_gpu_is_refused_before_anything_is_built(
+    flags: list[str],
+    message: str,
+    hint: str,
+    empty_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert run_command(search.main, [*SAMPLE, "--gpus-per-trial", "auto", *flags]) == 2
+    said = capsys.readouterr().err
+    assert re.search(f"^error: --gpus-per-trial auto: {message}\n\nhint: {hint}\n$", said, re.M)
+    assert list(empty_folder.iterdir()) == []
 
 
 def test_half_a_core_still_has_a_thread(conducted: list[dict[str, Any]]):

@@ -74,8 +74,12 @@ def test_a_count_that_is_none_is_quoted(text: str):
         (settings.fraction, "half", "a number from 0 to 1"),
         (settings.positive_float, "0", "a number above 0"),
         (settings.positive_float, "inf", "a number above 0"),
-        (settings.non_negative_float, "-1", "a number of 0 or more"),
-        (settings.non_negative_float, "nan", "a number of 0 or more"),
+        (settings.num_gpus, "-1", "`auto` or a number of 0 or more"),
+        (settings.num_gpus, "nan", "`auto` or a number of 0 or more"),
+        (settings.num_gpus, "Auto", "`auto` or a number of 0 or more"),
+        # Ray gives out parts of one GPU, or whole ones
+        (settings.num_gpus, "1.5", "whole GPUs or a part of one"),
+        (settings.num_gpus, "0.00009", "at least 0.0001 of a GPU"),
         (settings.device, "tpu", "auto, cpu, cuda or cuda:N"),
         (settings.device, "cuda:", "auto, cpu, cuda or cuda:N"),
     ],
@@ -85,11 +89,21 @@ def test_a_value_out_of_range_is_quoted(convert: Any, text: str, wanted: str):
         convert(text)
 
 
+@pytest.mark.parametrize(("text", "rounded"), [("0.16667", 0.1666), ("0.3", 0.3), ("0.0003", 0.0003)])
+def test_a_part_of_a_gpu_is_rounded_down_to_rays_step(text: str, rounded: float):
+    """Ray would round 0.16667 up, and a sixth trial would find no place."""
+    assert settings.num_gpus(text) == rounded
+
+
+def test_gpus_can_be_left_to_a_measurement():
+    assert settings.num_gpus("auto") == settings.AUTO
+
+
 def test_values_at_the_ends_of_their_ranges_are_taken():
     assert (settings.fraction("0"), settings.fraction("1")) == (0.0, 1.0)
     assert settings.positive_int("1") == 1
     assert settings.positive_float("0.5") == 0.5
-    assert settings.non_negative_float("0") == 0.0
+    assert [settings.num_gpus(text) for text in ("0", "0.0001", "1", "8")] == [0.0, 0.0001, 1.0, 8.0]
     assert [settings.device(name) for name in ("auto", "cpu", "cuda", "cuda:12")][-1] == "cuda:12"
 
 

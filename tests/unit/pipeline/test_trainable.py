@@ -285,6 +285,39 @@ def test_a_loss_that_is_not_finite_ends_the_trial_with_its_reason(
     assert stored["epoch"] == 0
 
 
+def test_a_trial_that_outgrows_its_card_ends_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*args: object):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nMore about it.")
+
+    monkeypatch.setattr(Trainer, "train_epoch", full)
+    done = trained(tmp_path, run_settings(num_epochs=4), {})
+    (last,) = done.reports.results
+    assert last["failure"] == "out_of_memory"
+    assert last["failure_message"] == "out_of_memory: epoch 0: CUDA out of memory. Tried to allocate 2 GiB."
+
+
+@pytest.mark.parametrize(
+    ("device", "limited"),
+    [("cuda", [(0.25, None)]), ("cuda:1", [(0.25, 1)]), ("cpu", [])],
+)
+def test_a_trial_is_held_to_its_share_of_the_card(
+    device: str, limited: list[tuple[float, int | None]], monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[tuple[float, int | None]] = []
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda *given: asked.append(given))
+    trainable.limit_memory(torch.device(device), 0.25)
+    assert asked == limited
+
+
+def test_each_trial_sets_its_own_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Trials that follow one another share a process."""
+    asked: list[tuple[str, float]] = []
+    monkeypatch.setattr(trainable, "limit_memory", lambda device, rate: asked.append((device.type, rate)))
+    trained(tmp_path / "first", run_settings(num_epochs=1, gpu_memory_rate=0.25), {})
+    trained(tmp_path / "second", run_settings(num_epochs=1), {})
+    assert asked == [("cpu", 0.25), ("cpu", 1.0)]
+
+
 def test_a_fault_of_ours_is_not_taken_for_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def breaks(*args: object):
         raise ZeroDivisionError("a fault")

@@ -1,0 +1,180 @@
+"""Trials on a Ray that counts two GPUs; there are none, so what runs on them runs on the CPU."""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+import torch
+
+from infocal.config import InfoCalConfig
+from pipeline import cluster, study
+from pipeline.errors import PipelineError
+from pipeline.packing import Measurement
+from pipeline.probe import ClusterProbe
+from pipeline.scheduler import OBJECTIVE, VIOLATION
+from pipeline.settings import RunSettings
+from pipeline.study import Study
+from search_spaces.infocal import PAPER_BEER
+from tests.small_study import run_settings, study_settings
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+NUM_TRIALS, PER_CARD, NUM_GPUS = 10, 4, 2
+WAIT_S = 120.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def two_gpus() -> Iterator[None]:
+    """A private Ray with two logical GPUs, whose workers find the checkout and no thread settings."""
+    before = os.environ.copy()
+    cluster.prepare_environment()
+    os.environ["PYTHONPATH"] = str(ROOT)
+    # as on a cluster, where Ray sets it from the cores of a task
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.pop(name, None)
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        ray.init(
+            address="local",
+            num_cpus=4,
+            num_gpus=NUM_GPUS,
+            _temp_dir=folder,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+        yield
+        ray.shutdown()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def overlapping(intervals: list[tuple[float, float]]) -> int:
+    """Most of these intervals that hold at one moment."""
+    return max(sum(start <= moment < end for start, end in intervals) for moment, _ in intervals)
+
+
+def waiting_trial(folder: Path, wanted: int) -> Any:
+    """A trial that lasts until `wanted` have started, and a second more: what could run beside it, does."""
+
+    def trainable(values: dict[str, Any], run: Any) -> None:
+        from ray import tune
+
+        started = time.time()
+        name = tune.get_context().get_trial_id()
+        (folder / f"{name}.started").touch()
+        while len(list(folder.glob("*.started"))) < wanted and time.time() < started + WAIT_S:
+            time.sleep(0.05)
+        time.sleep(1)
+        (folder / f"{name}.times").write_text(f"{started} {time.time()}")
+        tune.report({OBJECTIVE: 0.5, VIOLATION: 0.0})
+
+    return trainable
+
+
+@pytest.mark.parametrize(
+    ("gpus", "max_concurrent", "at_once"), [(1 / PER_CARD, 0, PER_CARD * NUM_GPUS), (1.0, 0, 2), (0.25, 3, 3)]
+)
+def test_so_many_trials_run_at_once_as_share_the_cards(
+    gpus: float, max_concurrent: int, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(study, "tune_trainable", waiting_trial(tmp_path, at_once))
+    settings = study_settings(
+        run_settings(),
+        num_trials=NUM_TRIALS if at_once > 3 else at_once + 1,
+        max_concurrent=max_concurrent,
+        cpus_per_trial=0.1,
+        gpus_per_trial=gpus,
+    )
+    Study(settings, PAPER_BEER, tmp_path / "study").run([], resume=False)
+    times = [tuple(map(float, path.read_text().split())) for path in tmp_path.glob("*.times")]
+    assert len(times) == settings.num_trials
+    assert overlapping([(start, end) for start, end in times]) == at_once
+
+
+# ------------------------------------------------------------------------------------------------ probe
+
+
+def read_here(run: RunSettings, config: InfoCalConfig) -> dict[str, Any]:
+    """Stands for a measurement on a card; says which card Ray gave to this process."""
+    devices = os.environ["CUDA_VISIBLE_DEVICES"]
+    return {"card": devices, "total": os.getpid(), "reserved": config.hidden_size, "overhead": 0}
+
+
+def test_a_trial_is_measured_on_one_card_in_a_process_of_its_own():
+    config = InfoCalConfig.from_mapping(run_settings().base)
+    probe = ClusterProbe(is_local=False, wait_s=WAIT_S, reading=read_here)
+    (first,), (second,) = (probe(run_settings(), config) for _ in range(2))
+    assert isinstance(first, Measurement)
+    assert first.card in ("0", "1")
+    assert (first.reserved, first.num_cpus) == (4, 2.0), "four cores for two cards"
+    assert len({first.total, second.total, os.getpid()}) == 3, "a process that ends gives its memory back"
+
+
+def test_a_mistake_on_the_node_is_one_line_here():
+    """The real measurement, on a GPU that only Ray believes in."""
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    config = InfoCalConfig.from_mapping(run_settings().base)
+    message = "^--gpus-per-trial auto: Ray counts a GPU here, but torch [^\n]* sees none$"
+    with pytest.raises(PipelineError, match=message):
+        ClusterProbe(is_local=True, wait_s=WAIT_S)(run_settings(), config)
+
+
+def test_cards_that_stay_taken_are_named():
+    @ray.remote(num_gpus=NUM_GPUS, num_cpus=0)
+    class Taken:
+        def ready(self) -> bool:
+            return True
+
+    holder = Taken.remote()
+    assert ray.get(holder.ready.remote(), timeout=WAIT_S)
+    config = InfoCalConfig.from_mapping(run_settings().base)
+    message = "no GPU was free within 1 s to measure a trial on; nodes with a GPU: 1$"
+    with pytest.raises(PipelineError, match=message) as caught:
+        ClusterProbe(is_local=False, wait_s=1.0, reading=read_here)(run_settings(), config)
+    ray.kill(holder)
+    assert "--gpus-per-trial 0.25" in caught.value.hint
+
+
+def test_a_machine_without_a_gpu_is_named_at_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ray, "nodes", lambda: [])
+    config = InfoCalConfig.from_mapping(run_settings().base)
+    with pytest.raises(PipelineError, match="^--gpus-per-trial auto: this machine has no GPU$"):
+        ClusterProbe(is_local=True)(run_settings(), config)
+
+
+# ---------------------------------------------------------------------------------------------- threads
+
+
+@pytest.mark.parametrize(("cpus", "threads"), [(2.0, 2), (0.5, 1)])
+def test_a_trials_threads_are_as_many_as_its_cores(
+    cpus: float, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """torch's own number, and the environment that OpenMP and MKL would read, say the same."""
+
+    def counting(values: dict[str, Any], run: RunSettings) -> None:
+        from ray import tune
+
+        from pipeline.trainable import Trial
+
+        config = InfoCalConfig.from_mapping(run.base)
+        Trial(config, run, 0, Path(tempfile.mkdtemp(dir=tmp_path)))
+        found = [
+            torch.get_num_threads(),
+            os.environ.get("OMP_NUM_THREADS"),
+            os.environ.get("MKL_NUM_THREADS"),
+        ]
+        (tmp_path / "found").write_text(repr(found))
+        tune.report({OBJECTIVE: 0.5, VIOLATION: 0.0})
+
+    monkeypatch.setattr(study, "tune_trainable", counting)
+    run = run_settings(num_threads=threads)
+    settings = study_settings(run, num_trials=1, cpus_per_trial=cpus)
+    Study(settings, PAPER_BEER, tmp_path / "study").run([], resume=False)
+    assert (tmp_path / "found").read_text() == repr([threads, str(threads), None])
