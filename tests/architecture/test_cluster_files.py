@@ -1,4 +1,4 @@
-"""The files in deploy/ that describe Ray clusters: valid by their schemas, no secret in them, flags of ours."""
+"""The files in deploy/ that describe Ray clusters: valid by their schemas, without secrets, our flags."""
 
 import copy
 import json

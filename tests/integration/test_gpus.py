@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import ray
 import torch
+from ray import tune
 
 from infocal.config import InfoCalConfig
 from pipeline import cluster, study
@@ -95,6 +96,47 @@ def test_so_many_trials_run_at_once_as_share_the_cards(
     times = [tuple(map(float, path.read_text().split())) for path in tmp_path.glob("*.times")]
     assert len(times) == settings.num_trials
     assert overlapping([(start, end) for start, end in times]) == at_once
+
+
+class Interruption(tune.Callback):
+    """Ends a study at its first report, once."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any
+    ) -> None:
+        if not self.mark.exists():
+            self.mark.touch()
+            raise KeyboardInterrupt("of a test")
+
+
+def test_a_resumed_study_goes_on_with_the_part_that_was_measured_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Were a trial restored with its old part, more could share a card than their memory allows."""
+
+    def telling(values: dict[str, Any], run: Any) -> None:
+        from ray import tune
+
+        part = ray.get_runtime_context().get_assigned_resources()["GPU"]
+        with (tmp_path / "parts").open("a") as file:
+            file.write(f"{part}\n")
+        tune.report({OBJECTIVE: 0.5, VIOLATION: 0.0})
+        time.sleep(1)
+        tune.report({OBJECTIVE: 0.5, VIOLATION: 0.0})
+
+    monkeypatch.setattr(study, "tune_trainable", telling)
+
+    def with_gpus(part: float) -> Study:
+        changes = {"num_trials": 1, "cpus_per_trial": 0.5, "gpus_per_trial": part}
+        return Study(study_settings(run_settings(), **changes), PAPER_BEER, tmp_path / "study")
+
+    with pytest.raises(KeyboardInterrupt, match="of a test"):
+        with_gpus(0.25).run([Interruption(tmp_path / "interrupted")], resume=False)
+    with_gpus(0.5).run([], resume=True)
+    assert (tmp_path / "parts").read_text().split() == ["0.25", "0.5"]
 
 
 # ------------------------------------------------------------------------------------------------ probe
