@@ -30,6 +30,19 @@ NUM_TRIALS, PER_CARD, NUM_GPUS = 10, 4, 2
 WAIT_S = 120.0
 
 
+def start_ray() -> None:
+    """A private Ray; below a short path, for its sockets' sake."""
+    ray.init(
+        address="local",
+        num_cpus=4,
+        num_gpus=NUM_GPUS,
+        _temp_dir=os.path.join(tempfile.gettempdir(), "ray"),
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
+
+
 @pytest.fixture(scope="module", autouse=True)
 def two_gpus() -> Iterator[None]:
     """A private Ray with two logical GPUs, whose workers find the checkout and no thread settings."""
@@ -39,18 +52,9 @@ def two_gpus() -> Iterator[None]:
     # as on a cluster, where Ray sets it from the cores of a task
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.pop(name, None)
-    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
-        ray.init(
-            address="local",
-            num_cpus=4,
-            num_gpus=NUM_GPUS,
-            _temp_dir=folder,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="ERROR",
-        )
-        yield
-        ray.shutdown()
+    start_ray()
+    yield
+    ray.shutdown()
     os.environ.clear()
     os.environ.update(before)
 
@@ -135,6 +139,9 @@ def test_a_resumed_study_goes_on_with_the_part_that_was_measured_anew(
 
     with pytest.raises(KeyboardInterrupt, match="of a test"):
         with_gpus(0.25).run([Interruption(tmp_path / "interrupted")], resume=False)
+    # the interrupted study's trial still holds its part of a card
+    ray.shutdown()
+    start_ray()
     with_gpus(0.5).run([], resume=True)
     assert (tmp_path / "parts").read_text().split() == ["0.25", "0.5"]
 
