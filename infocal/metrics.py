@@ -62,6 +62,7 @@ __all__ = [
     "mask_scores",
     "paper_auprc",
     "paper_iou_f1",
+    "ranked_mask_scores",
     "ranking_scores",
     "rationale_scores",
     "regression_scores",
@@ -242,6 +243,24 @@ def mask_scores(masks: Masks, golds: Golds, *, mode: str = "eraser") -> dict[str
     return flat
 
 
+def ranked_mask_scores(
+    masks: Masks, scores: Scores, golds: Golds, *, mode: str = "eraser"
+) -> dict[str, float]:
+    """`mask_scores` of hard masks; beside them counts, `gold_density` and the ranking scores of token scores.
+
+    The masks need not follow from the scores by a threshold: a file may state both.
+
+    Args:
+        masks, golds: as for `token_scores`.
+        scores: as for `ranking_scores`.
+        mode: as for `mask_scores`.
+    """
+    flat = mask_scores(masks, golds, mode=mode) | _gold_figures(scores, golds)
+    if mode == "hatexplain" and "auprc" in flat:
+        flat["hatexplain_auprc"] = flat["auprc"]
+    return flat
+
+
 def rationale_scores(
     probabilities: Scores,
     golds: Golds,
@@ -273,10 +292,7 @@ def rationale_scores(
         )
     _check_probabilities(probabilities)
     masks = apply_threshold(probabilities, threshold)
-    flat = {"threshold": threshold, **mask_scores(masks, golds, mode=mode)}
-    flat |= _gold_figures(probabilities, golds)
-    if mode == "hatexplain" and "auprc" in flat:
-        flat["hatexplain_auprc"] = flat["auprc"]
+    flat = {"threshold": threshold, **ranked_mask_scores(masks, probabilities, golds, mode=mode)}
     if target_rate is not None:
         calibrated_threshold = threshold_for_rate(probabilities, target_rate)
     if calibrated_threshold is not None:
@@ -286,9 +302,9 @@ def rationale_scores(
     return flat
 
 
-def _gold_figures(probabilities: Scores, golds: Golds) -> dict[str, float]:
+def _gold_figures(scores: Scores, golds: Golds) -> dict[str, float]:
     """What no threshold changes: counts, gold density, and the ranking scores that are defined."""
-    ranking = ranking_scores(probabilities, golds)
+    ranking = ranking_scores(scores, golds)
     flat = {"num_documents": float(len(golds)), "num_skipped": float(ranking.num_skipped)}
     if ranking.num_skipped == len(golds):
         return flat

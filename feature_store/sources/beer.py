@@ -101,7 +101,7 @@ class Beer:
         inputs, max_bytes = query.inputs, query.max_bytes
         number = self._number(query.aspect)
         annotated: set[str] = set()
-        for example in _annotated(inputs["annotations"], number, max_bytes, report):
+        for example in annotated_reviews(inputs["annotations"], number, max_bytes, report):
             annotated.add(" ".join(example.tokens))
             yield example
         if unmarked := report.counts["annotated_without_rationale"]:
@@ -185,7 +185,18 @@ def _check_scores(values: list[str] | object, where: str) -> list[float]:
     return scores
 
 
-def _annotated(path: Path, aspect: int, max_bytes: int, report: Report) -> Iterator[Example]:
+def annotated_reviews(path: Path, aspect: int, max_bytes: int, report: Report) -> Iterator[Example]:
+    """The reviews of `annotations.json`, one for each line, with the human rationale of one aspect.
+
+    Args:
+        path: the file, plain or gzip.
+        aspect: its number.
+        max_bytes: most bytes to accept.
+        report: counts the reviews, and those in which nobody marked anything.
+
+    Raises:
+        BadInputError: at the first line that breaks the format.
+    """
     first_line: dict[str, int] = {}
     for number, line in read_lines(path, max_bytes=max_bytes):
         where = f"{path}:{number}"

@@ -1,5 +1,6 @@
 """Checks of what raw records hold, shared by the sources; each error names the field and the place."""
 
+import difflib
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -10,6 +11,9 @@ from feature_store.sources.base import SPLITS, Report
 
 _SHOWN = 60
 """Characters of a wrong value that a message quotes."""
+
+_MAX_UNREAD = 10
+"""Most unknown keys that are named."""
 
 
 def check_id(value: object, key: str, where: str) -> str:
@@ -106,6 +110,29 @@ def positions(spans: Sequence[tuple[int, int]]) -> list[int]:
     return sorted({position for start, end in spans for position in range(start, end)})
 
 
+def mask_positions(mask: Sequence[int], size: int, where: str) -> list[int]:
+    """Ascending positions of the ones of a 0/1 mask over a text's tokens.
+
+    Args:
+        mask: whole numbers, the field `rationale`.
+        size: tokens of the text.
+        where: file and line.
+
+    Raises:
+        BadInputError: if it has another length than the text, or another number.
+    """
+    if len(mask) != size:
+        raise BadInputError(f"a `rationale` of {len(mask)} zeros and ones for {size} tokens", where=where)
+    if wrong := [entry for entry in mask if entry not in (0, 1)]:
+        raise BadInputError(f"expected 0 or 1 in the mask `rationale`, but got {wrong[0]}", where=where)
+    return [position for position, entry in enumerate(mask) if entry]
+
+
+def is_mask(value: object) -> bool:
+    """Whether a `rationale` is a mask and no list of spans; an empty list counts as the latter."""
+    return isinstance(value, list) and bool(value) and all(type(entry) in (int, bool) for entry in value)
+
+
 def class_number(name: str, numbers: dict[str, int], where: str) -> int:
     """Number of a class.
 
@@ -133,6 +160,21 @@ def class_names(found: Collection[str], path: Path) -> tuple[str, ...]:
             f"a classification needs two classes or more, but got {quoted(sorted(found))}", where=str(path)
         )
     return tuple(sorted(found))
+
+
+def unread_keys(counts: Counter[str], known: Sequence[str]) -> str:
+    """A note that names the keys nothing was read from, and what may have been meant by them.
+
+    Args:
+        counts: key -> records that have it, at least one.
+        known: keys that are read.
+    """
+    parts = []
+    for key, count in counts.most_common(_MAX_UNREAD):
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
+        meant = f", did you mean `{near[0]}`?" if near else ""
+        parts.append(f"{key[:40]!r} ({count} lines{meant})")
+    return "keys that are not read: " + ", ".join(parts) + (", ..." if len(counts) > _MAX_UNREAD else "")
 
 
 class Ledger:

@@ -22,11 +22,11 @@ stands for a key that is not there. `task.toml`:
 """
 
 import dataclasses
-import difflib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from feature_store.errors import BadInputError
 from feature_store.fingerprint import unit_interval
@@ -47,7 +47,10 @@ from feature_store.sources.fields import (
     check_tokens,
     class_names,
     class_number,
+    is_mask,
+    mask_positions,
     positions,
+    unread_keys,
 )
 from feature_store.sources.lines import parse_record, read_lines
 from feature_store.sources.locate import own_files, plain_or_gz
@@ -58,9 +61,6 @@ VAL_RATE = 0.1
 """Share of the training texts cut off as `val` where there is no such file."""
 
 TASK_FILE = "task.toml"
-_MAX_UNREAD = 10
-"""Most unknown keys that are named."""
-
 _SPLITS = ("train", "val", "test")
 _KEYS = ("text", "tokens", "label", "score", "rationale", "id", "groups")
 
@@ -191,7 +191,7 @@ class _Reader:
     def tell(self, report: Report) -> None:
         """Say which keys were not read, and what a free text would be split by."""
         if self._unread:
-            report.notes.append("keys that are not read: " + _unread(self._unread))
+            report.notes.append(unread_keys(self._unread, _KEYS))
         if self._num_as_tokens:
             report.counts["given_as_tokens"] = self._num_as_tokens
         if self._num_as_tokens and not self._is_stated:
@@ -231,8 +231,8 @@ class _Reader:
     def _rationale(self, value: object, words: _Words, where: str) -> list[int] | None:
         if value is None:
             return None
-        if isinstance(value, list) and value and all(type(entry) in (int, bool) for entry in value):
-            return _masked(value, words, where)
+        if is_mask(value):
+            return mask_positions(cast("list[int]", value), len(words.tokens), where)
         unit = "tokens" if words.pieces is None else "characters"
         spans = check_spans(value, words.size, "`rationale`", where, unit)
         if words.pieces is None:
@@ -241,26 +241,6 @@ class _Reader:
         for start, end in spans:
             marked[start:end] = b"\1" * (end - start)
         return [i for i, piece in enumerate(words.pieces) if any(marked[piece.start : piece.end])]
-
-
-def _unread(counts: Counter[str]) -> str:
-    """The keys that stand in most lines, and what may have been meant by them."""
-    parts = []
-    for key, count in counts.most_common(_MAX_UNREAD):
-        near = difflib.get_close_matches(key, _KEYS, n=1, cutoff=0.75)
-        meant = f", did you mean `{near[0]}`?" if near else ""
-        parts.append(f"{key[:40]!r} ({count} lines{meant})")
-    return ", ".join(parts) + (", ..." if len(counts) > _MAX_UNREAD else "")
-
-
-def _masked(mask: list[int], words: _Words, where: str) -> list[int]:
-    if len(mask) != len(words.tokens):
-        raise BadInputError(
-            f"a `rationale` of {len(mask)} zeros and ones for {len(words.tokens)} tokens", where=where
-        )
-    if wrong := [entry for entry in mask if entry not in (0, 1)]:
-        raise BadInputError(f"expected 0 or 1 in the mask `rationale`, but got {wrong[0]}", where=where)
-    return [position for position, entry in enumerate(mask) if entry]
 
 
 def _groups(value: object, where: str) -> tuple[str, ...]:

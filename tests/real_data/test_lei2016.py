@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from infocal.metrics import degenerate_kind, token_scores
+from pipeline import score
 
 pytestmark = pytest.mark.real_data
 
@@ -58,3 +59,25 @@ def test_published_rationales_score_as_stored(reviews, aspect):
 @pytest.mark.parametrize("aspect", ASPECTS)
 def test_published_rationales_are_not_degenerate(reviews, aspect):
     assert degenerate_kind(masks_and_golds(reviews, aspect)[0]) is None
+
+
+@pytest.mark.parametrize("aspect", ASPECTS)
+def test_the_command_gives_the_stored_scores(data_dir, aspect, capsys):
+    beer = data_dir / "beer"
+    flags = ["--human", beer / "annotations.json", "--rationale", beer / "lei2016_rationales.jsonl"]
+    arguments = [*map(str, flags), "--dataset", "beer", "--aspect", aspect, "--json", "-"]
+    assert score.main(arguments) == 0
+    document = json.loads(capsys.readouterr().out)
+    reference, found = GOLDEN[aspect], document["scores"]["paper"]
+    assert document["counts"]["annotated"] == reference["num_reviews"]
+    assert document["counts"]["matched_by_id"] == document["counts"]["human_texts"] == 496
+    assert document["left_out"]["human_alone"] == document["left_out"]["rationale_alone"] == []
+    names = {
+        "precision": "token_precision",
+        "recall": "token_recall",
+        "f1": "token_f1",
+        "selection_rate_micro": "selection_rate_annotated",
+        "gold_density": "gold_density",
+    }
+    stored = {name: reference[key] for key, name in names.items()}
+    assert {name: found[name] for name in stored} == pytest.approx(stored, abs=1e-4)

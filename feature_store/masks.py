@@ -1,0 +1,236 @@
+"""Mask files: which tokens of which texts are in a rationale, as humans or a method chose them.
+
+A plain file is one JSON object a line (a name that ends in .gz is decompressed):
+
+    id                  number or text; may be left out where `tokens` is given
+    tokens | num_tokens the text's tokens, or how many there are; may be left out where `rationale` is a
+                        0/1 mask, or where the other file states it
+    rationale           a 0/1 mask with one entry per token, or [start, end) spans of tokens; []: nothing is
+                        selected; null, in a file of human rationales: nobody annotated the text
+    scores              optional: a number per token, larger means rather selected
+
+Besides, in their own formats: the beer corpus's `annotations.json`, and files like `lei2016_rationales.jsonl`
+(`rid`, and a list of positions under the name of each aspect).
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from feature_store.errors import BadInputError, RequestError
+from feature_store.fingerprint import file_digest
+from feature_store.sources import get_source
+from feature_store.sources.base import Report, resolve_aspect
+from feature_store.sources.beer import Beer, annotated_reviews
+from feature_store.sources.fields import (
+    check_id,
+    check_spans,
+    check_tokens,
+    is_mask,
+    mask_positions,
+    positions,
+    unread_keys,
+)
+from feature_store.sources.lines import parse_record, read_lines
+
+MAX_BYTES = 4 * 2**30
+"""Most bytes to accept from one mask file, after decompression."""
+
+_MAX_TOKENS = 2**20
+"""Most tokens of a text whose length the file does not state: a span beyond is a mistake."""
+
+_PLAIN_FIELDS = ("id", "tokens", "num_tokens", "rationale", "scores")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaskRecord:
+    """One text's rationale as a file states it."""
+
+    where: str
+    """File and line."""
+    example_id: str | None
+    tokens: list[str] | None
+    num_tokens: int | None
+    """How many tokens the text has; None where the file does not say."""
+    positions: list[int] | None
+    """Ascending positions of selected or marked tokens; None where nobody annotated the text."""
+    scores: list[float] | None = None
+    """One for each token."""
+
+    @property
+    def label(self) -> str:
+        """How the text is called in messages: its id, else where it stands."""
+        return self.where if self.example_id is None else self.example_id
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaskFile:
+    """A mask file, read whole."""
+
+    path: Path
+    sha256: str
+    records: list[MaskRecord]
+    notes: list[str]
+
+
+def check_dataset(dataset: str | None, aspect: str | None) -> str | None:
+    """The aspect's own name, for a data set whose files have a format of their own.
+
+    Raises:
+        RequestError: for a data set that has none here, or an aspect that it has not.
+    """
+    if dataset is None:
+        if aspect is not None:
+            raise RequestError(
+                f"got `{aspect}`, but no data set", where="--aspect", hint="add `--dataset beer`"
+            )
+        return None
+    source = get_source(dataset)
+    if dataset != Beer.name:
+        raise RequestError(
+            f"expected `beer`, whose files are read as they are, but got `{dataset}`",
+            where="--dataset",
+            hint="leave it out, and give the rationales as plain JSON lines (see docs/scoring.md)",
+        )
+    return resolve_aspect(source, aspect)
+
+
+def read_masks(path: Path, *, aspect: str | None, max_bytes: int = MAX_BYTES) -> MaskFile:
+    """A mask file; its format is told by the keys of the first line.
+
+    Args:
+        path: the file.
+        aspect: of beer, for the corpus's own formats; None where a plain file is expected.
+        max_bytes: most bytes to accept.
+
+    Raises:
+        MissingDataError: if there is no such file.
+        BadInputError: at the first line that breaks the format, or repeats an id.
+        RequestError: for a file of the beer corpus without an aspect.
+    """
+    _, line = next(read_lines(path, max_bytes=max_bytes))
+    first = parse_record(line, f"{path}:1", ())
+    unread: Counter[str] = Counter()
+    records: Iterator[MaskRecord]
+    if "rid" not in first:
+        records = (_plain(line, where, unread) for where, line in _lines(path, max_bytes))
+    elif aspect is None:
+        raise RequestError(
+            "this is a file of the beer corpus, which has several aspects",
+            where=str(path),
+            hint="add `--dataset beer --aspect appearance|smell|palate`",
+        )
+    elif "x" in first:
+        records = _annotations(path, aspect, max_bytes)
+    else:
+        records = (_aspect_positions(line, where, aspect) for where, line in _lines(path, max_bytes))
+    return MaskFile(
+        path=path,
+        records=list(_checked(records)),
+        sha256=file_digest(path),
+        notes=[f"{path.name}: {unread_keys(unread, _PLAIN_FIELDS)}"] if unread else [],
+    )
+
+
+def _lines(path: Path, max_bytes: int) -> Iterator[tuple[str, str]]:
+    return ((f"{path}:{number}", line) for number, line in read_lines(path, max_bytes=max_bytes))
+
+
+def _checked(records: Iterator[MaskRecord]) -> Iterator[MaskRecord]:
+    """The records, once each is known to have an id of its own."""
+    places: dict[str, str] = {}
+    for record in records:
+        if record.example_id is not None:
+            if record.example_id in places:
+                raise BadInputError(
+                    f"the id `{record.example_id[:60]}` stands in {places[record.example_id]} already",
+                    where=record.where,
+                )
+            places[record.example_id] = record.where
+        yield record
+
+
+def _annotations(path: Path, aspect: str, max_bytes: int) -> Iterator[MaskRecord]:
+    reviews = annotated_reviews(path, Beer.aspects.index(aspect), max_bytes, Report())
+    for number, review in enumerate(reviews, start=1):
+        yield MaskRecord(
+            where=f"{path}:{number}",
+            example_id=review.example_id,
+            tokens=review.tokens,
+            num_tokens=len(review.tokens),
+            positions=review.rationale,
+        )
+
+
+def _aspect_positions(line: str, where: str, aspect: str) -> MaskRecord:
+    record = parse_record(line, where, ("rid", aspect))
+    found = record[aspect]
+    if not isinstance(found, list) or not all(type(entry) is int and entry >= 0 for entry in found):
+        raise BadInputError(
+            f"expected a list of positions from 0 as `{aspect}`, but got {str(found)[:60]}", where=where
+        )
+    return MaskRecord(
+        where=where,
+        example_id=check_id(record["rid"], "rid", where),
+        tokens=None,
+        num_tokens=None,
+        positions=sorted(set(found)),
+    )
+
+
+def _plain(line: str, where: str, unread: Counter[str]) -> MaskRecord:
+    record = parse_record(line, where, ("rationale",))
+    unread.update(record.keys() - set(_PLAIN_FIELDS))
+    example_id = None if record.get("id") is None else check_id(record["id"], "id", where)
+    tokens = None if record.get("tokens") is None else check_tokens(record["tokens"], "tokens", where)
+    if example_id is None and tokens is None:
+        raise BadInputError("neither `id` nor `tokens`: nothing says which text this is", where=where)
+    text = MaskRecord(
+        where=where,
+        example_id=example_id,
+        tokens=tokens,
+        num_tokens=_num_tokens(record, tokens, where),
+        positions=None,
+    )
+    found = _positions(record["rationale"], text.num_tokens, where)
+    return replace(text, positions=found, scores=_scores(record.get("scores"), text.num_tokens, where))
+
+
+def _num_tokens(record: dict[str, object], tokens: list[str] | None, where: str) -> int | None:
+    """From `tokens` or `num_tokens`, else the length of what has an entry per token."""
+    stated = record.get("num_tokens")
+    if stated is not None and (type(stated) is not int or stated < 1):
+        raise BadInputError(f"expected a whole number above 0 as `num_tokens`, but got {stated}", where=where)
+    if tokens is not None:
+        if stated not in (None, len(tokens)):
+            raise BadInputError(f"`num_tokens` is {stated}, but there are {len(tokens)} tokens", where=where)
+        return len(tokens)
+    if stated is not None:
+        return stated
+    per_token = (record["rationale"] if is_mask(record["rationale"]) else None), record.get("scores")
+    return next((len(entries) for entries in per_token if isinstance(entries, list)), None)
+
+
+def _positions(value: object, size: int | None, where: str) -> list[int] | None:
+    if value is None:
+        return None
+    if is_mask(value):
+        mask = cast("list[int]", value)
+        return mask_positions(mask, len(mask) if size is None else size, where)
+    # without a length, whether the spans fit shows where the other file states it
+    return positions(check_spans(value, _MAX_TOKENS if size is None else size, "`rationale`", where))
+
+
+def _scores(value: object, size: int | None, where: str) -> list[float] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != size:
+        given = f"{len(value)}" if isinstance(value, list) else str(value)[:60]
+        raise BadInputError(f"expected {size} numbers as `scores`, but got {given}", where=where)
+    for score in value:
+        if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+            raise BadInputError(f"expected numbers as `scores`, but got {str(score)[:60]}", where=where)
+    return [float(score) for score in value]

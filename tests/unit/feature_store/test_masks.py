@@ -1,0 +1,119 @@
+"""Mask files: what a line becomes, and what is refused by file and line."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feature_store.errors import BadInputError, MissingDataError, RequestError
+from feature_store.fingerprint import file_digest
+from feature_store.masks import MaskRecord, read_masks
+
+
+def write(path: Path, *records: object) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def one(tmp_path: Path, record: object, aspect: str | None = None) -> MaskRecord:
+    return read_masks(write(tmp_path / "masks.jsonl", record), aspect=aspect).records[0]
+
+
+@pytest.mark.parametrize(
+    ("record", "num_tokens", "positions"),
+    [
+        ({"id": 1, "rationale": [0, 1, 1]}, 3, [1, 2]),
+        ({"id": 1, "rationale": [False, True]}, 2, [1]),
+        ({"id": 1, "num_tokens": 4, "rationale": [[0, 1], [0, 2], [3, 4]]}, 4, [0, 1, 3]),
+        ({"id": 1, "rationale": [[2, 3]]}, None, [2]),
+        ({"id": 1, "rationale": [[0, 1]], "scores": [0.5, 1, -2]}, 3, [0]),
+        ({"tokens": ["so", "thin"], "rationale": []}, 2, []),
+        ({"id": 1, "tokens": None, "num_tokens": 2, "rationale": None}, 2, None),
+    ],
+)
+def test_a_line_becomes_positions(
+    tmp_path: Path, record: dict[str, Any], num_tokens: int | None, positions: list[int] | None
+):
+    found = one(tmp_path, record)
+    assert (found.num_tokens, found.positions) == (num_tokens, positions)
+
+
+def test_what_else_a_line_states(tmp_path: Path):
+    found = one(tmp_path, {"id": 5, "tokens": ["so", "thin"], "rationale": [0, 1], "scores": [0, 0.5]})
+    assert (found.example_id, found.tokens, found.scores) == ("5", ["so", "thin"], [0.0, 0.5])
+    assert found.label == "5"
+    assert one(tmp_path, {"tokens": ["so"], "rationale": [1]}).label == f"{tmp_path / 'masks.jsonl'}:1"
+
+
+def test_a_file_has_its_digest_and_may_be_compressed(tmp_path: Path):
+    path = tmp_path / "masks.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"id": "a", "rationale": [1]}\n'))
+    found = read_masks(path, aspect=None)
+    assert (found.sha256, found.notes, len(found.records)) == (file_digest(path), [], 1)
+
+
+def test_keys_that_are_not_read_are_named(tmp_path: Path):
+    path = write(tmp_path / "m.jsonl", *({"id": i, "rationale": [1], "score": [0.5]} for i in range(3)))
+    assert read_masks(path, aspect=None).notes == [
+        "m.jsonl: keys that are not read: 'score' (3 lines, did you mean `scores`?)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"id": 1}, "masks.jsonl:1: no key `rationale`"),
+        ({"rationale": [1]}, "masks.jsonl:1: neither `id` nor `tokens`"),
+        ({"id": 1, "rationale": [0, 2]}, "expected 0 or 1 in the mask `rationale`, but got 2"),
+        ({"id": 1, "num_tokens": 3, "rationale": [0, 1]}, "a `rationale` of 2 zeros and ones for 3 tokens"),
+        ({"id": 1, "num_tokens": 3, "rationale": [[1, 4]]}, "does not fit the text's 3 tokens"),
+        ({"id": 1, "rationale": [[0, 2**60]]}, "does not fit the text's 1048576 tokens"),
+        ({"id": 1, "rationale": "0 1"}, "expected a list of \\[start, end\\) spans as `rationale`"),
+        ({"id": 1, "num_tokens": 0, "rationale": []}, "expected a whole number above 0 as `num_tokens`"),
+        ({"id": 1, "num_tokens": True, "rationale": []}, "expected a whole number above 0 as `num_tokens`"),
+        (
+            {"id": 1, "num_tokens": 2, "tokens": ["a"], "rationale": [1]},
+            "`num_tokens` is 2, but there are 1 tokens",
+        ),
+        ({"id": 1, "tokens": [], "rationale": []}, "no tokens in `tokens`"),
+        ({"id": 1, "rationale": [1, 0], "scores": [1]}, "expected 2 numbers as `scores`, but got 1"),
+        ({"id": 1, "rationale": [1], "scores": 1}, "expected 1 numbers as `scores`, but got 1"),
+        ({"id": 1, "rationale": [1], "scores": ["x"]}, "expected numbers as `scores`, but got x"),
+        ({"id": 1, "rationale": [1], "scores": [float("nan")]}, "expected numbers as `scores`, but got nan"),
+        ({"id": [1], "rationale": [1]}, "expected a number or text as `id`"),
+        ({"rid": 1, "palate": [0, -1]}, "expected a list of positions from 0 as `palate`"),
+        ({"rid": 1, "smell": [0]}, "no key `palate`"),
+    ],
+)
+def test_a_line_that_breaks_the_format_is_named(tmp_path: Path, record: dict[str, Any], message: str):
+    with pytest.raises(BadInputError, match=message):
+        one(tmp_path, record, "palate")
+
+
+@pytest.mark.parametrize("key", ["id", "rid"])
+def test_an_id_stands_once(tmp_path: Path, key: str):
+    record = {key: 4, "rationale": [1], "palate": [0]}
+    path = write(tmp_path / "m.jsonl", record, record)
+    with pytest.raises(BadInputError, match="m.jsonl:2: the id `4` stands in .*m.jsonl:1 already"):
+        read_masks(path, aspect="palate")
+
+
+def test_a_file_of_beer_needs_its_aspect(tmp_path: Path):
+    with pytest.raises(RequestError, match="a file of the beer corpus") as caught:
+        one(tmp_path, {"rid": 1, "palate": [0]})
+    assert caught.value.hint == "add `--dataset beer --aspect appearance|smell|palate`"
+
+
+def test_annotations_of_beer_are_read_by_its_source(tmp_path: Path):
+    review = {"rid": 1, "x": ["a", "b"], "y": [0.5] * 5, "0": [], "1": [[1, 2]]}
+    path = write(tmp_path / "annotations.json", review, review | {"rid": 2, "1": []})
+    marked, unmarked = read_masks(path, aspect="smell").records
+    assert (marked.example_id, marked.tokens, marked.positions) == ("1", ["a", "b"], [1])
+    assert (unmarked.where, unmarked.positions) == (f"{path}:2", None)
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(MissingDataError, match="nowhere.jsonl: no such file"):
+        read_masks(tmp_path / "nowhere.jsonl", aspect=None)
