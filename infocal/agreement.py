@@ -179,7 +179,8 @@ def _mean(values: NDArray[Any]) -> float:
     return float(values.mean()) if len(values) else 0.0
 
 
-def _harmonic_mean(precision: float, recall: float) -> float:
+def harmonic_mean(precision: float, recall: float) -> float:
+    """F1 of one precision and one recall, 0 where one of them is."""
     return 2 * precision * recall / (precision + recall) if precision > 0 and recall > 0 else 0.0
 
 
@@ -323,7 +324,7 @@ def iou_of_counts(counts: SpanCounts, threshold: float) -> SpanScores:
     precision, recall = (_mean(_ratio(hits[n > 0], n[n > 0])) for n in (counts.predicted, counts.marked))
     return SpanScores(
         micro=_micro(hits, counts.predicted, counts.marked),
-        macro=PrecisionRecallF1(precision, recall, _harmonic_mean(precision, recall)),
+        macro=PrecisionRecallF1(precision, recall, harmonic_mean(precision, recall)),
     )
 
 
@@ -427,9 +428,17 @@ def paper_iou_f1(f1: float) -> float:
     return f1 / (2 - f1)
 
 
-def paper_auprc(precision: float, recall: float) -> float:
+PAPER_AUPRC_END = 0.10
+"""Precision at recall 1 in what [Sha2023] prints as AUPRC, the same for each aspect of beer."""
+
+
+def paper_auprc(precision: float, recall: float, end: float = PAPER_AUPRC_END) -> float:
     """What [Sha2023] prints as AUPRC on beer: the trapezoid through (0, 1), (R, P) and (1, 0.10).
 
     It is a function of one threshold's precision and recall and no area under a curve: scores do not enter.
+
+    Args:
+        precision, recall: micro, in [0, 1].
+        end: precision where every token is selected; the share of marked tokens, were it measured.
     """
-    return recall * (1 + precision) / 2 + (1 - recall) * (precision + 0.10) / 2
+    return recall * (1 + precision) / 2 + (1 - recall) * (precision + end) / 2

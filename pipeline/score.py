@@ -9,10 +9,13 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline import settings
 from pipeline.errors import PipelineError, run_command
+
+if TYPE_CHECKING:
+    from pipeline.printed import Interval
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -22,7 +25,15 @@ def build_parser() -> argparse.ArgumentParser:
         "Score any rationales against human ones, in every metric mode; or check a published table.",
     )
     parser.add_argument("--rationale", metavar="FILE", help="masks to score (formats: docs/scoring.md)")
-    parser.add_argument("--human", metavar="FILE", help="human rationales of the same texts")
+    parser.add_argument(
+        "--human", metavar="FILE", help="human rationales of the same texts; with --audit, for X"
+    )
+    parser.add_argument(
+        "--audit", metavar="TABLE.csv", help="check this table of scores by arithmetic, in place of scoring"
+    )
+    parser.add_argument(
+        "--gold-density", metavar="X", help="for --audit: share of marked tokens, as 0.126 or 12.6%%"
+    )
     parser.add_argument("--dataset", help="`beer` for the corpus's own file formats")
     parser.add_argument("--aspect", help="of beer: appearance, smell, palate")
     parser.add_argument(
@@ -35,7 +46,11 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
     target = _json_target(given.json)
-    text, document = _scores(given)
+    if given.gold_density is not None and given.audit is None:
+        raise PipelineError(
+            "only a table is checked against it", where="--gold-density", hint="add `--audit`"
+        )
+    text, document = _scores(given) if given.audit is None else _audit(given)
     if given.json == "-":
         print(_dumped(document))
         return 0
@@ -73,6 +88,41 @@ def _scores(given: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     human, rationales = (read_masks(Path(name), aspect=aspect) for name in (given.human, given.rationale))
     card = scorecard.scorecard(human, rationales)
     return scorecard.page(card, human, rationales), scorecard.as_json(card, human, rationales)
+
+
+def _audit(given: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """What is wrong with the table `--audit`."""
+    if given.rationale is not None:
+        raise PipelineError("give `--audit` or `--rationale`, not both", where="--rationale")
+    if given.gold_density is not None and given.human is not None:
+        raise PipelineError("give `--gold-density` or `--human`, not both", where="--gold-density")
+    from pipeline import audit
+    from pipeline.printed import read_table
+
+    table = read_table(Path(given.audit))
+    density = _gold_density(given)
+    corpora = sorted({row.corpus for row in table.rows})
+    if density is not None and len(corpora) > 1:
+        raise PipelineError(
+            f"one gold density, but rows of {len(corpora)} corpora: {', '.join(corpora)[:200]}",
+            where=f"--audit {given.audit}",
+            hint="state it in a column `gold_density`, or check one corpus at a time",
+        )
+    result = audit.audit(table, density)
+    return audit.page(result), audit.as_json(result)
+
+
+def _gold_density(given: argparse.Namespace) -> "Interval | None":
+    """The share of marked tokens, as stated or as counted in `--human`; None where neither is given."""
+    from pipeline.printed import Interval, stated_share
+
+    if given.human is None:
+        return None if given.gold_density is None else stated_share(given.gold_density, "--gold-density")
+    from feature_store.masks import check_dataset, read_masks
+    from pipeline.scorecard import gold_density
+
+    density = gold_density(read_masks(Path(given.human), aspect=check_dataset(given.dataset, given.aspect)))
+    return Interval(density, density)
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def _text(human: MaskRecord, rationale: MaskRecord) -> _Text:
     sizes = [record.num_tokens for record in (human, rationale) if record.num_tokens is not None]
     if not sizes:
         raise PipelineError(
-            f"neither file says how many tokens `{human.label[:60]}` has",
+            f"nothing says how many tokens `{human.label[:60]}` has",
             where=human.where,
             hint="add `tokens` or `num_tokens`",
         )
@@ -198,6 +198,19 @@ def scorecard(human: MaskFile, rationales: MaskFile) -> Scorecard:
         },
         notes=[*human.notes, *rationales.notes, note, *trivial],
     )
+
+
+def gold_density(human: MaskFile) -> float:
+    """Marked tokens / tokens, over the annotated texts of a file.
+
+    Raises:
+        PipelineError: if nobody annotated any, or the length of an annotated text is not stated.
+    """
+    annotated = [record for record in human.records if record.positions is not None]
+    if not annotated:
+        raise PipelineError(f"nobody annotated any of its {len(human.records)} texts", where=str(human.path))
+    golds = [_text(record, record).mask for record in annotated]
+    return metrics.token_scores(golds, golds).gold_density
 
 
 def _ranking(texts: Sequence[_Text]) -> tuple[list[Any], str]:

@@ -274,4 +274,4 @@ def test_files_that_do_not_go_together_are_refused(
 
 def test_a_text_of_unknown_length_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     spans = [{"id": "a", "rationale": [[0, 1]]}]
-    assert "neither file says how many tokens `a` has" in refused(files(tmp_path, spans, spans), capsys)
+    assert "nothing says how many tokens `a` has" in refused(files(tmp_path, spans, spans), capsys)
