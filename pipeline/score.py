@@ -56,7 +56,10 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     print(text)
     if target is not None:
-        target.write_text(_dumped(document) + "\n", encoding="utf-8")
+        try:
+            target.write_text(_dumped(document) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise PipelineError(f"cannot be written: {error.strerror}", where=f"--json {target}") from error
     return 0
 
 
@@ -67,6 +70,8 @@ def _json_target(name: str | None) -> Path | None:
     target = Path(name)
     if not target.absolute().parent.is_dir():
         raise PipelineError(f"there is no folder `{target.parent}`", where=f"--json {target}")
+    if target.is_dir():
+        raise PipelineError("expected a file, but this is a folder", where=f"--json {target}")
     return target
 
 
@@ -117,6 +122,13 @@ def _gold_density(given: argparse.Namespace) -> "Interval | None":
     from pipeline.printed import Interval, stated_share
 
     if given.human is None:
+        for flag in ("dataset", "aspect"):
+            if getattr(given, flag) is not None:
+                raise PipelineError(
+                    "it says how `--human` is read, and there is none",
+                    where=f"--{flag}",
+                    hint="add `--human FILE`, or leave it out",
+                )
         return None if given.gold_density is None else stated_share(given.gold_density, "--gold-density")
     from feature_store.masks import check_dataset, read_masks
     from pipeline.scorecard import gold_density

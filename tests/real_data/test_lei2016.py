@@ -81,3 +81,25 @@ def test_the_command_gives_the_stored_scores(data_dir, aspect, capsys):
     }
     stored = {name: reference[key] for key, name in names.items()}
     assert {name: found[name] for name in stored} == pytest.approx(stored, abs=1e-4)
+
+
+POSSIBLE = {
+    "appearance": {"InfoCal"},
+    "smell": {"InfoCal"},
+    "palate": {"Attention", "HardKuma", "Sparse IB"},
+}
+"""Rows of [Sha2023] table 2 whose P x selected / R may be the gold density of the annotated reviews here."""
+
+
+@pytest.mark.parametrize("aspect", ASPECTS)
+def test_the_audit_counts_the_gold_density(data_dir, aspect, tmp_path, capsys):
+    published = (Path(__file__).parents[1] / "data" / "published" / "sha2023_table2.csv").read_text("utf-8")
+    header, *rows = published.splitlines()
+    rows = [row for row in rows if row.split(",")[1] == aspect]
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join([header, *rows]) + "\n", "utf-8")
+    human = str(data_dir / "beer" / "annotations.json")
+    arguments = ["--audit", str(table), "--human", human, "--dataset", "beer", "--aspect", aspect]
+    assert score.main([*arguments, "--json", "-"]) == 0
+    impossible = {finding["method"] for finding in json.loads(capsys.readouterr().out)["impossible"]}
+    assert {row.split(",")[0] for row in rows} - impossible == POSSIBLE[aspect]

@@ -308,6 +308,7 @@ def test_the_density_is_counted_in_a_human_file(tmp_path: Path, capsys: pytest.C
         (["--human", "h", "--gold-density", "0.1"], "give `--gold-density` or `--human`, not both"),
         (["--gold-density", "x"], "--gold-density: column `gold_density`: expected one number, but got `x`"),
         (["--human", "nowhere"], "nowhere: no such file"),
+        (["--dataset", "beer"], "--dataset: it says how `--human` is read, and there is none"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(

@@ -245,6 +245,7 @@ def test_a_plain_file_goes_with_one_of_beer(tmp_path: Path, capsys: pytest.Captu
         (["--human", "h", "--rationale", "r", "--dataset", "bear"], "did you mean `--dataset beer`"),
         (["--human", "h", "--rationale", "r", "--dataset", "hatexplain"], "expected `beer`, whose files"),
         (["--human", "h", "--rationale", "r", "--dataset", "beer"], "dataset `beer` needs an aspect"),
+        (["--json", "."], "error: --json .: expected a file, but this is a folder"),
         (["--ration", "r"], "unrecognized arguments: --ration r"),
     ],
 )
