@@ -373,12 +373,11 @@ def derived(
     if not step or not step.replace("_", "").replace("-", "").isalnum():
         raise RequestError(f"a step's name is made of letters, digits, `_` and `-`, but got `{step}`")
     key = fingerprint(step, version, parameters, [features.fingerprint])
-    name = f"{step}-{key[:16]}"
-    directory = features.directory / "derived" / name
+    directory = derived_dir(features, step, version, parameters)
     found = _derived_if_whole(directory)
     if found is not None:
         return found
-    with cache.locked(features.directory.parent.parent, f"{features.directory.name}-{name}"):
+    with cache.locked(features.directory.parent.parent, f"{features.directory.name}-{directory.name}"):
         found = _derived_if_whole(directory)
         if found is None:
             table = build()
@@ -391,6 +390,12 @@ def derived(
                 )
             found = cache.open_table(directory / DERIVED_FILE)
     return found
+
+
+def derived_dir(features: Features, step: str, version: int, parameters: Mapping[str, Any]) -> Path:
+    """Folder of a table that `derived` keeps, whether it is there or not."""
+    key = fingerprint(step, version, parameters, [features.fingerprint])
+    return features.directory / "derived" / f"{step}-{key[:16]}"
 
 
 def verify_derived(features: Features) -> None:

@@ -23,7 +23,7 @@ from infocal.errors import StateError
 from infocal.model import InfoCal
 from infocal.trainer import Trainer
 
-STATE, BEST = "state.pt", "best"
+STATE, BEST, HISTORY = "state.pt", "best", "history.json"
 WEIGHTS, CONFIG, VOCABULARY, DIGESTS = "model.safetensors", "config.json", "vocabulary.json", "digests.json"
 _PACKED = (WEIGHTS, CONFIG, VOCABULARY)
 """Files of a package that have a digest."""

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from pipeline.storage import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +13,7 @@ class Candidate:
 
     trial_id: str
     config: Mapping[str, Any]
-    checkpoint: Path
+    checkpoint: Location
     """Last checkpoint; holds the best epoch's weights."""
     epoch: int
     value: float

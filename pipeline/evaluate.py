@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     if target is not None and not target.absolute().parent.is_dir():
         # found out before the test split is read, not after
         raise PipelineError(f"there is no folder `{target.parent}`", where=f"--json {target}")
-    storage = settings.storage_dir(given.storage, given.sample)
+    storage = settings.storage(given.storage, given.sample)
     uri = settings.tracking_uri(given.tracking_uri, storage)
     from pipeline import assessment, registry
     from pipeline.tracking import Tracker

@@ -117,7 +117,7 @@ def _package(given: argparse.Namespace) -> "Package":
     from pipeline.tracking import Tracker
 
     name, which = registry.parse_uri(given.model)
-    storage = settings.storage_dir(given.storage, given.sample)
+    storage = settings.storage(given.storage, given.sample)
     tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
     with tempfile.TemporaryDirectory() as folder:
         return load_package(registry.load_version_package(tracker, name, which, Path(folder)))

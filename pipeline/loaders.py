@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +11,11 @@ import pyarrow as pa
 import torch
 
 from feature_store.cache import as_numpy
-from feature_store.store import Features, derived
+from feature_store.store import Features, derived, derived_dir
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, Task
 from infocal.language_model import LanguageModelTrainer
+from pipeline.errors import PipelineError
 
 logger = logging.getLogger("pipeline.loaders")
 
@@ -182,14 +184,33 @@ def embeddings_of(features: Features) -> torch.Tensor:
     return torch.from_numpy(np.array(features.embeddings))
 
 
-def language_model_scores(features: Features, config: LanguageModelConfig, device: torch.device) -> Ragged:
+def language_model_dir(features: Features, config: LanguageModelConfig) -> Path:
+    """Folder of the scores that `language_model_scores` stores, whether they are there or not."""
+    return derived_dir(features, LM_STEP, LM_VERSION, config.to_dict())
+
+
+def language_model_scores(
+    features: Features, config: LanguageModelConfig, device: torch.device, *, may_train: bool = True
+) -> Ragged:
     """s_i of Eq. (18) of [Sha2023] for every training token.
 
     The language model is trained on the first call for these features and this config; later calls,
     of any process, map the stored scores.
+
+    Args:
+        may_train: otherwise the scores have to be there.
+
+    Raises:
+        PipelineError: if they are not, or are damaged.
     """
 
     def build() -> pa.Table:
+        if not may_train:
+            raise PipelineError(
+                "expected the language model's scores beside the features, but there are none",
+                where=str(language_model_dir(features, config)),
+                hint="remove the features' folder: it is fetched again, scores included",
+            )
         loader = Loader(features.table("train"), task_of(features))
         trainer = LanguageModelTrainer(
             config, embeddings_of(features), torch.tensor(features.token_counts), device

@@ -15,33 +15,34 @@ import optuna
 from feature_store.store import Features, load_features
 from infocal.config import InfoCalConfig, LanguageModelConfig
 from infocal.trainer import check_bf16, resolve_device
-from pipeline import checkpoints, cluster, columns, findings, pages, registry, summary
+from pipeline import checkpoints, cluster, columns, feature_copies, findings, pages, registry, summary
 from pipeline.criterion import Candidate
 from pipeline.errors import PipelineError
-from pipeline.loaders import embeddings_of, language_model_scores
+from pipeline.loaders import embeddings_of, language_model_dir, language_model_scores
 from pipeline.probe import ClusterProbe, packed
 from pipeline.progress import ProgressLines, epoch_line
 from pipeline.scoring import final_validation, rate_of_lines, trivial_validation
 from pipeline.settings import RunSettings, make_folder, title
 from pipeline.study import Study, StudySettings
+from pipeline.study_folder import OPTUNA_DB, SETTINGS, StudyFolder
 from pipeline.summary import PACKAGE, REPORT
 from pipeline.tracking import TRIAL_TAG, Tracker
-from pipeline.trainable import HISTORY, Result, best_shown, train
+from pipeline.trainable import Result, best_shown, train
 from pipeline.trial_tracking import TrialTracking
 from pipeline.utilisation import Stopwatch, Utilisation, utilisation
 from search_spaces.registry import metric_mode, space
 
 logger = logging.getLogger("pipeline.outcome")
 
-OPTUNA_ARTIFACT = "optuna.db"
 
-
-def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | None, resume: bool) -> str:
+def conduct(
+    prepared: StudySettings, folder: StudyFolder, uri: str, *, address: str | None, resume: bool
+) -> str:
     """Run a prepared study to its end.
 
     Args:
         prepared: what to do, its features built.
-        storage: folder of all results.
+        folder: where its results go.
         uri: MLflow's.
         address: Ray cluster; None: RAY_ADDRESS, else a private local one.
         resume: go on with the study.
@@ -51,18 +52,23 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
     """
     run = prepared.run
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    features = load_features(Path(run.features_dir))
+    features = feature_copies.features_of(run)
     logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
     device = resolve_device(run.device)
     check_bf16(run.bf16, device)
     # trained here, once; the trials find the stored scores
-    language_model_scores(features, LanguageModelConfig(**run.language_model), device)
-    directory = storage / "studies" / prepared.name
-    make_folder(storage, "--storage")
+    language_model = LanguageModelConfig(**run.language_model)
+    language_model_scores(features, language_model, device, may_train=not run.features_uri)
+    make_folder(folder.directory.parents[1], "--storage")
     tracker = Tracker(uri)
-    make_folder(directory, "--storage")
-    prepared.save(directory)
-    study = Study(prepared, space(run.method, run.dataset, prepared.space_name), directory)
+    make_folder(folder.directory, "--storage")
+    if folder.remote and not run.features_uri:
+        derived = language_model_dir(features, language_model)
+        sent = feature_copies.send(features, derived, folder.storage.opened())
+        prepared = dataclasses.replace(prepared, run=dataclasses.replace(run, features_uri=sent.portable))
+    _save(prepared, folder)
+    ranges = space(run.method, run.dataset, prepared.space_name)
+    study = Study(prepared, ranges, folder.directory, folder.remote)
     tags = _tags(prepared, features)
     experiment = tracker.experiment(run.dataset, run.aspect)
     study_run = tracker.start_study(experiment, prepared.name, _parameters(prepared), tags)
@@ -72,7 +78,7 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
             if prepared.packs_gpus:
                 probe = ClusterProbe(is_local=cluster.is_local(address))
                 prepared = study.settings = packed(prepared, study.space, probe)
-                prepared.save(directory)
+                _save(prepared, folder)
                 tracker.log_metrics(study_run, {"gpus_per_trial_measured": prepared.gpus_per_trial}, step=0)
             cluster.check_resources(address, prepared.cpus_per_trial, prepared.gpus_per_trial)
             stopwatch = Stopwatch()
@@ -83,7 +89,7 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
                 if candidates
                 else []
             )
-        text = _conclude(study, features, tracker, study_run, [candidates, replicates], used)
+        text = _conclude(study, folder, features, tracker, study_run, [candidates, replicates], used)
         status = "FINISHED"
     except (KeyboardInterrupt, SystemExit):
         status = "KILLED"
@@ -92,12 +98,18 @@ def conduct(prepared: StudySettings, storage: Path, uri: str, *, address: str | 
         logger.warning(
             "interrupted; to go on: python -m pipeline.search --resume --name %s --storage %s",
             prepared.name,
-            storage,
+            folder.storage,
         )
         raise
     finally:
         tracker.finish(study_run, status)
     return text
+
+
+def _save(prepared: StudySettings, folder: StudyFolder) -> None:
+    """Write the settings from which a study is resumed."""
+    prepared.save(folder.directory)
+    folder.publish(SETTINGS)
 
 
 def _tags(prepared: StudySettings, features: Features) -> dict[str, str]:
@@ -149,7 +161,7 @@ def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) 
         "rationales.html": pages.rationale_page(title=f"Rationales, {target}", predictions=shown, note=note),
         "curve.html": pages.curve_page(
             title=f"Training curve, {target}",
-            history=checkpoints.read_json(checkpoint / HISTORY),
+            history=checkpoints.read_json(checkpoint / checkpoints.HISTORY),
             criterion=run.criterion,
             dataset=run.dataset,
         ),
@@ -158,6 +170,7 @@ def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) 
 
 def _conclude(
     study: Study,
+    folder: StudyFolder,
     features: Features,
     tracker: Tracker,
     study_run: str,
@@ -168,11 +181,13 @@ def _conclude(
     candidates, replicates = found
     prepared = study.settings
     tracker.reconcile(study_run, {c.trial_id for group in found for c in group} | study.trial_ids)
-    artifacts: dict[str, str | Path] = {OPTUNA_ARTIFACT: study.export()}
+    artifacts: dict[str, str | Path] = {OPTUNA_DB: study.export()}
     if not candidates:
         tracker.finish(study_run, "FAILED", artifacts=artifacts)
+        folder.publish(OPTUNA_DB)
+        last = f"; the last one ended with: {study.failures[-1]}" if study.failures else ""
         raise PipelineError(
-            f"none of the {prepared.num_trials} trials finished an epoch",
+            f"none of the {prepared.num_trials} trials finished an epoch{last}",
             hint=f"their failures stand in `mlflow ui --backend-store-uri {tracker.uri}`",
         )
     winner = candidates[0]
@@ -197,12 +212,15 @@ def _conclude(
     report = study.directory / REPORT
     report.write_text(findings.page(tracker, study_run), encoding="utf-8")
     tracker.finish(study_run, artifacts={REPORT: report})
+    # the digests after the files that they are of, the page after all that it speaks of
+    packed = sorted((path.name for path in package.iterdir()), key=lambda name: name == checkpoints.DIGESTS)
+    folder.publish(OPTUNA_DB, *(f"{PACKAGE}/{name}" for name in packed), REPORT)
     return summary.of_study(
         prepared,
         candidates,
         replicates,
         tracking_uri=tracker.uri,
-        directory=study.directory,
+        directory=folder.shown,
         version=version,
         used=used,
     )
@@ -213,7 +231,8 @@ def pack_winner(study: Study, features: Features, winner: Candidate, run_id: str
     prepared = study.settings
     metadata = package_metadata(prepared.run, features, winner.epoch, winner.scores)
     metadata |= {"sample": prepared.sample, "study": prepared.name, "run_id": run_id}
-    return pack(winner.checkpoint / checkpoints.BEST, study.directory / PACKAGE, features, metadata)
+    with winner.checkpoint.localised(checkpoints.BEST) as checkpoint:
+        return pack(checkpoint / checkpoints.BEST, study.directory / PACKAGE, features, metadata)
 
 
 def package_metadata(

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 
     aspect = resolve_aspect(get_source(given.dataset), given.aspect) or ""
     search_spaces.criterion(given.dataset, aspect)
-    storage = settings.storage_dir(given.storage, given.sample)
+    storage = settings.storage(given.storage, given.sample)
     uri = settings.tracking_uri(given.tracking_uri, storage)
     from pipeline import registry
     from pipeline.tracking import Tracker

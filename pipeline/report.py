@@ -14,6 +14,7 @@ from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect
 from pipeline import settings
 from pipeline.errors import PipelineError, run_command
+from pipeline.study_folder import STUDIES
 
 if TYPE_CHECKING:
     from pipeline.tracking import TrackedRun, Tracker
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    storage = settings.storage_dir(given.storage, given.sample)
+    storage = settings.storage(given.storage, given.sample)
     output = None if given.output is None else Path(given.output)
     if output is not None and output.is_dir():
         raise PipelineError(
@@ -60,15 +61,24 @@ def main(arguments: Sequence[str]) -> int:
     tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
     study = tracker.run(given.run) if given.run else _study(tracker, given.dataset, aspect, given.study)
     text = findings.page(tracker, study.run_id)
-    output = output or storage / "studies" / study.tags[STUDY_TAG] / REPORT
+    if output is None and storage.is_remote:
+        page = storage.opened() / STUDIES / study.tags[STUDY_TAG] / REPORT
+        page.write(text.encode())
+        print(page)
+    else:
+        output = output or storage.folder / STUDIES / study.tags[STUDY_TAG] / REPORT
+        _write(output, text)
+        print(output)
+    tracker.log_text(study.run_id, text, REPORT)
+    return 0
+
+
+def _write(output: Path, text: str) -> None:
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise PipelineError(f"cannot write `{output}`: {error.strerror}", where="--output") from error
-    tracker.log_text(study.run_id, text, REPORT)
-    print(output)
-    return 0
 
 
 def _study(tracker: "Tracker", dataset: str, aspect: str, name: str | None) -> "TrackedRun":

@@ -6,19 +6,23 @@ python -m pipeline.search --dataset beer --aspect palate
 import argparse
 import dataclasses
 import logging
+import os
 import shlex
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infocal.config import InfoCalConfig
-from pipeline import cluster, planning, settings
+from pipeline import cluster, planning, settings, study_folder
 from pipeline.errors import PipelineError, run_command
-from pipeline.study_folder import claimed
+from pipeline.storage import Location, Storage, without_password
+from pipeline.study_folder import OPTUNA_DB, SETTINGS, STUDIES
 from search_spaces import registry
 
 if TYPE_CHECKING:
+    from pipeline.optuna_export import Export
     from pipeline.study import StudySettings
 
 logger = logging.getLogger("pipeline.search")
@@ -75,6 +79,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="name of the study (default: made of dataset, aspect and time)",
     )
     settings.add_model_name(study)
+    study.add_argument(
+        "--optuna-storage",
+        metavar="URL",
+        help="Optuna storage that the finished study is exported to, such as sqlite:///FILE, journal:///FILE "
+        "or postgresql://USER:PASSWORD@HOST/DB",
+    )
     study.add_argument("--resume", action="store_true", help="go on with the study that --name names")
     study.add_argument(
         "--dry-run", action="store_true", help="check everything, print the plan, train nothing"
@@ -87,10 +97,13 @@ def main(arguments: Sequence[str]) -> int:
     given = build_parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     cluster.prepare_environment()
-    storage = settings.storage_dir(given.storage, given.sample)
+    storage = settings.storage(given.storage, given.sample)
     uri = settings.tracking_uri(given.tracking_uri, storage)
-    prepared = _resumed(given, storage) if given.resume else _prepared(given, arguments)
-    directory = storage / "studies" / prepared.name
+    home = storage.opened()
+    prepared = _resumed(given, home) if given.resume else _prepared(given, arguments)
+    directory = home / STUDIES / prepared.name
+    if storage.is_remote:
+        home.check()
     if not given.resume:
         planning.check_data(given, prepared.run)
     planning.check_device(prepared.run)
@@ -99,15 +112,33 @@ def main(arguments: Sequence[str]) -> int:
     if given.dry_run:
         print(_plan(prepared, directory, uri))
         return 0
-    with claimed(directory, resume=given.resume):
+    export = _export(given, prepared.name, storage, directory)
+    if storage.is_remote and given.cache_dir:
+        # where the workers of a private Ray look, too; on other nodes it is their own business
+        os.environ["INFOCAL_CACHE"] = str(Path(given.cache_dir).resolve())
+    with study_folder.opened(storage, prepared.name, resume=given.resume) as folder:
         logger.info("results: %s\ntracking: %s", directory, uri)
         planning.compile_ahead(prepared.run)
         if not given.resume:
             prepared = dataclasses.replace(prepared, run=planning.with_features(given, prepared.run))
         from pipeline.outcome import conduct
 
-        print(conduct(prepared, storage, uri, address=given.address, resume=given.resume))
+        print(conduct(prepared, folder, uri, address=given.address, resume=given.resume))
+        if export is not None:
+            export.run(folder.directory / OPTUNA_DB)
     return 0
+
+
+def _export(given: argparse.Namespace, name: str, storage: Storage, directory: Location) -> "Export | None":
+    """Where the finished study is exported to, looked at before anything is trained."""
+    if not given.optuna_storage:
+        return None
+    from pipeline.optuna_export import Export
+
+    origin = directory.uri if storage.is_remote else f"{socket.gethostname()}:{directory.path}"
+    export = Export(given.optuna_storage, name, origin)
+    export.check()
+    return export
 
 
 def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySettings":
@@ -141,29 +172,36 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         num_seeds=given.seeds,
         sample=given.sample,
         model_name=settings.model_name(given, run.aspect),
-        command=shlex.join(["python", "-m", "pipeline.search", *arguments]),
+        command=shlex.join(["python", "-m", "pipeline.search", *map(without_password, arguments)]),
         first_points=[point for point in points if all(r.contains(point[r.name]) for r in space)],
     )
 
 
-def _resumed(given: argparse.Namespace, storage: Path) -> "StudySettings":
+def _resumed(given: argparse.Namespace, home: Location) -> "StudySettings":
     if not given.name:
         raise PipelineError("which study is to be resumed?", where="--resume", hint="add `--name NAME`")
-    directory = storage / "studies" / given.name
-    if not directory.is_dir():
-        known = sorted(path.name for path in directory.parent.glob("*")) if directory.parent.is_dir() else []
+    studies = home / STUDIES
+    if not (studies / given.name).exists():
+        known = ", ".join(studies.names()) or "none"
         raise PipelineError(
-            f"there is no study `{given.name}` in {directory.parent}; there is {', '.join(known) or 'none'}",
+            f"there is no study `{given.name}` in {studies}; there is {known}",
             where="--name",
             hint="is `--storage` that of the study? without `--resume` a new one is started",
         )
+    from pipeline import feature_copies
     from pipeline.study import StudySettings
 
     logger.info("resuming with the study's own settings; other flags of this command have no effect")
-    return StudySettings.load(directory)
+    with (studies / given.name).localised(SETTINGS) as folder:
+        prepared = StudySettings.load(folder)
+    if not prepared.run.features_uri:
+        return prepared
+    # the same copy, as this machine calls it
+    uri = feature_copies.place(home, prepared.run.features_uri).portable
+    return dataclasses.replace(prepared, run=dataclasses.replace(prepared.run, features_uri=uri))
 
 
-def _plan(prepared: "StudySettings", directory: Path, uri: str) -> str:
+def _plan(prepared: "StudySettings", directory: Location, uri: str) -> str:
     """What would be done, for `--dry-run`."""
     run = prepared.run
     space = registry.space(run.method, run.dataset, prepared.space_name)

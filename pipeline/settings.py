@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pipeline.errors import PipelineError
+from pipeline.storage import Storage
 from search_spaces import registry
 from search_spaces.base import Criterion
 
@@ -23,7 +24,7 @@ AUTO = "auto"
 GPU_STEPS = 10_000
 """Ray gives out a GPU in ten-thousandths."""
 
-SAMPLE_STORAGE, STORAGE = Path("runs/sample"), Path("runs")
+SAMPLE_STORAGE, STORAGE = "runs/sample", "runs"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,11 +50,13 @@ class RunSettings:
     num_threads: int
     gpu_memory_rate: float = 1.0
     """Share of its card's memory that a trial may hold, in (0, 1]; the rest belongs to its neighbours."""
+    features_uri: str = ""
+    """Where a machine without that folder fetches the features from; empty: all share the folder."""
 
 
-def storage_dir(storage: str | None, sample: bool) -> Path:
-    """Folder of all results: as given, else `runs`, or `runs/sample` for the sample corpus."""
-    return Path(storage) if storage else (SAMPLE_STORAGE if sample else STORAGE)
+def storage(given: str | None, sample: bool) -> Storage:
+    """Where all results are: as given, else in `runs`, or `runs/sample` for the sample corpus."""
+    return Storage(given or (SAMPLE_STORAGE if sample else STORAGE))
 
 
 def make_folder(path: Path, where: str) -> None:
@@ -76,9 +79,21 @@ def make_folder(path: Path, where: str) -> None:
         ) from error
 
 
-def tracking_uri(given: str | None, storage: Path) -> str:
-    """Where MLflow tracks: the flag, else MLFLOW_TRACKING_URI, else an SQLite file in `storage`."""
-    return given or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(storage / 'mlflow.db').resolve()}"
+def tracking_uri(given: str | None, storage: Storage) -> str:
+    """Where MLflow tracks: the flag, else MLFLOW_TRACKING_URI, else an SQLite file in the local storage.
+
+    Raises:
+        PipelineError: if none of these is there.
+    """
+    stated = given or os.environ.get("MLFLOW_TRACKING_URI")
+    if not stated and storage.is_remote:
+        raise PipelineError(
+            f"expected an MLflow server to go with `--storage {storage}`, but none is named",
+            where="--tracking-uri",
+            hint="name it here or in MLFLOW_TRACKING_URI, as in http://HOST:5000; "
+            "sqlite:///mlflow.db tracks in a file of this machine",
+        )
+    return stated or f"sqlite:///{(storage.folder / 'mlflow.db').resolve()}"
 
 
 def cache_dir(given: str | None) -> Path:
@@ -188,12 +203,15 @@ def add_storage_arguments(target: argparse.ArgumentParser) -> None:
     """Flags that say where results and tracking are."""
     group = target.add_argument_group("results")
     group.add_argument(
-        "--storage", metavar="DIR", help="folder of all results (default: runs, with --sample runs/sample)"
+        "--storage",
+        metavar="DIR|URI",
+        help="folder of all results, or a URI such as s3://BUCKET/PREFIX (default: runs, with --sample "
+        "runs/sample)",
     )
     group.add_argument(
         "--tracking-uri",
         metavar="URI",
-        help="MLflow (default: MLFLOW_TRACKING_URI, else SQLite in the storage)",
+        help="MLflow (default: MLFLOW_TRACKING_URI, else SQLite in the storage, where that is a folder)",
     )
 
 

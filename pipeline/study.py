@@ -17,11 +17,11 @@ from pipeline.criterion import Candidate, ranked
 from pipeline.errors import PipelineError
 from pipeline.scheduler import ConstrainedOptunaSearch, asha, sampler
 from pipeline.settings import RunSettings
-from pipeline.study_folder import TUNE
+from pipeline.storage import Location
+from pipeline.study_folder import OPTUNA_DB, SETTINGS, TUNE
 from pipeline.trainable import tune_trainable
 from search_spaces.base import Bound, Criterion, Space
 
-SETTINGS, OPTUNA_DB = "study.json", "optuna.db"
 _MAX_FAILURES = 2
 """Times a trial whose worker died is started again from its last checkpoint."""
 
@@ -80,13 +80,18 @@ class Study:
         settings: what to do.
         space: the ranges.
         directory: the study's folder; holds the settings, Tune's experiment and the results.
+        remote: where Tune's experiment is instead, where machines share no disk.
     """
 
-    def __init__(self, settings: StudySettings, space: Space, directory: Path) -> None:
-        self.settings, self.space, self.directory = settings, space, directory
+    def __init__(
+        self, settings: StudySettings, space: Space, directory: Path, remote: Location | None = None
+    ) -> None:
+        self.settings, self.space, self.directory, self.remote = settings, space, directory, remote
         self.search: ConstrainedOptunaSearch | None = None
         self.trial_ids: set[str] = set()
         """Every trial that Tune knows of, finished or failed."""
+        self.failures: list[str] = []
+        """What ended the trials that an exception ended, a line each."""
 
     @property
     def base_config(self) -> InfoCalConfig:
@@ -125,6 +130,7 @@ class Study:
         results = tuner.fit()
         every = [results[i] for i in range(len(results))]
         self.trial_ids |= {result.metrics["trial_id"] for result in every if result.metrics}
+        self.failures += [str(result.error).strip().splitlines()[-1] for result in every if result.error]
         return [candidate for result in every if (candidate := _candidate(result)) is not None]
 
     def export(self) -> Path:
@@ -143,10 +149,16 @@ class Study:
         resources = {"cpu": self.settings.cpus_per_trial, "gpu": self.settings.gpus_per_trial}
         return tune.with_resources(tune.with_parameters(tune_trainable, run=self.settings.run), resources)
 
+    @property
+    def _tune_root(self) -> str:
+        """Folder of Tune's experiments in its file system; pyarrow takes a relative path for a URI."""
+        return self.remote.path if self.remote else str(self.directory.resolve())
+
     def _run_config(self, name: str, callbacks: Sequence[tune.Callback]) -> tune.RunConfig:
         return tune.RunConfig(
             name=name,
-            storage_path=str(self.directory.resolve()),
+            storage_path=self._tune_root,
+            storage_filesystem=self.remote and self.remote.filesystem,
             callbacks=list(callbacks),
             failure_config=tune.FailureConfig(max_failures=_MAX_FAILURES),
             # the last one holds the best epoch too; the one before it is what Tune's snapshot may still
@@ -171,15 +183,19 @@ class Study:
         )
 
     def _restored(self, callbacks: Sequence[tune.Callback]) -> tune.Tuner:
-        path = self.directory.resolve() / TUNE  # pyarrow takes a relative one for a URI
-        if not tune.Tuner.can_restore(str(path)):
+        path, filesystem = f"{self._tune_root}/{TUNE}", self.remote and self.remote.filesystem
+        if not tune.Tuner.can_restore(path, filesystem):
             raise PipelineError(
                 f"study `{self.settings.name}` holds no search to resume",
-                where=str(path),
+                where=str(self.remote / TUNE) if self.remote else path,
                 hint="leave out `--resume`",
             )
         tuner: Any = tune.Tuner.restore(
-            str(path), trainable=self._trainable(), resume_unfinished=True, restart_errored=False
+            path,
+            trainable=self._trainable(),
+            resume_unfinished=True,
+            restart_errored=False,
+            storage_filesystem=filesystem,
         )
         # Tune reads the search back and hands it out nowhere else; `export` needs it
         self.search = tuner._local_tuner._tune_config.search_alg
@@ -190,14 +206,16 @@ def _candidate(result: tune.Result) -> Candidate | None:
     """A trial's best epoch; None where the trial has none."""
     if result.checkpoint is None or result.metrics is None:
         return None
-    folder = Path(result.checkpoint.path)
-    if not (folder / checkpoints.BEST).is_dir():
+    checkpoint = Location.of(result.checkpoint)
+    if not (checkpoint / checkpoints.BEST).exists():
         return None
-    best = checkpoints.read_json(folder / checkpoints.BEST / checkpoints.BEST_SCORES)
+    scores = f"{checkpoints.BEST}/{checkpoints.BEST_SCORES}"
+    with checkpoint.localised(scores) as folder:
+        best = checkpoints.read_json(folder / scores)
     return Candidate(
         trial_id=result.metrics["trial_id"],
         config=result.config or {},
-        checkpoint=folder,
+        checkpoint=checkpoint,
         epoch=best["epoch"],
         value=best["value"],
         violation=best["violation"],

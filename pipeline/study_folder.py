@@ -1,18 +1,91 @@
-"""The folder of a study belongs to one process at a time."""
+"""The folder of a study, here or behind a URI; it belongs to one process at a time."""
 
 import contextlib
 import shutil
+import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import filelock
 
+from pipeline import claim
 from pipeline.errors import PipelineError
 from pipeline.settings import make_folder
+from pipeline.storage import Location, Storage
 
-TUNE = "tune"
-"""Tune's experiment in a study's folder: where it is, there is something to resume."""
-_LOCK = ".lock"
+STUDIES = "studies"
+"""Folder of all studies, in the storage."""
+SETTINGS, OPTUNA_DB, TUNE = "study.json", "optuna.db", "tune"
+"""In a study's folder; where Tune's experiment is, there is something to resume."""
+_LOCK, _CLAIMS = ".lock", "claims"
+
+
+@dataclass(frozen=True, slots=True)
+class StudyFolder:
+    """Where a study's results are."""
+
+    storage: Storage
+    directory: Path
+    """On this machine; everything is written here first."""
+    remote: Location | None = None
+    """Where it is copied to; None: the folder on this machine is the study's own."""
+
+    @classmethod
+    def local(cls, storage: Storage, name: str) -> "StudyFolder":
+        """The folder of a study in a local storage."""
+        return cls(storage, storage.folder / STUDIES / name)
+
+    @property
+    def shown(self) -> Path | Location:
+        """What a user is told."""
+        return self.remote or self.directory
+
+    def publish(self, *names: str) -> None:
+        """Copy finished files to where they belong, one after the other.
+
+        Args:
+            names: files below the folder; one that is not there is left out.
+        """
+        for name in names if self.remote else ():
+            if self.remote and (self.directory / name).is_file():
+                (self.remote / name).upload(self.directory / name)
+
+
+@contextlib.contextmanager
+def opened(storage: Storage, name: str, *, resume: bool) -> Iterator[StudyFolder]:
+    """Keep a study for this process; a new one in which nothing was trained is removed at the end.
+
+    Args:
+        storage: of all results.
+        name: of the study.
+        resume: it is there already.
+
+    Raises:
+        PipelineError: if a study of that name was trained before, or another process has it.
+    """
+    if not storage.is_remote:
+        folder = StudyFolder.local(storage, name)
+        with claimed(folder.directory, resume=resume):
+            yield folder
+        return
+    remote = storage.opened() / STUDIES / name
+    with tempfile.TemporaryDirectory(prefix="infocal-") as working, claim.held(remote / _CLAIMS, name):
+        if not resume and (remote / TUNE).exists():
+            raise _taken(name)
+        try:
+            yield StudyFolder(storage, Path(working) / STUDIES / name, remote)
+        finally:
+            if not resume and not (remote / TUNE).exists():
+                (remote / SETTINGS).remove()
+
+
+def _taken(name: str) -> PipelineError:
+    return PipelineError(
+        f"there is a study `{name}` already",
+        where="--name",
+        hint="choose another name, or add `--resume`",
+    )
 
 
 @contextlib.contextmanager
@@ -29,11 +102,7 @@ def claimed(directory: Path, *, resume: bool) -> Iterator[None]:
         PipelineError: if a study of that name was trained before, or another process has it.
     """
     if not resume and (directory / TUNE).exists():
-        raise PipelineError(
-            f"there is a study `{directory.name}` already",
-            where="--name",
-            hint="choose another name, or add `--resume`",
-        )
+        raise _taken(directory.name)
     make_folder(directory, "--storage")
     lock = filelock.FileLock(directory / _LOCK)
     try:

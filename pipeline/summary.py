@@ -9,6 +9,7 @@ from typing import Any
 from pipeline import columns
 from pipeline.criterion import Candidate
 from pipeline.settings import default_model_name, target_flags, title
+from pipeline.storage import Location
 from pipeline.study import StudySettings
 from pipeline.trainable import best_shown
 from pipeline.utilisation import Utilisation
@@ -41,7 +42,7 @@ def of_study(
     replicates: Sequence[Candidate],
     *,
     tracking_uri: str,
-    directory: Path,
+    directory: Path | Location,
     version: int | None,
     used: Utilisation | None = None,
 ) -> str:
@@ -52,7 +53,7 @@ def of_study(
         candidates: the trials, best first.
         replicates: the winner with further seeds.
         tracking_uri: where MLflow tracks.
-        directory: the study's folder.
+        directory: the study's folder, as it is called.
         version: number of the registered model; None: nothing was registered.
         used: what the search made of its cores.
     """

@@ -12,6 +12,7 @@ from typing import Any
 
 from pipeline import cluster, planning, settings
 from pipeline.errors import PipelineError, run_command
+from pipeline.storage import Storage
 from search_spaces import registry
 
 logger = logging.getLogger("pipeline.train")
@@ -39,10 +40,10 @@ def main(arguments: Sequence[str]) -> int:
     given = build_parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     cluster.prepare_environment()
-    storage = settings.storage_dir(given.storage, given.sample)
+    storage = settings.storage(given.storage, given.sample)
     run = planning.run_settings(given, _start(given, storage), num_threads=given.threads)
     name = settings.default_name(run.dataset, run.aspect)
-    output = Path(given.output) if given.output else storage / "models" / name
+    output = Path(given.output) if given.output else storage.folder / "models" / name
     if output.exists():
         raise PipelineError(f"`{output}` is there already", where="--output", hint="name a new folder")
     planning.check_device(run)
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _start(given: argparse.Namespace, storage: Path) -> dict[str, Any]:
+def _start(given: argparse.Namespace, storage: Storage) -> dict[str, Any]:
     """The hyper-parameters to start from: the tracked run's, else the published best."""
     if not given.from_run:
         return registry.first_points(given.method, given.dataset)[0]

@@ -10,19 +10,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from feature_store.store import Features, load_features
+from feature_store.store import Features
 from infocal.batch import Batch
 from infocal.config import InfoCalConfig, LanguageModelConfig
 from infocal.errors import TrainingFailure
 from infocal.objective import pressure
 from infocal.trainer import Trainer, resolve_device
-from pipeline import checkpoints, columns
+from pipeline import checkpoints, columns, feature_copies
 from pipeline.loaders import Loader, embeddings_of, language_model_scores, prefetched, task_of
 from pipeline.scoring import Validation, ValidationData, validate
 from pipeline.settings import RunSettings
 from search_spaces.base import Criterion
 
-HISTORY = "history.json"
 _NUM_SHOWN = 50
 """Validation texts whose rationales are kept to be looked at."""
 
@@ -53,11 +52,13 @@ class Trial:
     def __init__(self, config: InfoCalConfig, run: RunSettings, seed: int, directory: Path) -> None:
         torch.set_num_threads(run.num_threads)
         self.config, self.run, self.seed, self.directory = config, run, seed, directory
-        features = load_features(Path(run.features_dir))
+        features = feature_copies.features_of(run)
         self.features = features
         device = resolve_device(run.device)
         limit_memory(device, run.gpu_memory_rate)
-        scores = language_model_scores(features, LanguageModelConfig(**run.language_model), device)
+        scores = language_model_scores(
+            features, LanguageModelConfig(**run.language_model), device, may_train=not run.features_uri
+        )
         self.loader = Loader(features.table("train"), task_of(features), scores)
         self.validation = ValidationData.of(features)
         self.trainer = Trainer(
@@ -81,7 +82,7 @@ class Trial:
         """Write everything needed to go on, to choose the best epoch and to show it."""
         kept = {"history": self.progress.history, "best": self.progress.best}
         checkpoints.save_state(checkpoint, self.trainer, kept)
-        checkpoints.write_json(checkpoint / HISTORY, self.progress.history)
+        checkpoints.write_json(checkpoint / checkpoints.HISTORY, self.progress.history)
         checkpoints.copy_tree(self.directory / checkpoints.BEST, checkpoint / checkpoints.BEST)
 
     def epoch(self) -> Result:

@@ -12,8 +12,9 @@ from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.result import AUTO_RESULT_KEYS, DEBUG_METRICS
 
-from pipeline.checkpoints import BEST
+from pipeline.checkpoints import BEST, HISTORY
 from pipeline.errors import USER_ERRORS
+from pipeline.storage import Location
 from pipeline.tracking import CONFIG_ARTIFACT, MAX_TAG, PARENT_TAG, TRIAL_TAG, Tracker, warn_skipped, written
 
 logger = logging.getLogger("pipeline.tracking")
@@ -160,8 +161,8 @@ class TrialTracking(tune.Callback):
         self.tracker.log_artifact(run_id, json.dumps(document, indent=1, default=str) + "\n", CONFIG_ARTIFACT)
         if trial.checkpoint is None:
             return
-        with trial.checkpoint.as_directory() as folder:
-            checkpoint = Path(folder)
+        # not Ray's `as_directory`, which fetches the state of training as well
+        with Location.of(trial.checkpoint).localised(BEST, HISTORY) as checkpoint:
             if (checkpoint / BEST).is_dir():
                 self.tracker.log_artifact(run_id, checkpoint / BEST, BEST)
             for name, text in (self.render(checkpoint, config) if self.render else {}).items():

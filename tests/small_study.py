@@ -1,10 +1,10 @@
 """Settings of a study and of a run over the sample features with a model of four units, for tests."""
 
-from pathlib import Path
 from typing import Any
 
 from pipeline.criterion import Candidate
 from pipeline.settings import RunSettings
+from pipeline.storage import Storage
 from pipeline.study import StudySettings
 from search_spaces.base import Bound, Criterion
 from tests.small_store import sample_features
@@ -82,7 +82,7 @@ def candidate(trial_id: str = "a", **changes: Any) -> Candidate:
     """A trial that met its criterion at its second epoch; `changes` on top."""
     values = {
         "config": POINT,
-        "checkpoint": Path("checkpoint"),
+        "checkpoint": Storage("checkpoint").opened(),
         "epoch": 1,
         "value": 0.25,
         "violation": 0.0,

@@ -18,7 +18,9 @@ from pipeline.errors import PipelineError
 from pipeline.outcome import conduct, git_commit, package_metadata, train_alone
 from pipeline.packing import Measurement
 from pipeline.settings import RunSettings
+from pipeline.storage import Storage
 from pipeline.study import Study, StudySettings
+from pipeline.study_folder import StudyFolder
 from pipeline.tracking import PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
 from tests.small_store import NAME, new_store, sample_features, sample_model, save_trial_checkpoint
 from tests.small_study import POINT, SCORES, candidate, criterion, run_settings, study_settings
@@ -40,7 +42,7 @@ def no_ray(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cluster, "session", session)
     monkeypatch.setattr(cluster, "check_resources", lambda *args: None)
     monkeypatch.setattr(cluster, "num_cores", lambda: 2.0)
-    monkeypatch.setattr(outcome, "language_model_scores", lambda *args: None)
+    monkeypatch.setattr(outcome, "language_model_scores", lambda *args, **kwargs: None)
     monkeypatch.setattr(Study, "export", lambda self: exported(self.directory))
 
 
@@ -54,7 +56,7 @@ def exported(directory: Path) -> Path:
 def found(folder: Path, trial_id: str, **changes: Any) -> Candidate:
     """A candidate whose checkpoint holds a sample model."""
     checkpoint = save_trial_checkpoint(folder / trial_id, sample_model(), SCORES)
-    return candidate(trial_id, checkpoint=checkpoint, **changes)
+    return candidate(trial_id, checkpoint=Storage(str(checkpoint)).opened(), **changes)
 
 
 def track(tracking: Any, trial_id: str, config: dict[str, Any]):
@@ -84,7 +86,13 @@ def searching(
 
 
 def conducted(tracker: Tracker, folder: Path, **changes: Any) -> str:
-    return conduct(study_settings(**changes), folder / "runs", tracker.uri, address=None, resume=False)
+    settings, place = study_settings(**changes), results(folder)
+    return conduct(settings, place, tracker.uri, address=None, resume=False)
+
+
+def results(folder: Path) -> StudyFolder:
+    """Where the results of the study `first` go."""
+    return StudyFolder.local(Storage(str(folder / "runs")), "first")
 
 
 def parent(tracker: Tracker) -> TrackedRun:
@@ -210,7 +218,7 @@ def test_a_device_that_is_not_there_leaves_no_study_behind(
     prepared = dataclasses.replace(study_settings(), run=run)
     with pytest.raises(StateError, match=message):
         conduct(
-            prepared, tmp_path / "runs", f"sqlite:///{tmp_path}/runs/mlflow.db", address=None, resume=False
+            prepared, results(tmp_path), f"sqlite:///{tmp_path}/runs/mlflow.db", address=None, resume=False
         )
     assert not (tmp_path / "runs").exists()
 

@@ -13,7 +13,7 @@ from feature_store.sample import write_beer
 from pipeline import outcome, planning, search
 from pipeline.errors import run_command
 from pipeline.study import StudySettings
-from pipeline.study_folder import TUNE
+from pipeline.study_folder import TUNE, StudyFolder
 from search_spaces.infocal import PAPER_BEER_BEST
 from tests.small_store import sample_cache
 
@@ -168,12 +168,12 @@ def conducted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What would be conducted; only the study's settings are stored, as `outcome.conduct` does."""
     calls: list[dict[str, Any]] = []
 
-    def conduct(prepared: StudySettings, storage: Path, uri: str, **given: Any) -> str:
-        directory = storage / "studies" / prepared.name
+    def conduct(prepared: StudySettings, folder: StudyFolder, uri: str, **given: Any) -> str:
+        directory = folder.directory
         directory.mkdir(parents=True, exist_ok=True)
         (directory / TUNE).mkdir(exist_ok=True)
         prepared.save(directory)
-        calls.append({"prepared": prepared, "storage": storage, "uri": uri, **given})
+        calls.append({"prepared": prepared, "directory": directory, "uri": uri, **given})
         return "the table"
 
     monkeypatch.setattr(outcome, "conduct", conduct)
@@ -199,7 +199,8 @@ def test_the_flags_become_a_stored_study(
     assert prepared.run.features_dir == "/features/built"
     assert prepared.first_points == [PAPER_BEER_BEST]
     assert prepared.command == "python -m pipeline.search " + " ".join([*arguments, *flags])
-    assert (call["address"], call["resume"], call["storage"]) == ("auto", False, Path("runs/sample"))
+    assert (call["address"], call["resume"]) == ("auto", False)
+    assert call["directory"] == Path("runs/sample/studies/first")
     assert StudySettings.load(empty_folder / "runs/sample/studies/first") == prepared
     assert capsys.readouterr().out == "the table\n", "stdout holds the result alone"
 

@@ -7,6 +7,7 @@ import pytest
 
 from pipeline import settings
 from pipeline.errors import PipelineError
+from pipeline.storage import Storage
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ from pipeline.errors import PipelineError
     ],
 )
 def test_results_of_the_sample_stay_apart(given: str | None, sample: bool, folder: str):
-    assert settings.storage_dir(given, sample) == Path(folder)
+    assert settings.storage(given, sample).folder == Path(folder)
 
 
 def test_tracking_goes_to_the_flag_then_the_environment_then_sqlite_in_the_storage(
@@ -28,12 +29,12 @@ def test_tracking_goes_to_the_flag_then_the_environment_then_sqlite_in_the_stora
     monkeypatch.chdir(tmp_path)
     # absolute: a worker or a later command may stand in another folder
     own = f"sqlite:///{tmp_path.resolve()}/runs/mlflow.db"
-    assert settings.tracking_uri(None, Path("runs")) == own
+    assert settings.tracking_uri(None, Storage("runs")) == own
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")
-    assert settings.tracking_uri(None, Path("runs")) == "http://tracking:5000"
-    assert settings.tracking_uri("sqlite:///x.db", Path("runs")) == "sqlite:///x.db"
+    assert settings.tracking_uri(None, Storage("runs")) == "http://tracking:5000"
+    assert settings.tracking_uri("sqlite:///x.db", Storage("runs")) == "sqlite:///x.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
-    assert settings.tracking_uri(None, Path("runs")) == own
+    assert settings.tracking_uri(None, Storage("runs")) == own
 
 
 def test_the_cache_is_named_by_the_flag_then_infocal_cache_then_the_users_cache(

@@ -33,9 +33,8 @@ def result_of(folder: Path, trial_id: str, **best: Any) -> Any:
         "scores": SCORES,
     } | best
     checkpoints.write_json(path / checkpoints.BEST / checkpoints.BEST_SCORES, scores)
-    return SimpleNamespace(
-        metrics={"trial_id": trial_id}, config=POINT, checkpoint=SimpleNamespace(path=str(path))
-    )
+    checkpoint = tune.Checkpoint.from_directory(str(path))
+    return SimpleNamespace(metrics={"trial_id": trial_id}, config=POINT, checkpoint=checkpoint, error=None)
 
 
 class FakeTuner:
@@ -105,8 +104,9 @@ def test_what_tune_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_candidates_come_best_first_and_every_trial_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    broken = SimpleNamespace(metrics={"trial_id": "broken"}, config=POINT, checkpoint=None)
-    silent = SimpleNamespace(metrics=None, config=POINT, checkpoint=None)
+    error = ValueError("Traceback\n  in a worker\nValueError: no disk")
+    broken = SimpleNamespace(metrics={"trial_id": "broken"}, config=POINT, checkpoint=None, error=error)
+    silent = SimpleNamespace(metrics=None, config=POINT, checkpoint=None, error=None)
     failed = result_of(tmp_path, "failed")
     (Path(failed.checkpoint.path) / checkpoints.BEST / checkpoints.BEST_SCORES).unlink()
     (Path(failed.checkpoint.path) / checkpoints.BEST).rmdir()
@@ -123,10 +123,11 @@ def test_candidates_come_best_first_and_every_trial_is_known(tmp_path: Path, mon
     found = one.run([], resume=False)
     assert [c.trial_id for c in found] == ["high", "low", "missed"]
     assert (found[0].value, found[0].epoch, found[0].scores) == (0.4, 6, SCORES)
-    assert found[0].checkpoint == tmp_path / "high"
+    assert found[0].checkpoint.path == str(tmp_path / "high")
     assert [c.is_met for c in found] == [True, True, False]
     # tracking must not end the runs of trials that only failed
     assert one.trial_ids == {"low", "broken", "missed", "failed", "high"}
+    assert one.failures == ["ValueError: no disk"]
 
 
 def test_replicates_are_the_winner_with_further_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -211,7 +212,7 @@ def test_a_study_in_a_relative_folder_is_looked_for_by_its_whole_path(
     """pyarrow takes a relative path for a URI without a scheme, and `runs` is the default."""
     monkeypatch.chdir(tmp_path)
     asked: list[str] = []
-    monkeypatch.setattr(tune.Tuner, "can_restore", lambda path: asked.append(path))
+    monkeypatch.setattr(tune.Tuner, "can_restore", lambda path, filesystem: asked.append(path))
     study = Study(study_settings(), PAPER_BEER, Path("runs/studies/first"))
     with pytest.raises(PipelineError, match="holds no search to resume"):
         study.run([], resume=True)

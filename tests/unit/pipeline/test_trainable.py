@@ -15,7 +15,7 @@ from pipeline import checkpoints, trainable
 from pipeline.loaders import embeddings_of
 from pipeline.scoring import Validation, ValidationData, validate
 from pipeline.settings import RunSettings
-from pipeline.trainable import HISTORY, Progress, best_of, best_shown, train
+from pipeline.trainable import Progress, best_of, best_shown, train
 from search_spaces import registry
 from tests.small_store import post_features, sample_features
 from tests.small_study import criterion, run_settings
@@ -70,7 +70,7 @@ def test_every_epoch_is_reported_with_its_checkpoint(whole: Trained):
     assert [result["epoch"] for result in whole.reports.results] == [0, 1, 2]
     assert whole.progress.history == whole.reports.results
     for number in range(3):
-        stored = checkpoints.read_json(whole.reports.checkpoint(number) / HISTORY)
+        stored = checkpoints.read_json(whole.reports.checkpoint(number) / checkpoints.HISTORY)
         assert stored == whole.reports.results[: number + 1]
 
 
