@@ -22,16 +22,19 @@ _BLOCK_BYTES = 8 << 20
 _OBJECT_STORES = ("s3", "gcs", "abfs")
 """Types of file system whose files appear under their name when the last byte is there."""
 _SECRET = re.compile(r"(^|&)[^=&]*(key|secret|token|password|sas)[^=&]*=", re.IGNORECASE)
+_MAX_REASON = 300
+"""Characters of pyarrow's own message that are shown."""
 _GCS_RETRY_S = 30
 """Its own limit, a quarter of an hour, is long for one who has mistyped a name."""
 
 _REASONS = (
     (
-        r"Unrecognized filesystem type",
-        "pyarrow knows no file system of this scheme",
+        r"Unrecognized filesystem|Cannot parse URI|Unexpected query|Missing bucket name|Unsupported host",
+        "expected a URI that pyarrow opens",
         "for instance s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, file:///FOLDER, or a local folder",
     ),
     (r"NO_SUCH_BUCKET|NoSuchBucket|bucket does not exist", "there is no such bucket", "make it first"),
+    (r"Unable to load lib", "its library is not installed on this machine", "for hdfs:// Java and Hadoop"),
     (r"Path does not exist|No such file", "there is no such file", None),
     (
         r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH|"
@@ -262,7 +265,8 @@ class Storage:
                 hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS or the "
                 "like on every machine",
             )
-        given = urlunsplit(parts._replace(path=parts.path.rstrip("/")))
+        address, question, query = self.given.partition("?")
+        given = address.rstrip("/") + question + query
         place = Location(None, "", given)
         with translated(place):
             filesystem, path = FileSystem.from_uri(_patient(given))
@@ -281,7 +285,7 @@ def translated(place: Location) -> Iterator[None]:
     try:
         yield
     except (OSError, ArrowException, NotImplementedError) as error:
-        text = " ".join(str(error).split())
+        text = " ".join(str(error).split())[:_MAX_REASON]
         meaning, hint = next(
             ((meaning, hint) for pattern, meaning, hint in _REASONS if re.search(pattern, text)),
             ("the file system refuses it", None),

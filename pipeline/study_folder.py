@@ -19,6 +19,7 @@ STUDIES = "studies"
 SETTINGS, OPTUNA_DB, TUNE = "study.json", "optuna.db", "tune"
 """In a study's folder; where Tune's experiment is, there is something to resume."""
 _LOCK, _CLAIMS = ".lock", "claims"
+"""In a local study's folder; folder of all claims, in a storage behind a URI."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +70,16 @@ def opened(storage: Storage, name: str, *, resume: bool) -> Iterator[StudyFolder
         with claimed(folder.directory, resume=resume):
             yield folder
         return
-    remote = storage.opened() / STUDIES / name
-    with tempfile.TemporaryDirectory(prefix="infocal-") as working, claim.held(remote / _CLAIMS, name):
+    home = storage.opened()
+    remote = home / STUDIES / name
+    with tempfile.TemporaryDirectory(prefix="infocal-") as working, claim.held(home / _CLAIMS / name, name):
         if not resume and (remote / TUNE).exists():
             raise _taken(name)
         try:
             yield StudyFolder(storage, Path(working) / STUDIES / name, remote)
         finally:
             if not resume and not (remote / TUNE).exists():
-                (remote / SETTINGS).remove()
+                remote.remove()
 
 
 def _taken(name: str) -> PipelineError:

@@ -1,8 +1,12 @@
 """Commands of the pipeline in processes of their own, on the sample corpus with a model of four units."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline.tracking import TrackedRun, Tracker
@@ -26,17 +30,45 @@ def search_command(folder: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "pipeline.search", *SMALL, *places, *more]
 
 
-def run(command: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+def run(
+    command: list[str], cwd: Path, environment: Mapping[str, str] = ENVIRONMENT
+) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, away from the checkout."""
     return subprocess.run(
         command,
         cwd=cwd,
-        env=ENVIRONMENT,
+        env=environment,
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
         check=False,
     )
+
+
+def kill_after(
+    command: list[str], folder: Path, pattern: str, environment: Mapping[str, str] = ENVIRONMENT
+) -> str:
+    """Start a command and kill -9 its process group once stderr says `pattern`; returns what it said."""
+    log = folder / "killed.log"
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + TIMEOUT_S
+    try:
+        while not re.search(pattern, log.read_text()):
+            assert process.poll() is None, f"it ended too soon:\n{log.read_text()}"
+            assert time.monotonic() < deadline, f"it never said {pattern}:\n{log.read_text()}"
+            time.sleep(0.1)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return log.read_text()
 
 
 def store_of(folder: Path) -> Tracker:

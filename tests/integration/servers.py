@@ -2,9 +2,13 @@
 
 import contextlib
 import importlib.util
+import os
+import shutil
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -98,19 +102,72 @@ class S3Server:
 
 
 @contextlib.contextmanager
-def s3_server(folder: Path, bucket: str = "infocal") -> Iterator[S3Server]:
+def s3_server(
+    folder: Path, bucket: str = "infocal", *, checks_credentials: bool = False
+) -> Iterator[S3Server]:
     """Run moto's S3 server, which keeps everything in memory, with an empty bucket.
 
     Args:
         folder: where its log is written.
+        bucket: name of the bucket.
+        checks_credentials: refuse everybody once the bucket is made, for nobody has an account.
     """
     if importlib.util.find_spec("moto") is None:
         pytest.skip("no S3 server: moto is not installed (`pip install -e '.[cluster-test]'`)")
     port = free_port()
     server = S3Server(f"http://127.0.0.1:{port}", bucket)
     command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]
-    with served(command, f"{server.url}/moto-api/", folder / "s3.log"):
+    # two requests: the one that finds the server ready, and the one that makes the bucket
+    environment = {**os.environ, **({"INITIAL_NO_AUTH_ACTION_COUNT": "1"} if checks_credentials else {})}
+    with served(command, f"{server.url}/moto-api/", folder / "s3.log", environment):
         # moto asks for no signature
         request = urllib.request.Request(f"{server.url}/{bucket}", method="PUT")
         urllib.request.urlopen(request, timeout=10).close()
         yield server
+
+
+@contextlib.contextmanager
+def ray_head(log: Path, environment: Mapping[str, str], num_cpus: int = 1) -> Iterator[str]:
+    """Run a head node of Ray, whose workers have that environment; gives the cluster's address.
+
+    Args:
+        log: file that its output goes to.
+        environment: all of its environment.
+        num_cpus: logical cores.
+    """
+    address = f"127.0.0.1:{free_port()}"
+    # sockets of a long temporary path would not fit their 107 bytes
+    temporary = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    command = [
+        *(sys.executable, "-c", "from ray.scripts.scripts import main; main()"),
+        *(
+            "start",
+            "--block",
+            "--head",
+            "--node-ip-address",
+            "127.0.0.1",
+            "--port",
+            address.rpartition(":")[2],
+        ),
+        *("--temp-dir", temporary, "--num-cpus", str(num_cpus), "--object-store-memory", "100000000"),
+        *("--include-dashboard", "false"),
+    ]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, env=environment, cwd=log.parent, start_new_session=True
+        )
+    try:
+        deadline = time.monotonic() + START_S
+        while "Ray runtime started" not in log.read_text(errors="replace"):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"no Ray at {address}: {log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.1)
+        yield address
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        with contextlib.suppress(ProcessLookupError):  # what did not end with it
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,10 +1,5 @@
 """A search that ends otherwise than planned: its driver is killed, and nobody meets the criterion."""
 
-import os
-import re
-import signal
-import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,35 +9,11 @@ import pytest
 from pipeline import registry
 from pipeline.errors import PipelineError
 from pipeline.tracking import TRIAL_TAG, TrackedRun, Tracker
-from tests.integration.commands import ENVIRONMENT, TIMEOUT_S, run, search_command, store_of, study_run
+from tests.integration.commands import kill_after, run, search_command, store_of, study_run
 
 pytestmark = pytest.mark.slow
 
 NUM_TRIALS, NUM_EPOCHS = 3, 4
-
-
-def kill_after(command: list[str], folder: Path, pattern: str) -> str:
-    """Start a command and kill -9 its process group once stderr says `pattern`; returns what it said."""
-    log = folder / "killed.log"
-    with log.open("w") as stderr:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=ENVIRONMENT,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            start_new_session=True,
-        )
-    deadline = time.monotonic() + TIMEOUT_S
-    try:
-        while not re.search(pattern, log.read_text()):
-            assert process.poll() is None, f"it ended too soon:\n{log.read_text()}"
-            assert time.monotonic() < deadline, f"it never said {pattern}:\n{log.read_text()}"
-            time.sleep(0.1)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    return log.read_text()
 
 
 @dataclass

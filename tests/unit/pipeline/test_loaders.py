@@ -12,6 +12,7 @@ from feature_store.store import Features, load_features
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, Task
 from pipeline import loaders
+from pipeline.errors import PipelineError
 from pipeline.loaders import (
     Loader,
     Ragged,
@@ -312,3 +313,12 @@ def test_the_language_model_is_trained_once(scored: tuple[Features, Ragged], mon
     assert all(np.array_equal(again[row], first[row]) for row in range(len(first)))
     with pytest.raises(AssertionError, match="trained again"):
         language_model_scores(features, LanguageModelConfig(**LANGUAGE_MODEL | {"seed": 1}), CPU)
+
+
+def test_a_machine_that_may_not_train_it_says_what_is_missing(scored: tuple[Features, Ragged]):
+    features, _ = scored
+    other = LanguageModelConfig(**LANGUAGE_MODEL | {"seed": 1})
+    folder = loaders.language_model_dir(features, other)
+    with pytest.raises(PipelineError, match=f"{folder}: expected the language model's scores"):
+        language_model_scores(features, other, CPU, may_train=False)
+    assert not folder.exists()

@@ -137,3 +137,10 @@ def test_output_that_cannot_be_written_is_named(store, tmp_path):
 def test_a_study_is_named_once():
     with pytest.raises(PipelineError, match="argument --run: not allowed with argument --study"):
         report.main(["--study", "a", "--run", "b"])
+
+
+def test_the_page_of_a_study_at_a_uri_is_written_there(store, tmp_path, capsys):
+    there = (tmp_path / "store").as_uri()
+    assert report.main(["--aspect", "palate", "--storage", there, "--tracking-uri", store.uri]) == 0
+    assert capsys.readouterr().out == f"{there}/studies/second/report.html\n"
+    assert "second" in (tmp_path / "store/studies/second/report.html").read_text(encoding="utf-8")

@@ -1,6 +1,8 @@
 import dataclasses
 import json
+import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +14,15 @@ import torch
 from feature_store.sample import write_beer
 from pipeline import outcome, planning, search
 from pipeline.errors import run_command
+from pipeline.optuna_export import Export
+from pipeline.storage import Storage
 from pipeline.study import StudySettings
-from pipeline.study_folder import TUNE, StudyFolder
+from pipeline.study_folder import SETTINGS, TUNE, StudyFolder
 from search_spaces.infocal import PAPER_BEER_BEST
 from tests.small_store import sample_cache
 
 PALATE = ["--dataset", "beer", "--aspect", "palate"]
+AT_A_URI = ["--tracking-uri", "http://127.0.0.1:9", "--storage"]
 SAMPLE = [*PALATE, "--sample", "--embedding", "random", "--cache-dir", str(sample_cache())]
 
 
@@ -44,6 +49,10 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ([*PALATE, "--set", "hidden_size=0"], "--set: `hidden_size` must be > 0, but got 0", "--dry-run"),
         ([*PALATE, "--config", "no.toml"], "--config no.toml: cannot read the file", "TOML"),
         ([*PALATE, "--set", "lambda_g=1.0"], "--set: `lambda_g` is searched over", "pipeline.train"),
+        ([*PALATE, "--storage", "s3://b/x"], "--tracking-uri: expected an MLflow server", "http://HOST"),
+        ([*PALATE, *AT_A_URI, "ftp://host/x"], "--storage ftp://host/x: expected a URI that", "s3://"),
+        ([*PALATE, *AT_A_URI, "s3://b/x?secret_key=k"], "--storage: expected a URI without", "AWS_ACCESS"),
+        ([*PALATE, "--sample", "--optuna-storage", "x.db"], "--optuna-storage: expected a URL", "sqlite:///"),
         (["--resume"], "--resume: which study is to be resumed?", "add `--name NAME`"),
         (PALATE, "no data folder was named for dataset `beer`", "--data-dir"),
     ],
@@ -250,6 +259,54 @@ def test_automatic_packing_without_a_gpu_is_refused_before_anything_is_built(
     said = capsys.readouterr().err
     assert re.search(f"^error: --gpus-per-trial auto: {message}\n\nhint: {hint}\n$", said, re.M)
     assert list(empty_folder.iterdir()) == []
+
+
+def test_a_study_is_kept_and_resumed_at_a_uri(
+    empty_folder: Path, conducted: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("INFOCAL_CACHE", "")  # undone at the end: the command sets it
+    there = (empty_folder / "store").as_uri()
+    place = ["--storage", there, "--tracking-uri", "sqlite:///own.db", "--name", "first"]
+    search.main([*SAMPLE, *place, "--trials", "3"])
+    study = Storage(there).opened() / "studies/first"
+    (study / TUNE / "tuner.pkl").write(b"")
+    stored = dataclasses.replace(
+        conducted[0]["prepared"],
+        run=dataclasses.replace(
+            conducted[0]["prepared"].run, features_uri="s3://old/features/beer-palate-1?endpoint_override=x"
+        ),
+    )
+    stored.save(empty_folder)
+    (study / SETTINGS).upload(empty_folder / SETTINGS)
+    search.main(["--sample", "--resume", *place])
+    resumed = conducted[1]["prepared"]
+    assert (resumed.num_trials, conducted[1]["resume"]) == (3, True)
+    assert resumed.run.features_uri == f"{there}/features/beer-palate-1", "in the storage as it is called now"
+    assert not Path(conducted[1]["directory"]).is_relative_to(empty_folder), "a working folder"
+    assert os.environ["INFOCAL_CACHE"] == str(sample_cache()), "a private Ray looks there as well"
+
+
+def test_the_finished_study_is_exported(
+    empty_folder: Path, conducted: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+):
+    exported: list[Any] = []
+    monkeypatch.setattr(Export, "run", lambda self, database: exported.append((self, database)))
+    url = f"sqlite:///{empty_folder}/team.db"
+    search.main([*SAMPLE, "--name", "first", "--optuna-storage", url])
+    ((export, database),) = exported
+    origin = f"{socket.gethostname()}:{empty_folder}/runs/sample/studies/first"
+    assert (export.url, export.name, export.origin) == (url, "first", origin)
+    assert database == Path("runs/sample/studies/first/optuna.db")
+
+
+def test_a_password_is_not_stored_with_the_study(
+    conducted: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Export, "check", lambda self: None)
+    monkeypatch.setattr(Export, "run", lambda self, database: None)
+    search.main([*SAMPLE, "--optuna-storage", "postgresql://ada:hush@host/db"])
+    assert "hush" not in json.dumps(dataclasses.asdict(conducted[0]["prepared"]))
+    assert "postgresql://ada:***@host/db" in conducted[0]["prepared"].command
 
 
 def test_half_a_core_still_has_a_thread(conducted: list[dict[str, Any]]):

@@ -37,6 +37,15 @@ def test_tracking_goes_to_the_flag_then_the_environment_then_sqlite_in_the_stora
     assert settings.tracking_uri(None, Storage("runs")) == own
 
 
+def test_results_at_a_uri_need_a_tracking_server(monkeypatch: pytest.MonkeyPatch):
+    storage = Storage("s3://bucket/x")
+    with pytest.raises(PipelineError, match="expected an MLflow server to go with `--storage s3://bucket/x`"):
+        settings.tracking_uri(None, storage)
+    assert settings.tracking_uri("sqlite:///own.db", storage) == "sqlite:///own.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")
+    assert settings.tracking_uri(None, storage) == "http://tracking:5000"
+
+
 def test_the_cache_is_named_by_the_flag_then_infocal_cache_then_the_users_cache(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):

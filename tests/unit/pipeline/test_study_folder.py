@@ -8,7 +8,8 @@ import pytest
 
 from pipeline import study_folder
 from pipeline.errors import PipelineError
-from pipeline.study_folder import TUNE, claimed
+from pipeline.storage import Storage
+from pipeline.study_folder import SETTINGS, TUNE, claimed, opened
 
 ROOT = Path(study_folder.__file__).parents[1]
 
@@ -73,4 +74,48 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
     (tmp_path / "file").touch()
     refused = pytest.raises(PipelineError, match="cannot make the folder")
     with refused, claimed(tmp_path / "file/a", resume=False):
+        pass
+
+
+# --------------------------------------------------------------------------------------------- at a URI
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Storage:
+    return Storage((tmp_path / "store").as_uri())
+
+
+def test_finished_files_are_copied_to_the_uri(remote: Storage):
+    with opened(remote, "a", resume=False) as folder:
+        (folder.directory / "model").mkdir(parents=True)
+        (folder.directory / "model" / "config.json").write_text("{}")
+        (folder.directory / SETTINGS).write_text("settings")
+        folder.publish(SETTINGS, "model/config.json", "report.html")
+        (remote.opened() / "studies/a" / TUNE / "tuner.pkl").write(b"")
+        assert str(folder.shown) == f"{remote}/studies/a"
+    assert not folder.directory.exists(), "a working folder, no more"
+    study = remote.opened() / "studies/a"
+    assert (study / SETTINGS).read() == b"settings"
+    assert (study / "model").names() == ["config.json"]
+    assert not (study / "report.html").exists(), "there was none"
+
+
+def test_a_name_at_the_uri_is_taken_by_a_study_that_trained(remote: Storage):
+    with opened(remote, "a", resume=False) as folder:
+        (folder.remote / TUNE / "tuner.pkl").write(b"")
+    taken = pytest.raises(PipelineError, match="there is a study `a` already")
+    with taken, opened(remote, "a", resume=False):
+        pass
+    with opened(remote, "a", resume=True):
+        running = pytest.raises(PipelineError, match="another process is running the study `a`")
+        with running, opened(remote, "a", resume=True):
+            pass
+
+
+def test_a_study_that_trained_nothing_keeps_no_name_at_the_uri(remote: Storage):
+    with pytest.raises(PipelineError, match="no GPU"), opened(remote, "a", resume=False) as folder:
+        (folder.remote / SETTINGS).write(b"{}")
+        raise PipelineError("no GPU")
+    assert (remote.opened() / "studies").names() == []
+    with opened(remote, "a", resume=False):
         pass

@@ -71,6 +71,14 @@ def test_a_folder_that_is_there_is_refused_before_anything_is_trained(
     assert planned == []
 
 
+def test_a_model_is_written_to_a_local_folder(planned: list[RunSettings], capsys: pytest.CaptureFixture[str]):
+    assert run_command(train.main, [*SAMPLE, "--storage", "s3://bucket/x"]) == 2
+    assert "error: --storage: expected a folder of this machine, but got `s3://bucket/x`" in (
+        capsys.readouterr().err
+    )
+    assert planned == []
+
+
 def test_by_default_the_papers_best_is_trained_into_a_folder_of_the_storage(
     planned: list[RunSettings], capsys: pytest.CaptureFixture[str]
 ):

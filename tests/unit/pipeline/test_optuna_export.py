@@ -1,0 +1,108 @@
+"""The finished study in an Optuna storage: once, whatever was there before."""
+
+from pathlib import Path
+
+import optuna
+import pytest
+
+from pipeline import optuna_export
+from pipeline.errors import PipelineError
+from pipeline.optuna_export import ORIGIN, Export
+from tests.integration.servers import free_port
+
+WHERE = "s3://bucket/studies/first"
+
+
+@pytest.fixture(params=["sqlite", "journal"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"{request.param}:///{tmp_path / 'team'}"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """The study's own file, with two trials."""
+    path = tmp_path / "optuna.db"
+    study = optuna.create_study(storage=f"sqlite:///{path}", study_name="first", direction="maximize")
+    add(study, 0.25)
+    add(study, 0.5)
+    return path
+
+
+def add(study: optuna.Study, value: float):
+    distributions = {"lambda_g": optuna.distributions.FloatDistribution(0, 1)}
+    study.add_trial(
+        optuna.trial.create_trial(
+            params={"lambda_g": value}, distributions=distributions, value=value, user_attrs={"run": "a"}
+        )
+    )
+
+
+def there(url: str) -> optuna.Study:
+    return optuna.load_study(study_name="first", storage=optuna_export._storage(url))
+
+
+def test_a_study_is_exported_with_its_trials_and_origin(url: str, database: Path):
+    export = Export(url, "first", WHERE)
+    export.check()
+    export.run(database)
+    study = there(url)
+    assert [trial.value for trial in study.trials] == [0.25, 0.5]
+    assert (study.trials[1].params, study.trials[1].user_attrs) == ({"lambda_g": 0.5}, {"run": "a"})
+    assert (study.direction.name, study.user_attrs[ORIGIN]) == ("MAXIMIZE", WHERE)
+
+
+def test_a_second_export_adds_what_is_missing_only(url: str, database: Path):
+    export = Export(url, "first", WHERE)
+    export.run(database)
+    first = there(url)
+    add(optuna.load_study(study_name="first", storage=f"sqlite:///{database}"), 0.75)
+    export.check()
+    export.run(database)
+    export.run(database)
+    again = there(url)
+    assert [trial.value for trial in again.trials] == [0.25, 0.5, 0.75]
+    assert again._study_id == first._study_id, "pages that show it stay valid"
+
+
+def test_what_has_changed_is_replaced(url: str, database: Path, tmp_path: Path):
+    Export(url, "first", WHERE).run(database)
+    other = optuna.create_study(
+        storage=f"sqlite:///{tmp_path / 'new.db'}", study_name="first", direction="maximize"
+    )
+    add(other, 0.75)
+    Export(url, "first", WHERE).run(tmp_path / "new.db")
+    assert [trial.value for trial in there(url).trials] == [0.75]
+
+
+def test_another_study_of_that_name_is_left_alone(url: str, database: Path):
+    Export(url, "first", WHERE).run(database)
+    other = Export(url, "first", "host:/runs/studies/first")
+    for step in (other.check, lambda: other.run(database)):
+        with pytest.raises(PipelineError, match=f"holds another study `first`, of {WHERE}") as caught:
+            step()
+        assert caught.value.where == "--optuna-storage" and "--name" in str(caught.value.hint)
+    assert there(url).user_attrs[ORIGIN] == WHERE
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("team.db", "expected a URL, but got `team.db`"),
+        ("nosql://host/db", "cannot use the Optuna storage `nosql://host/db`: .*nosql"),
+        ("sqlite:////no/such/folder/a.db", "cannot use the Optuna storage .*unable to open database file"),
+        ("journal:////no/such/folder/a", "cannot use the Optuna storage .*No such file"),
+    ],
+)
+def test_a_storage_that_cannot_be_opened_is_one_line(url: str, message: str):
+    with pytest.raises(PipelineError, match=message) as caught:
+        Export(url, "first", WHERE).check()
+    assert caught.value.where == "--optuna-storage"
+
+
+def test_a_password_is_not_shown():
+    url = f"postgresql://ada:hush@127.0.0.1:{free_port()}/db"
+    with pytest.raises(
+        PipelineError, match=r"cannot use the Optuna storage `postgresql://ada:\*\*\*@"
+    ) as caught:
+        Export(url, "first", WHERE).check()
+    assert "hush" not in str(caught.value)
