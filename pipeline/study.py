@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +131,7 @@ class Study:
         results = tuner.fit()
         every = [results[i] for i in range(len(results))]
         self.trial_ids |= {result.metrics["trial_id"] for result in every if result.metrics}
-        self.failures += [str(result.error).strip().splitlines()[-1] for result in every if result.error]
+        self.failures += [_reason(str(result.error)) for result in every if result.error]
         return [candidate for result in every if (candidate := _candidate(result)) is not None]
 
     def export(self) -> Path:
@@ -200,6 +201,13 @@ class Study:
         # Tune reads the search back and hands it out nowhere else; `export` needs it
         self.search = tuner._local_tuner._tune_config.search_alg
         return tuner
+
+
+def _reason(text: str) -> str:
+    """The line of a traceback that says what happened; Ray writes remarks of its own below it."""
+    lines = text.strip().splitlines() or [""]
+    said = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Failure|Met): ", line)]
+    return (said or lines)[-1].strip()
 
 
 def _candidate(result: tune.Result) -> Candidate | None:

@@ -106,7 +106,7 @@ def test_the_page_is_written_from_a_machine_that_has_nothing(shared: Shared):
     assert (shared.page.returncode, shared.page.stderr) == (0, "")
     assert shared.page.stdout == f"{shared.storage}/studies/shared/report.html\n"
     page = (shared.storage.opened() / STUDIES / "shared" / "report.html").read()
-    assert b"shared" in page and page.endswith(b"</html>\n")
+    assert b"shared" in page and page.endswith(b"</html>")
 
 
 def test_the_finished_study_is_in_the_optuna_storage_that_was_named(shared: Shared):

@@ -104,7 +104,7 @@ def test_what_tune_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_candidates_come_best_first_and_every_trial_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    error = ValueError("Traceback\n  in a worker\nValueError: no disk")
+    error = ValueError("Traceback\n  in a worker\nerrors.LostError: no disk\n\nAn unexpected error occurred.")
     broken = SimpleNamespace(metrics={"trial_id": "broken"}, config=POINT, checkpoint=None, error=error)
     silent = SimpleNamespace(metrics=None, config=POINT, checkpoint=None, error=None)
     failed = result_of(tmp_path, "failed")
@@ -127,7 +127,7 @@ def test_candidates_come_best_first_and_every_trial_is_known(tmp_path: Path, mon
     assert [c.is_met for c in found] == [True, True, False]
     # tracking must not end the runs of trials that only failed
     assert one.trial_ids == {"low", "broken", "missed", "failed", "high"}
-    assert one.failures == ["ValueError: no disk"]
+    assert one.failures == ["errors.LostError: no disk"]
 
 
 def test_replicates_are_the_winner_with_further_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
