@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pipeline.explain")
 
-_BATCH = 64
+BATCH = 64
 """Most texts of one forward pass."""
-_WINDOW = 1024
+WINDOW = 1024
 """Most texts that are explained and printed together: in one, texts of like length share a pass."""
 _CHUNK = 1 << 20
 """Bytes that are asked for at once; a pipe gives what it holds."""
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     package = _package(given)
     from pipeline.explainer import Explainer
 
-    explainer = Explainer(package, batch_size=_BATCH)
+    explainer = Explainer(package, batch_size=BATCH)
     marks = _BOLD if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else _PLAIN
     try:
         for window in texts:
@@ -152,7 +152,7 @@ def windows(stream: "BufferedReader | BytesIO", where: str) -> Iterator[list[Lin
             window.append(Line(text, f"{where}:{number}"))
         elif raw:
             logger.warning("%s:%d: empty line left out", where, number)
-        if window and (is_last or len(window) == _WINDOW):
+        if window and (is_last or len(window) == WINDOW):
             yield window
             window = []
 

@@ -184,7 +184,7 @@ def test_a_line_is_answered_before_the_next_one_is_waited_for():
 
 @pytest.mark.parametrize("last", [b"", b"\n"])
 def test_a_file_is_read_in_windows_of_bounded_size(last: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(explain, "_WINDOW", 4)
+    monkeypatch.setattr(explain, "WINDOW", 4)
     found = list(explain.windows(io.BytesIO(b"\n".join([b"a b"] * 10) + last), "file"))
     assert [len(window) for window in found] == ([4, 4, 2] if last else [4, 4, 1, 1])
     assert [entry.where for window in found for entry in window] == [f"file:{i}" for i in range(1, 11)]
