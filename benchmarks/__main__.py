@@ -19,12 +19,12 @@ from benchmarks.timing import Figure
 from pipeline import cluster, settings
 from pipeline.errors import PipelineError, run_command
 
-PARTS = ("encoders", "step", "data", "segmentation", "search")
+PARTS = ("encoders", "step", "data", "segmentation", "search", "serving")
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = settings.parser("benchmarks", "Time encoders, training step, data path and search.")
+    parser = settings.parser("benchmarks", "Time encoders, training step, data path, search and answers.")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--data-dir", metavar="DIR", type=Path, help="folder that holds beer/ (default: INFOCAL_DATA)"
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _figures(given: argparse.Namespace, work: Path) -> Iterator[Figure]:
-    from benchmarks import data, encoders, search, segmentation, step
+    from benchmarks import data, encoders, search, segmentation, serving, step
     from benchmarks.corpus import open_corpus
 
     data_dir = _data_dir(given)
@@ -69,6 +69,7 @@ def _figures(given: argparse.Namespace, work: Path) -> Iterator[Figure]:
         "data": lambda: data.run(corpus, given.rounds, work / "data"),
         "segmentation": lambda: segmentation.run(data_dir, min(given.rounds, 3), work / "texts"),
         "search": lambda: search.run(work / "search"),
+        "serving": lambda: serving.run(corpus, given.rounds, work / "serving"),
     }
     for name in PARTS:
         if name in given.only:

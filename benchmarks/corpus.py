@@ -1,5 +1,6 @@
 """The texts that benchmarks run on: palate reviews, or the made-up corpus where there are none."""
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,13 @@ class Corpus:
     loader: Loader
     """Training texts, with zeros as the language model's scores: they cost the same."""
     embeddings: torch.Tensor
+    words: list[str]
+    """The vocabulary."""
+
+    def texts(self, num_texts: int) -> list[str]:
+        """The first training texts, their tokens joined by blanks; over again where there are fewer."""
+        rows = itertools.islice(itertools.cycle(range(len(self.loader))), num_texts)
+        return [" ".join(self.words[number] for number in self.loader.token_ids[row]) for row in rows]
 
 
 def open_corpus(data_dir: Path | None, cache_dir: Path) -> Corpus:
@@ -44,4 +52,5 @@ def open_corpus(data_dir: Path | None, cache_dir: Path) -> Corpus:
     if data_dir is None:
         (data_dir,) = (cache_dir / "sample").glob("beer-*")
     loader = Loader(features.table("train"), task)
-    return Corpus(label, data_dir, task, loader, embeddings_of(features))
+    words = list(features.vocabulary.tokens)
+    return Corpus(label, data_dir, task, loader, embeddings_of(features), words)

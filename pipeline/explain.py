@@ -5,27 +5,34 @@ python -m pipeline.explain --model models:/infocal-beer-palate@champion --text "
 
 import argparse
 import dataclasses
-import itertools
 import json
 import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, cast
 
 from pipeline import settings
 from pipeline.errors import PipelineError, run_command
 
 if TYPE_CHECKING:
+    from io import BufferedReader, BytesIO
+
     from pipeline.checkpoints import Package
-    from pipeline.explainer import Explanation
+    from pipeline.explainer import Explainer, Explanation
 
 logger = logging.getLogger("pipeline.explain")
 
-_BATCH = 64
-"""Texts read, explained and printed together."""
+BATCH = 64
+"""Most texts of one forward pass."""
+WINDOW = 1024
+"""Most texts that are explained and printed together: in one, texts of like length share a pass."""
+_CHUNK = 1 << 20
+"""Bytes that are asked for at once; a pipe gives what it holds."""
+_BROKEN_PIPE = 128 + 13
+"""What a shell says of a program that ended because nobody reads what it writes."""
 _BOLD, _PLAIN = ("\033[1m", "\033[0m"), ("[", "]")
 
 
@@ -56,25 +63,61 @@ def main(arguments: Sequence[str]) -> int:
     package = _package(given)
     from pipeline.explainer import Explainer
 
-    explainer = Explainer(package, batch_size=_BATCH)
+    explainer = Explainer(package, batch_size=BATCH)
     marks = _BOLD if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else _PLAIN
-    while batch := list(itertools.islice(texts, _BATCH)):
-        for text, explanation in zip(batch, explainer.explain(batch), strict=True):
-            print(as_json(text, explanation) if given.json else line(text, explanation, marks))
+    try:
+        for window in texts:
+            for text, explanation in explained(window, explainer):
+                print(as_json(text, explanation) if given.json else line(text, explanation, marks))
+            sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough; Python would complain at its end once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
     return 0
 
 
-def _texts(given: argparse.Namespace) -> Iterator[str]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """A text and where it stands."""
+
+    text: str
+    where: str | None
+    """File and number of the line; None on the command line."""
+
+
+def explained(window: Sequence[Line], explainer: "Explainer") -> Iterator[tuple[str, "Explanation"]]:
+    """Each text with what the model says; lines without a token are named and left out.
+
+    Raises:
+        NoTokenError: if a text of the command line has no token.
+    """
+    from pipeline.explainer import NoTokenError
+
+    try:
+        found = explainer.explain([given.text for given in window])
+    except NoTokenError as error:
+        if window[0].where is None:
+            raise
+        for position in error.positions:
+            logger.warning("%s: line without a token left out", window[position].where)
+        empty = set(error.positions)
+        window = [given for position, given in enumerate(window) if position not in empty]
+        found = explainer.explain([given.text for given in window])
+    for given, explanation in zip(window, found, strict=True):
+        yield given.text, explanation
+
+
+def _texts(given: argparse.Namespace) -> Iterator[list[Line]]:
     """The texts to explain; a missing file is found here, before the model is loaded."""
     if given.text:
         empty = [i for i, text in enumerate(given.text) if not text.strip()]
         if empty:
             raise PipelineError(f"text {empty[0] + 1} of {len(given.text)} is empty", where="--text")
-        return iter(given.text)
+        return iter([[Line(text, None) for text in given.text]])
     if given.input in (None, "-"):
         if given.input is None and sys.stdin.isatty():
             raise PipelineError("no text was given", hint='add `--text "..."`, or `--input FILE`')
-        return lines(sys.stdin.buffer, "standard input")
+        return windows(cast("BufferedReader", sys.stdin.buffer), "standard input")
     try:
         return _closed_after(Path(given.input).open("rb"), given.input)
     except OSError as error:
@@ -83,28 +126,48 @@ def _texts(given: argparse.Namespace) -> Iterator[str]:
         ) from error
 
 
-def _closed_after(file: BinaryIO, where: str) -> Iterator[str]:
+def _closed_after(file: "BufferedReader", where: str) -> Iterator[list[Line]]:
     with file:
-        yield from lines(file, where)
+        yield from windows(file, where)
 
 
-def lines(stream: Iterable[bytes], where: str) -> Iterator[str]:
-    """The lines of a stream that hold a text.
+def windows(stream: "BufferedReader | BytesIO", where: str) -> Iterator[list[Line]]:
+    """The lines of a stream that hold a text, as many at once as there are without waiting for more.
+
+    So a file is read in large pieces, and whoever writes slowly into a pipe gets each answer at once.
 
     Raises:
-        PipelineError: at a line that is not UTF-8.
+        PipelineError: at a line that is not UTF-8, after the lines before it.
     """
-    for number, raw in enumerate(stream, start=1):
+    window: list[Line] = []
+    for number, raw, is_last in _lines(stream):
         try:
             text = raw.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
+            yield window
             raise PipelineError(
                 f"the line is not UTF-8: {error.reason}", where=f"{where}:{number}"
             ) from error
         if text.strip():
-            yield text
-        else:
+            window.append(Line(text, f"{where}:{number}"))
+        elif raw:
             logger.warning("%s:%d: empty line left out", where, number)
+        if window and (is_last or len(window) == WINDOW):
+            yield window
+            window = []
+
+
+def _lines(stream: "BufferedReader | BytesIO") -> Iterator[tuple[int, bytes, bool]]:
+    """Number and bytes of each line, and whether the next one may have to be waited for."""
+    number, begun = 0, list[bytes]()
+    while chunk := stream.read1(_CHUNK):
+        *whole, rest = chunk.split(b"\n")
+        for position, line in enumerate(whole, start=1):
+            number += 1
+            yield number, b"".join([*begun, line, b"\n"]), position == len(whole)
+            begun = []
+        begun.append(rest)
+    yield number + 1, b"".join(begun), True
 
 
 def _package(given: argparse.Namespace) -> "Package":

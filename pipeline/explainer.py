@@ -13,6 +13,8 @@ from pipeline.errors import PipelineError
 
 UNKNOWN = 1
 """Number of the word that stands for all unknown ones."""
+_MAX_POSITIONS = 1 << 16
+"""Of one forward pass: a layer of 200 units then gives 100 MB. A longer text has a pass of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +48,26 @@ class Explanation:
         return [token for token in self.tokens if token.selected]
 
 
+class NoTokenError(PipelineError):
+    """Texts without a token: empty, or made of stop words alone.
+
+    Args:
+        texts: all that were given.
+        positions: of those without a token, from 0.
+    """
+
+    def __init__(self, texts: Sequence[str], positions: Sequence[int]) -> None:
+        first = positions[0]
+        super().__init__(f"text {first + 1} of {len(texts)} holds no token: {texts[first][:80]!r}")
+        self.positions = positions
+
+
 class Explainer:
-    """Predicts from raw text.
+    """Predicts from raw text; threads may share one.
 
     Args:
         package: the model.
-        batch_size: texts of one forward pass.
+        batch_size: most texts of one forward pass; of long ones it takes fewer.
     """
 
     def __init__(self, package: Package, batch_size: int = 32) -> None:
@@ -65,19 +81,32 @@ class Explainer:
         """Prediction and rationale of each text, of any length, in the order given.
 
         Raises:
-            PipelineError: if a text has no token; names its position.
+            NoTokenError: if texts have no token.
         """
         tokens = [self.tokenize(text) for text in texts]
-        for i, row in enumerate(tokens):
-            if not row:
-                raise PipelineError(f"text {i + 1} of {len(texts)} holds no token: {texts[i]!r}")
-        # texts of like length share a batch
-        order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))
+        if empty := [i for i, row in enumerate(tokens) if not row]:
+            raise NoTokenError(texts, empty)
         found: dict[int, Explanation] = {}
-        for first in range(0, len(order), self.batch_size):
-            rows = order[first : first + self.batch_size]
+        for rows in self._batches([len(row) for row in tokens]):
             found |= zip(rows, self._explain([tokens[i] for i in rows]), strict=True)
         return [found[i] for i in range(len(texts))]
+
+    def warm_up(self) -> None:
+        """Do what would make the first answer slow: load dictionaries, compile the recurrent layers."""
+        self.tokenize("a")
+        list(self._explain([[Token("a", 0, 1)]]))
+
+    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Rows of texts of like length that fit one forward pass."""
+        batch: list[int] = []
+        for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+            full = (len(batch) + 1) * lengths[row] > _MAX_POSITIONS or len(batch) == self.batch_size
+            if batch and full:
+                yield batch
+                batch = []
+            batch.append(row)
+        if batch:
+            yield batch
 
     @torch.no_grad()
     def _explain(self, texts: list[list[Token]]) -> Iterator[Explanation]:

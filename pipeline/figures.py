@@ -297,7 +297,9 @@ def _hyper_parameter_panel(
         is_winner = winner is not None and trial.run_id == winner.run_id
         text = f"{trial.name}: {name} {value:g}, criterion {height:.3f}"
         dots.append(_trial_dot(trial, is_winner, value, height, text))
-    y = Axis.around([*objectives, 0.0], "value of the criterion")
+    # where no bound is missed, 0 says nothing and would press all dots together
+    heights = [*objectives, 0.0] if min(objectives) < 0 else objectives
+    y = Axis.around(heights, "value of the criterion")
     return Chart(
         name=f"by-{name}",
         title=name,

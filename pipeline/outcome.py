@@ -26,7 +26,7 @@ from pipeline.settings import RunSettings, make_folder, title
 from pipeline.study import Study, StudySettings
 from pipeline.study_folder import OPTUNA_DB, SETTINGS, StudyFolder
 from pipeline.summary import PACKAGE, REPORT
-from pipeline.tracking import TRIAL_TAG, Tracker
+from pipeline.tracking import NOTE_TAG, TRIAL_TAG, Tracker
 from pipeline.trainable import Result, best_shown, train
 from pipeline.trial_tracking import TrialTracking
 from pipeline.utilisation import Stopwatch, Utilisation, utilisation
@@ -193,7 +193,7 @@ def _conclude(
     winner = candidates[0]
     runs = {run.tags["tune_trial_id"]: run.run_id for run in tracker.children(study_run)}
     package = pack_winner(study, features, winner, runs[winner.trial_id])
-    version = None
+    version = registered = None
     if winner.is_met:
         version = registry.register(
             tracker,
@@ -202,12 +202,16 @@ def _conclude(
             run_id=runs[winner.trial_id],
             tags=_version_tags(prepared, winner, features),
         )
+        registered = f"{prepared.model_name} version {version}"
     metrics = best_shown(prepared.run.dataset, winner.scores) | _trivial(features, winner)
     metrics |= final_validation(checkpoints.load_package(package).model, features)
     metrics |= summary.spread([winner, *replicates], prepared.run.dataset)
     metrics |= used.metrics() if used else {}
     outcome = {"winner_trial_id": winner.trial_id, "winner_run_id": runs[winner.trial_id]}
     outcome["criterion_met"] = str(winner.is_met).lower()
+    outcome[NOTE_TAG] = summary.note(
+        winner, runs[winner.trial_id], prepared.run.criterion, prepared.run.dataset, registered
+    )
     tracker.finish(study_run, metrics=metrics, tags=outcome, artifacts=artifacts)
     report = study.directory / REPORT
     report.write_text(findings.page(tracker, study_run), encoding="utf-8")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from pipeline import figures, markup
 from pipeline.columns import Column, columns, label_of
@@ -31,13 +32,27 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"number": number, "percent": percent, "hundred": _hundred, "short": _short}
+    made.filters |= {
+        "number": number,
+        "percent": percent,
+        "hundred": _hundred,
+        "short": _short,
+        "ticked": _ticked,
+    }
     return made
 
 
 def _hundred(value: float | None, digits: int) -> str:
     """A fraction times a hundred, for columns in percent."""
     return number(None if value is None else 100 * value, digits)
+
+
+def _ticked(text: str) -> Markup:
+    """A text in which what stands between backticks is code."""
+    parts = [
+        Markup("<code>{}</code>" if i % 2 else "{}").format(part) for i, part in enumerate(text.split("`"))
+    ]
+    return Markup("").join(parts)
 
 
 def _short(value: float | None) -> str:

@@ -32,6 +32,10 @@ _TAGGED = ("dataset", "aspect", "method", "data_fingerprint", "study", "epoch", 
 """Entries of a package's metadata that become tags of its version."""
 _MODEL = "model"
 _MODEL_URI = re.compile(r"models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/@]+)|/(?P<version>[0-9]+))")
+_DESCRIPTION = (
+    "Text in, prediction and rationale out. `challenger` is the newest version, which met its criterion on "
+    "validation; `champion` met it on the sealed test split, too."
+)
 _EXAMPLE = (["a smooth and creamy body , but the smell is faint ."], {served_model.ALL_TOKENS: False})
 
 
@@ -184,7 +188,7 @@ def requirements() -> list[str]:
 
 def _ensure_model(client: MlflowClient, name: str) -> None:
     try:
-        client.create_registered_model(name)
+        client.create_registered_model(name, description=_DESCRIPTION)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise

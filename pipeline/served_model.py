@@ -9,7 +9,6 @@ pickled; the packages of this project have to be installed where it runs.
 """
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +21,7 @@ from mlflow.pyfunc.model import PythonModel, PythonModelContext
 from pydantic import BaseModel
 
 from pipeline.checkpoints import load_package
-from pipeline.explainer import ExplainedToken, Explainer, Explanation
+from pipeline.explainer import ExplainedToken, Explainer, Explanation, NoTokenError
 
 PACKAGE_ARTIFACT = "package"
 ALL_TOKENS = "all_tokens"
@@ -56,8 +55,13 @@ class ServedModel(PythonModel):  # type: ignore[misc,unused-ignore]
     """MLflow's side of an `Explainer`."""
 
     def load_context(self, context: PythonModelContext) -> None:
-        """Read the package that was logged with the model."""
+        """Read the package that was logged with the model.
+
+        A server says that it is ready after this: what the first request would wait for is done here, once,
+        and not by as many threads as there are first requests.
+        """
         self.explainer = Explainer(load_package(Path(context.artifacts[PACKAGE_ARTIFACT])))
+        self.explainer.warm_up()
 
     # MLflow reads the schemas from these annotations; answers travel as dicts of that form
     def predict(
@@ -66,27 +70,28 @@ class ServedModel(PythonModel):  # type: ignore[misc,unused-ignore]
         model_input: list[str],
         params: dict[str, Any] | None = None,
     ) -> list[Answer]:
-        """Predict from texts of any length; a data frame with one column of texts is taken too.
+        """Predict from texts of any length; of a table MLflow hands over the first column alone.
 
         Raises:
-            MlflowException: if a text is empty; names its position. A server answers 400.
+            MlflowException: if there is no text, or one without a token; names its position. A server
+                answers 400.
         """
-        _check(model_input)
+        if not model_input:
+            raise MlflowException.invalid_parameter_value("expected at least one text, but got none")
         all_tokens = bool((params or {}).get(ALL_TOKENS, False))
-        found = self.explainer.explain(model_input)
-        return cast("list[Answer]", [_answer(explanation, all_tokens) for explanation in found])
+        try:
+            found = self.explainer.explain(model_input)
+        except NoTokenError as error:
+            listed = ", ".join(map(str, error.positions))
+            raise MlflowException.invalid_parameter_value(
+                f"expected texts, but of the {len(model_input)} given those at position {listed} (from 0) "
+                "hold no token"
+            ) from error
+        return cast("list[Answer]", [as_answer(explanation, all_tokens) for explanation in found])
 
 
-def _check(texts: Sequence[str]) -> None:
-    empty = [position for position, text in enumerate(texts) if not text.strip()]
-    if empty:
-        listed = ", ".join(str(position) for position in empty)
-        raise MlflowException.invalid_parameter_value(
-            f"expected texts, but of the {len(texts)} given those at position {listed} (from 0) are empty"
-        )
-
-
-def _answer(explanation: Explanation, all_tokens: bool) -> dict[str, Any]:
+def as_answer(explanation: Explanation, all_tokens: bool) -> dict[str, Any]:
+    """What the server says about a text, in the form of `Answer`."""
     answer: dict[str, Any] = {
         "prediction": explanation.prediction,
         "probabilities": explanation.probabilities,

@@ -78,6 +78,26 @@ def of_study(
     return "\n".join(lines)
 
 
+def note(winner: Candidate, run_id: str, criterion: Criterion, dataset: str, registered: str | None) -> str:
+    """What a tracker's page of the study says first, in Markdown.
+
+    Args:
+        winner: the best trial.
+        run_id: of its run.
+        criterion: by which it is the best.
+        dataset: whose scores are shown.
+        registered: name and version of its model, if it has one.
+    """
+    figures = ", ".join(f"{k} {winner.scores[n]:.3f}" for k, n in _columns(dataset, winner.scores).items())
+    outcome = f"registered as `{registered}`" if registered else "nothing was registered"
+    return (
+        f"Best trial at its epoch {winner.epoch + 1}: {figures}. "
+        f"Criterion ({criterion}): {_verdict(winner.violation, winner.degenerate)}; {outcome}.\n\n"
+        "Artifact `report.html` shows what the study taught. Each trial is a child run, with its rationales "
+        f"in `rationales.html` and its epochs in `curve.html`; the best one is run `{run_id}`."
+    )
+
+
 def _registered(prepared: StudySettings, version: int, tracking_uri: str) -> list[str]:
     run = prepared.run
     name = prepared.model_name

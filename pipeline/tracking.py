@@ -44,6 +44,8 @@ logger = logging.getLogger("pipeline.tracking")
 CONFIG_ARTIFACT = "config.json"
 """A trial's hyper-parameters and settings, among its artifacts."""
 PARENT_TAG, NAME_TAG = "mlflow.parentRunId", "mlflow.runName"
+NOTE_TAG = "mlflow.note.content"
+"""Shown as the description of a run, in Markdown."""
 STUDY_TAG, TRIAL_TAG = "study", "tune_trial_id"
 READINGS_TAG, READING_TIME_TAG = "test_readings", "test_reading_time"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-START_S = 60
+START_S = 240
 """Seconds that a server may take until it answers."""
 
 

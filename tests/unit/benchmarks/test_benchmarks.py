@@ -7,14 +7,17 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import data, encoders, search, segmentation, step, timing
+from benchmarks import data, encoders, search, segmentation, serving, step, timing
 from benchmarks.corpus import Corpus, open_corpus
 from benchmarks.reference import LoopRCNN, as_loop, every_position, use_loops
+from benchmarks.server import Reply, model_server
 from infocal.batch import Words
 from infocal.encoders import RCNN, Embedded
 from pipeline.errors import PipelineError
+from pipeline.explainer import Explainer
 from pipeline.utilisation import Utilisation
 from tests.small_model import EMBEDDING_SIZE, random_batch, random_embeddings, small_trainer
+from tests.small_store import new_store
 
 
 @pytest.fixture(autouse=True)
@@ -104,6 +107,38 @@ def test_segmentation_refuses_other_words(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(segmentation, "segment", lambda texts, cores: [([1] * 20, [1] * 20)])
     with pytest.raises(RuntimeError, match="not those of plain jieba"):
         list(segmentation.run(None, 1, tmp_path))
+
+
+@pytest.mark.slow
+def test_serving_gives_the_promised_names(corpus: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(serving, "_NUM_TEXTS", 30)
+    monkeypatch.setattr(serving, "_AT_ONCE", 20)
+    figures = {figure.name: figure for figure in serving.run(corpus, 1, tmp_path)}
+    latencies = {f"serving_{share}_ms{suffix}" for share in ("p50", "p95") for suffix in ("", "_c20")}
+    assert latencies | {"serving_ready_s", "serving_first_ms"} <= figures.keys()
+    for suffix in ("", "_c20"):
+        assert figures[f"serving_p50_ms{suffix}"].ours <= figures[f"serving_p95_ms{suffix}"].ours
+    assert figures["explain_texts_per_s"].ratio is not None
+    assert figures["serving_requests_per_s"].reference is not None
+
+
+def test_the_model_that_is_served_selects_as_much_as_a_trained_one(corpus: Corpus):
+    explainer = Explainer(serving._package(corpus))
+    tokens = [token for found in explainer.explain(corpus.texts(64)) for token in found.tokens]
+    assert 0.05 < sum(token.selected for token in tokens) / len(tokens) < 0.3
+
+
+def test_a_refused_request_gives_no_figure():
+    with pytest.raises(RuntimeError, match="the server answered 400: no token"):
+        serving._check([Reply(200, "", 0.1), Reply(400, "no token", 0.1)])
+
+
+def test_a_server_that_does_not_start_says_why(tmp_path: Path):
+    with (
+        pytest.raises(RuntimeError, match="(?s)did not get ready:.*Model with name=none not found"),
+        model_server("models:/none@champion", new_store(tmp_path / "store").uri, tmp_path),
+    ):
+        pass
 
 
 def test_the_search_reads_what_a_search_says():

@@ -1,5 +1,7 @@
+import dataclasses
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,9 +10,13 @@ import pytest
 
 from infocal.config import Task
 from pipeline import explain
+from pipeline.checkpoints import load_package, save_package
 from pipeline.errors import PipelineError, run_command
+from pipeline.explain import Line
 from pipeline.explainer import ExplainedToken, Explanation
 from tests.small_store import NAME, new_store, registered, small_package
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -149,12 +155,104 @@ def test_class_names_come_from_the_package(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().out.split()[0] in {"bad", "good"}
 
 
+# ------------------------------------------------------------------------------------------ streaming
+
+
+class Pieces(io.BytesIO):
+    """A pipe that gives what was written at a time, and says what it was read for."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        super().__init__()
+        self.pieces = pieces
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        return self.pieces.pop(0) if self.pieces else b""
+
+
+def test_a_line_is_answered_before_the_next_one_is_waited_for():
+    pipe = Pieces([b"one\n", b"two\nthr", b"ee\n\nfour", b" words\nfi", b"ve"])
+    found = explain.windows(pipe, "pipe")
+    assert next(found) == [Line("one", "pipe:1")]
+    assert len(pipe.pieces) == 4
+    assert [[(entry.text, entry.where) for entry in window] for window in found] == [
+        [("two", "pipe:2")],
+        [("three", "pipe:3")],
+        [("four words", "pipe:5")],
+        [("five", "pipe:6")],
+    ]
+
+
+@pytest.mark.parametrize("last", [b"", b"\n"])
+def test_a_file_is_read_in_windows_of_bounded_size(last: bytes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(explain, "WINDOW", 4)
+    found = list(explain.windows(io.BytesIO(b"\n".join([b"a b"] * 10) + last), "file"))
+    assert [len(window) for window in found] == ([4, 4, 2] if last else [4, 4, 1, 1])
+    assert [entry.where for window in found for entry in window] == [f"file:{i}" for i in range(1, 11)]
+
+
+def test_nothing_to_read_gives_nothing():
+    assert list(explain.windows(io.BytesIO(b""), "file")) == []
+
+
+def test_lines_without_a_token_are_named_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+):
+    package = load_package(small_package(tmp_path / "small", tokenizer="jieba"))
+    save_package(tmp_path / "own", dataclasses.replace(package, tokenizer_files={"stop_words": "。\n"}))
+    (tmp_path / "texts").write_text("手机\n。\n\n现金\n。。\n")
+    arguments = ["--package", str(tmp_path / "own")]
+    assert explain.main([*arguments, "--input", str(tmp_path / "texts"), "--json"]) == 0
+    assert [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()] == ["手机", "现金"]
+    assert [message.removeprefix(f"{tmp_path}/") for message in caplog.messages] == [
+        "texts:3: empty line left out",
+        "texts:2: line without a token left out",
+        "texts:5: line without a token left out",
+    ]
+    assert run_command(explain.main, [*arguments, "--text", "手机", "--text", "。"]) == 2
+    assert "text 2 of 2 holds no token: '。'" in capsys.readouterr().err
+
+
+def explain_process(package: Path, **places: Any) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "pipeline.explain", "--package", str(package), "--json"]
+    return subprocess.Popen(command, cwd=ROOT, **places)
+
+
+@pytest.mark.slow
+def test_a_slow_pipe_gets_each_answer_at_once(package: Path):
+    with explain_process(package, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for text in ("a body", "creamy"):
+            process.stdin.write(f"{text}\n".encode())
+            process.stdin.flush()
+            # the pipe stays open: an answer that waited for more lines would never come
+            assert json.loads(process.stdout.readline())["text"] == text
+        process.stdin.close()
+        assert process.stdout.read() == b""
+    assert process.returncode == 0
+
+
+@pytest.mark.slow
+def test_a_reader_who_has_seen_enough_ends_it_quietly(package: Path, tmp_path: Path):
+    (tmp_path / "texts").write_text("a smooth body .\n" * 20_000)
+    with (tmp_path / "texts").open("rb") as texts:
+        process = explain_process(package, stdin=texts, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        with process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert json.loads(process.stdout.readline())["text"] == "a smooth body ."
+            process.stdout.close()
+            said = process.stderr.read().decode()
+    assert process.returncode == 141
+    assert not [line for line in said.splitlines() if not line.startswith("recurrent layers run in")], said
+
+
 # ------------------------------------------------------------------------------------------- mistakes
 
 
 def test_a_line_that_is_not_utf8_is_named_after_the_lines_before_it():
-    stream = explain.lines([b"fine\n", b"caf\xe9\n"], "texts.txt")
-    assert next(stream) == "fine"
+    stream = explain.windows(io.BytesIO(b"fine\ncaf\xe9\nlater\n"), "texts.txt")
+    assert next(stream) == [Line("fine", "texts.txt:1")]
     with pytest.raises(PipelineError, match="texts.txt:2: the line is not UTF-8"):
         next(stream)
 

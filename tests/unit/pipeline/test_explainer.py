@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from infocal.config import Task
+from pipeline import explainer as explainer_module
 from pipeline.checkpoints import Package, load_package
 from pipeline.errors import PipelineError
-from pipeline.explainer import Explainer, Explanation
+from pipeline.explainer import Explainer, Explanation, NoTokenError
 from tests.small_store import WORDS, small_package
 
 TEXT = "A  Smooth body\n(isn't it creamy?)  thin ..."
@@ -92,12 +93,26 @@ def test_a_text_is_never_cut(package: Package):
 
 @pytest.mark.parametrize("empty", ["", "  \n\t "])
 def test_a_text_without_token_is_named_by_its_position(package: Package, empty: str):
-    with pytest.raises(PipelineError, match="text 2 of 3 holds no token: ''|text 2 of 3 holds no token: '  "):
-        Explainer(package).explain(["a", empty, "body"])
+    with pytest.raises(NoTokenError, match="text 2 of 4 holds no token: '") as caught:
+        Explainer(package).explain(["a", empty, "body", empty])
+    assert caught.value.positions == [1, 3]
 
 
 def test_no_text_gives_no_answer(package: Package):
     assert Explainer(package).explain([]) == []
+
+
+def test_long_texts_share_no_batch_that_would_fill_the_memory(
+    package: Package, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(explainer_module, "_MAX_POSITIONS", 12)
+    texts = ["a", "thin body", " ".join(["creamy"] * 30), "a a a a a", "smooth", "thin a a a a a"]
+    explainer = Explainer(package, batch_size=3)
+    batches = list(explainer._batches([len(text.split()) for text in texts]))
+    assert batches == [[0, 4, 1], [3, 5], [2]]
+    alone = [Explainer(package).explain([text])[0] for text in texts]
+    for one, other in zip(alone, explainer.explain(texts), strict=True):
+        assert figures(one) == pytest.approx(figures(other), abs=1e-6)
 
 
 def test_explaining_keeps_no_graph_and_draws_no_number(package: Package):

@@ -146,6 +146,13 @@ def test_hyper_parameters_have_a_panel_each():
     assert [rule.kind for rule in by_ib.rules] == ["zero"]
 
 
+def test_where_every_bound_is_met_the_dots_fill_their_panel():
+    trials = [trial(i, value, 0.9, 0.5, lambda_g=1.0 + i) for i, value in enumerate((0.93, 0.94))]
+    (panel,) = figures.hyper_parameter_panels(findings(*trials))
+    assert panel.y.low > 0.9
+    assert panel.rules == []
+
+
 def test_a_value_of_zero_has_no_logarithm():
     panels = figures.hyper_parameter_panels(findings(trial(0, 0.4, 0.9, 0.5, lambda_g=0.0)))
     assert [(panel.title, panel.x.log) for panel in panels] == [("lambda_g", False)]

@@ -21,7 +21,7 @@ from pipeline.settings import RunSettings
 from pipeline.storage import Storage
 from pipeline.study import Study, StudySettings
 from pipeline.study_folder import StudyFolder
-from pipeline.tracking import PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
+from pipeline.tracking import NOTE_TAG, PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
 from tests.small_store import NAME, new_store, sample_features, sample_model, save_trial_checkpoint
 from tests.small_study import POINT, SCORES, candidate, criterion, run_settings, study_settings
 
@@ -119,6 +119,8 @@ def test_a_winner_that_meets_the_criterion_is_registered_with_its_origin(
     assert version.tags["val_token_precision"] == "0.5000"
     assert version.tags["criterion"] == str(criterion())
     assert f"registered {NAME} version 1 as `challenger`" in text
+    assert f"registered as `{NAME} version 1`" in run.tags[NOTE_TAG]
+    assert "`challenger` is the newest version" in tracker.client.get_registered_model(NAME).description
     package = checkpoints.load_package(tmp_path / "runs/studies/first/model")
     assert package.metadata["run_id"] == version.run_id
     assert package.metadata["study"] == "first"

@@ -1,14 +1,8 @@
 import json
 import os
 import pickletools
-import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -251,68 +245,3 @@ def test_model_loads_in_another_process_and_folder(store: Tracker, tmp_path: Pat
     names = ["label", "prediction", "probabilities", "rationale"]
     assert [sorted(answer) for answer in answers] == [names] * 2
     assert list(tmp_path.iterdir()) == []
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@pytest.fixture
-def served(store: Tracker, tmp_path: Path) -> Iterator[str]:
-    """Address of a model server, in a session of its own that ends with the test."""
-    port = free_port()
-    command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", f"models:/{NAME}@{CHAMPION}"]
-    command += ["--env-manager", "local", "-h", "127.0.0.1", "-p", str(port)]
-    with (tmp_path / "log").open("wb") as log:
-        server = subprocess.Popen(
-            command,
-            cwd=tmp_path,
-            # the server starts `uvicorn` by its name
-            env={**environment(), "MLFLOW_TRACKING_URI": store.uri, "PATH": with_scripts()},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
-            wait_for(f"http://127.0.0.1:{port}/ping", server, tmp_path / "log")
-            yield f"http://127.0.0.1:{port}/invocations"
-        finally:
-            os.killpg(server.pid, signal.SIGTERM)
-            server.wait(timeout=60)
-
-
-def with_scripts() -> str:
-    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-
-
-def wait_for(url: str, server: subprocess.Popen[bytes], log: Path):
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline:
-        assert server.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except OSError:
-            time.sleep(0.5)
-    pytest.fail(f"no answer from {url} in 240 s: {log.read_text()}")
-
-
-def post(url: str, payload: object) -> dict[str, object]:
-    body = json.dumps(payload).encode()
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
-
-
-@pytest.mark.slow
-def test_mlflow_models_serve_answers(served: str):
-    answer = post(served, {"inputs": ["a smooth body", "Creamy!"], "params": {"all_tokens": True}})
-    first, second = answer["predictions"]
-    assert [token["token"] for token in first["tokens"]] == ["a", "smooth", "body"]
-    assert [(token["start"], token["end"]) for token in second["tokens"]] == [(0, 6), (6, 7)]
-    with pytest.raises(urllib.error.HTTPError, match="400") as caught:
-        post(served, {"inputs": ["a smooth body", " "]})
-    assert "position 1" in caught.value.read().decode()
-    caught.value.close()

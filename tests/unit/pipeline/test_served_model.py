@@ -1,5 +1,9 @@
+import dataclasses
 import importlib
+import random
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +14,10 @@ from mlflow.exceptions import MlflowException
 
 from infocal.config import Task
 from pipeline import served_model
+from pipeline.checkpoints import load_package, save_package
+from pipeline.explainer import Explainer
 from pipeline.served_model import ServedModel
-from tests.small_store import small_package
+from tests.small_store import WORDS, small_package
 
 TEXT = "A smooth, creamy body"
 
@@ -72,12 +78,51 @@ def test_class_probabilities_add_up(tmp_path: Path):
 
 @pytest.mark.parametrize("empty", ["", " \n\t"])
 def test_an_empty_text_is_named_by_its_position(model: ServedModel, empty: str):
-    with pytest.raises(MlflowException, match="of the 3 given those at position 0, 2 .from 0. are empty"):
+    with pytest.raises(MlflowException, match="of the 3 given those at position 0, 2 .from 0. hold no token"):
         model.predict(None, [empty, "thin", empty])
 
 
-def test_no_text_gives_no_answer(model: ServedModel):
-    assert model.predict(None, []) == []
+def test_no_text_is_refused(model: ServedModel):
+    with pytest.raises(MlflowException, match="expected at least one text, but got none"):
+        model.predict(None, [])
+
+
+def test_a_text_of_stop_words_alone_is_refused_as_an_empty_one_is(tmp_path: Path):
+    folder = small_package(tmp_path / "package", tokenizer="jieba")
+    package = dataclasses.replace(load_package(folder), tokenizer_files={"stop_words": "。\n被告人\n"})
+    save_package(tmp_path / "chinese", package)
+    model = ServedModel()
+    model.load_context(SimpleNamespace(artifacts={served_model.PACKAGE_ARTIFACT: str(tmp_path / "chinese")}))
+    assert len(model.predict(None, ["被告人盗窃手机。"])) == 1
+    with pytest.raises(MlflowException, match="of the 2 given those at position 1 .from 0. hold no token"):
+        model.predict(None, ["被告人盗窃手机。", "被告人。"])
+
+
+def test_what_a_first_answer_needs_is_made_when_the_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    warmed: list[Explainer] = []
+    monkeypatch.setattr(Explainer, "warm_up", lambda explainer: warmed.append(explainer))
+    assert warmed == [served(tmp_path).explainer]
+
+
+@pytest.mark.parametrize("kernel", ["auto", "plain"])
+def test_threads_get_the_answers_to_their_own_texts(
+    model: ServedModel, kernel: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("INFOCAL_KERNEL", kernel)
+    rng = random.Random(0)
+    texts = [" ".join(rng.choices(WORDS[2:], k=rng.randint(1, 60))) for _ in range(200)]
+    expected = [model.predict(None, [text]) for text in texts]
+    start = threading.Barrier(20)
+
+    def ask(first: int) -> list[list[dict[str, Any]]]:
+        start.wait()
+        return [model.predict(None, [text]) for text in texts[first::20]]
+
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(ask, range(20)))
+    assert answers == [expected[first::20] for first in range(20)]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import summary
 from pipeline.summary import of_one, of_study, spread, table
 from tests.small_study import POINT, SCORES, candidate, criterion, run_settings, study_settings
 
@@ -70,6 +71,18 @@ def test_a_met_criterion_is_registered_and_the_next_commands_are_whole():
     assert "report   runs/sample/studies/first/report.html" in lines
     assert "model    runs/sample/studies/first/model" in lines
     assert "nothing was registered" not in "\n".join(lines)
+
+
+def test_a_trackers_page_of_the_study_says_what_became_of_it():
+    said = summary.note(candidate(), "abc", criterion(), "beer", "infocal-beer-palate version 4")
+    first, _, rest = said.partition("\n\n")
+    assert first.startswith(
+        "Best trial at its epoch 2: precision 0.500, recall 0.250, f1 0.333, selected 0.125"
+    )
+    assert first.endswith(f"Criterion ({criterion()}): met; registered as `infocal-beer-palate version 4`.")
+    assert "`report.html`" in rest and "run `abc`" in rest
+    missed = summary.note(MISSED, "abc", criterion(), "beer", None)
+    assert "missed by" in missed and "nothing was registered" in missed
 
 
 def test_real_data_has_to_be_named_again():

@@ -1,0 +1,155 @@
+"""A finished study, as people see it: MLflow's pages of it and our report, in headless Chromium.
+
+The pictures lie in pytest's temporary folder (`--basetemp DIR` keeps them): look at them after a change.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from pipeline import registry
+from pipeline.tracking import TrackedRun, Tracker
+from tests.browser.chromium import Browser, Visited, browser
+from tests.integration.commands import run, search_command, store_of, study_run
+from tests.integration.servers import free_port, served
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+MODEL = "infocal-beer-palate"
+LAMBDAS = ("lambda_ib", "lambda_g", "lambda_mi", "lambda_lm")
+UPSTREAM = ("/users/current", "/static-files/", "GL Driver Message")
+"""What is known of MLflow 3.17: a server without users, its own scripts, its plots."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A study whose winner is registered and promoted, and the server that shows it."""
+
+    url: str
+    tracker: Tracker
+    study: TrackedRun
+    trials: list[TrackedRun]
+    report: Path
+
+    @property
+    def experiment(self) -> str:
+        return f"{self.url}/#/experiments/{self.study.experiment_id}"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("pictures")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def finished(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
+    folder = tmp_path_factory.mktemp("study")
+    counts = ["--trials", "3", "--epochs", "2", "--min-precision", "0.01", "--name", "first"]
+    done = run(search_command(folder, *counts), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    tracker = store_of(folder)
+    registry.promote(tracker, registry.find(tracker, MODEL, registry.CHALLENGER))
+    study = study_run(tracker, "first")
+    port = free_port()
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", tracker.uri]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    url = f"http://127.0.0.1:{port}"
+    with served(command, f"{url}/health", folder / "mlflow.log", environment):
+        yield Finished(
+            url,
+            tracker,
+            study,
+            tracker.children(study.run_id),
+            folder / "runs" / "studies" / "first" / "report.html",
+        )
+
+
+def check(visited: Visited) -> None:
+    """Nothing was asked of another machine, and nothing of ours went wrong."""
+    assert visited.foreign_requests() == []
+    ours = [said for said in visited.complaints if not any(known in said for known in UPSTREAM)]
+    assert ours == []
+
+
+def test_the_runs_of_an_experiment_are_nested_under_their_study(chromium: Browser, finished: Finished):
+    with chromium.visit(f"{finished.experiment}/runs", "runs") as visited:
+        visited.wait_for(finished.study.name, "4 matching runs")
+        assert visited.page.get_by_text(finished.trials[0].name).count() == 0
+        visited.page.locator(".ag-row").first.locator("button, [role=button]").first.click()
+        visited.wait_for(*(trial.name for trial in finished.trials))
+    check(visited)
+
+
+def test_trials_are_compared_by_their_lambdas_in_parallel_coordinates(chromium: Browser, finished: Finished):
+    trials, experiments = (
+        quote(json.dumps(names), safe="")
+        for names in ([t.run_id for t in finished.trials], [finished.study.experiment_id])
+    )
+    url = f"{finished.url}/#/compare-runs?runs={trials}&experiments={experiments}"
+    with chromium.visit(url, "comparison") as visited:
+        visited.wait_for("Comparing 3 Runs from 1 Experiment", "Parallel Coordinates Plot", "objective")
+        axes = visited.page.locator(".parcoords .axis-title")
+        axes.first.wait_for()
+        shown = set(axes.all_text_contents())
+        assert "objective" in shown
+        assert shown - {"objective"} <= set(LAMBDAS)
+        assert len(shown) == 4
+    check(visited)
+
+
+def test_the_study_says_first_what_became_of_it(chromium: Browser, finished: Finished):
+    with chromium.visit(f"{finished.experiment}/runs/{finished.study.run_id}", "study") as visited:
+        visited.wait_for("registered as", "shows what the study taught", *(t.name for t in finished.trials))
+    check(visited)
+
+
+def test_the_report_is_shown_among_the_artifacts(chromium: Browser, finished: Finished):
+    url = f"{finished.experiment}/runs/{finished.study.run_id}/artifacts/report.html"
+    with chromium.visit(url, "artifacts") as visited:
+        visited.wait_for("report.html", "optuna.db")
+        report = visited.page.frame_locator("iframe")
+        report.get_by_text("first: beer palate").wait_for()
+        report.get_by_text("Against published and trivial rationales").wait_for()
+    check(visited)
+
+
+def test_the_registered_model_has_its_version_and_aliases(chromium: Browser, finished: Finished):
+    with chromium.visit(f"{finished.url}/#/models/{MODEL}", "model") as visited:
+        visited.wait_for(
+            MODEL, "Version 1", "champion", "challenger", "Text in, prediction and rationale out"
+        )
+    check(visited)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_report_reads_well_on_any_screen(chromium: Browser, finished: Finished, scheme: str, width: int):
+    picture = f"report-{scheme}-{width}"
+    with chromium.visit(finished.report.as_uri(), picture, width=width, scheme=scheme, full=True) as visited:
+        visited.wait_for("first: beer palate", "Precision against recall", "All trials", "To do it again")
+        assert not visited.is_cut_off()
+        paper = visited.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (paper == "rgb(22, 23, 26)") == (scheme == "dark")
+        assert visited.page.locator("article.text").count() == 10
+    assert visited.requests == [finished.report.as_uri()]
+    assert visited.complaints == []
+
+
+def test_the_table_of_trials_is_sorted_by_a_heading(chromium: Browser, finished: Finished):
+    with chromium.visit(finished.report.as_uri(), "sorted") as visited:
+        column = visited.page.locator("#table tbody td:nth-child(2)")
+        before = [float(text) for text in column.all_text_contents()]
+        heading = visited.page.get_by_role("button", name="lambda_ib")
+        heading.click()
+        assert [float(text) for text in column.all_text_contents()] == sorted(before)
+        heading.click()
+        assert [float(text) for text in column.all_text_contents()] == sorted(before, reverse=True)
+    assert visited.complaints == []
