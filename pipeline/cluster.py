@@ -133,6 +133,8 @@ def prepare_environment() -> None:
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "DO_NOT_TRACK": "true",
         "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+        # stdout holds the result alone
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     }
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
