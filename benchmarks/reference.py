@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from infocal.encoders import RCNN, Embedded
-from infocal.trainer import Trainer
+from infocal.methods.infocal import InfoCalTrainer
 
 Pass = Callable[[], Tensor]
 
@@ -53,7 +53,7 @@ def as_loop(encoder: RCNN) -> LoopRCNN:
     return loop
 
 
-def use_loops(trainer: Trainer) -> None:
+def use_loops(trainer: InfoCalTrainer) -> None:
     """Let every encoder of a trainer run in its plain form."""
     for part in (trainer.model.selector, trainer.model.predictor, trainer.model.guider):
         assert isinstance(part.encoder, RCNN)

@@ -12,7 +12,7 @@ from benchmarks.timing import Figure, alternate, compare
 from infocal import losses
 from infocal.batch import Batch
 from infocal.config import InfoCalConfig
-from infocal.trainer import Trainer
+from infocal.methods.infocal import InfoCalTrainer
 from search_spaces import registry
 
 _NUM_BATCHES = 6
@@ -23,7 +23,8 @@ _SELECTED = -2.4
 def run(corpus: Corpus, rounds: int) -> Iterator[Figure]:
     """The step with beer's preset against the same step with plain encoders, and the share of each part."""
     torch.set_num_threads(1)
-    base = registry.preset("beer", "palate", sample=False) | registry.first_points("infocal", "beer")[0]
+    base = registry.preset("infocal", "beer", "palate", sample=False)
+    base |= registry.first_points("infocal", "beer")[0]
     for hidden_size in (int(base["hidden_size"]), 200):
         config = InfoCalConfig.from_mapping(base | {"hidden_size": hidden_size})
         shuffled = corpus.loader.shuffled(config.batch_size, seed=0, epoch=0)
@@ -35,8 +36,8 @@ def run(corpus: Corpus, rounds: int) -> Iterator[Figure]:
             yield from _parts(_trainer(corpus, config), batches, rounds)
 
 
-def _trainer(corpus: Corpus, config: InfoCalConfig) -> Trainer:
-    trainer = Trainer(
+def _trainer(corpus: Corpus, config: InfoCalConfig) -> InfoCalTrainer:
+    trainer = InfoCalTrainer(
         config,
         corpus.task,
         corpus.embeddings,
@@ -64,12 +65,12 @@ def _whole(
     yield Figure(f"step_tokens_per_s{suffix}", fast, slow, found.ratio, "tokens/s", note)
 
 
-def _train(trainer: Trainer, batches: list[Batch]) -> None:
+def _train(trainer: InfoCalTrainer, batches: list[Batch]) -> None:
     for batch in batches:
         trainer.train_step(batch)
 
 
-def _parts(trainer: Trainer, batches: list[Batch], rounds: int) -> Iterator[Figure]:
+def _parts(trainer: InfoCalTrainer, batches: list[Batch], rounds: int) -> Iterator[Figure]:
     """Time of each part alone, forward and backward, as a share of the whole step."""
     works = [part for batch in batches for part in _alone(trainer, batch).items()]
     ways: dict[str, Callable[[], object]] = {"step": lambda: _train(trainer, batches)}
@@ -86,7 +87,7 @@ def _parts(trainer: Trainer, batches: list[Batch], rounds: int) -> Iterator[Figu
     )
 
 
-def _alone(trainer: Trainer, batch: Batch) -> dict[str, Callable[[], object]]:
+def _alone(trainer: InfoCalTrainer, batch: Batch) -> dict[str, Callable[[], object]]:
     """Each part of a step on a batch, to be run by itself."""
     model = trainer.model
     embedded = model.embed(batch.words)

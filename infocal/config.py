@@ -1,11 +1,15 @@
-"""The hyper-parameters of InfoCal, each declared once with its meaning, range and source."""
+"""The hyper-parameters, each declared once with its meaning, range and source.
+
+What every method has stands in `MethodConfig`, what those with a selector share in `SelectorConfig`.
+InfoCal's own are here too; another method's stand with the method, in `infocal/methods/`.
+"""
 
 import dataclasses
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from infocal.errors import ConfigError
 
@@ -13,8 +17,48 @@ Encoder = Literal["rcnn", "lstm"]
 Sampling = Literal["straight_through", "relaxed"]
 DiscriminatorLoss = Literal["standard", "printed"]
 Calibration = Literal["mean", "sample"]
+CalibrationLoss = Literal["discriminator", "invase"]
 Pooling = Literal["mean", "max", "last"]
 TaskKind = Literal["regression", "classification"]
+
+_Config = TypeVar("_Config", bound="MethodConfig")
+_RANGE = "range"
+_DENSE_RATE = 1.0
+
+
+def _ranged(default: int | float, text: str, fits: Callable[[float], bool]) -> Any:
+    """A field with this default that refuses what does not fit, saying `text`."""
+    return dataclasses.field(default=default, metadata={_RANGE: (text, fits)})
+
+
+def non_negative(default: int | float) -> Any:
+    """A hyper-parameter that must be >= 0."""
+    return _ranged(default, "be >= 0", lambda value: value >= 0)
+
+
+def positive(default: int | float) -> Any:
+    """A hyper-parameter that must be > 0."""
+    return _ranged(default, "be > 0", lambda value: value > 0)
+
+
+def open_unit(default: int | float) -> Any:
+    """A hyper-parameter that must lie in (0, 1)."""
+    return _ranged(default, "lie strictly between 0 and 1", lambda value: 0 < value < 1)
+
+
+def half_open_unit(default: int | float) -> Any:
+    """A hyper-parameter that must lie in [0, 1)."""
+    return _ranged(default, "be >= 0 and < 1", lambda value: 0 <= value < 1)
+
+
+def closed_unit(default: int | float) -> Any:
+    """A hyper-parameter that must lie in [0, 1]."""
+    return _ranged(default, "be >= 0 and <= 1", lambda value: 0 <= value <= 1)
+
+
+def positive_unit(default: int | float) -> Any:
+    """A hyper-parameter that must lie in (0, 1]."""
+    return _ranged(default, "be > 0 and <= 1", lambda value: 0 < value <= 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,139 +93,74 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class InfoCalConfig:
-    """Hyper-parameters of the model and of its training.
+class MethodConfig:
+    """Hyper-parameters that every method has: of its encoders, of its heads and of Adam.
 
-    The defaults are the paper's best values for beer where the paper states them, the published
-    HardKuma and InfoCal recipes where it is silent, and our own experiments (docs/experiments.md)
-    where the published recipe collapses.
+    The defaults are those of the published HardKuma and InfoCal recipes.
 
     Raises:
         ConfigError: if a value is of the wrong type or out of its range.
     """
 
-    lambda_ib: float = 0.0003
-    """Weight of the selector's information bottleneck, >= 0; 0 turns it off. Eq. (21) of [Sha2023]."""
+    reads_language_model: ClassVar[bool] = False
+    """Whether the method's loss reads the scores of a language model."""
 
-    lambda_g: float = 1.0
-    """Weight of the adversarial generator loss, >= 0; 0 turns it off. Eq. (20) of [Sha2023]."""
-
-    lambda_mi: float = 0.1
-    """Weight of the guider's information bottleneck, >= 0; 0 turns it off. Eq. (20) of [Sha2023]."""
-
-    lambda_lm: float = 0.005
-    """Weight of the language-model regularizer, >= 0; 0 turns it off. Eq. (21) of [Sha2023]."""
-
-    lambda_coherence: float = 0.0
-    """Weight of the fused lasso on the mask, >= 0; not in the paper's objective, see docs/fidelity.md."""
-
-    prior_selection_rate: float = 0.001
-    """Prior probability that a token is selected, r(z=1) of Eq. (11), in (0, 1); the paper's for beer."""
-
-    target_selection_rate: float = 0.0
-    """Share of tokens that the two-sided rate control aims at, in [0, 1); 0 turns the control off."""
-
-    rate_penalty: float = 10.0
-    """Weight of the quadratic part of the rate control, >= 0."""
-
-    rate_step_size: float = 0.1
-    """Step of the rate control's Lagrange multiplier per update, >= 0."""
-
-    start_selection_rate: float = 0.9
-    """Selection probability of every token before training (the selector's bias), in (0, 1)."""
-
-    dense_epochs: float = 1.0
-    """Epochs trained dense by L_sp and L_guide alone, before any weight acts, >= 0."""
-
-    ramp_epochs: float = 1.5
-    """Epochs over which all weights then rise linearly to their full value, >= 0."""
-
-    temperature: float = 1.0
-    """Temperature tau of the Gumbel-softmax, Eq. (2) of [Sha2023], > 0."""
-
-    sampling: Sampling = "straight_through"
-    """`straight_through`: hard masks with the relaxed gradient; `relaxed`: masks in (0, 1)."""
-
-    discriminator_loss: DiscriminatorLoss = "standard"
-    """`standard` cross-entropy, or Eq. (13) as `printed`, which is unbounded below."""
-
-    discriminator_slope: float = 0.05
-    """Largest slope of the discriminator's logit (its Lipschitz constant), > 0."""
-
-    calibrate_to: Calibration = "mean"
-    """What the discriminator sees of the guider: the `mean` of z_nero, or a `sample` of it.
-
-    Differs: [Sha2023] takes the sample. At its lambda_mi that is mostly noise (docs/experiments.md).
-    """
+    target_selection_rate: float = closed_unit(0.0)
+    """Share of tokens that the selection is held at, in [0, 1]; 0: it is not held, 1: nothing is left out."""
 
     encoder: Encoder = "rcnn"
-    """Recurrent encoder of selector, predictor and guider: `rcnn` (beer, HateXplain) or `lstm` (CAIL)."""
+    """Recurrent encoder of every part: `rcnn` (beer, HateXplain) or `lstm` (CAIL)."""
 
     pooling: Pooling = "mean"
-    """How predictor and guider reduce states to one vector: `mean`, `max` or `last` over the seen tokens."""
+    """How a text is reduced to one vector: `mean`, `max` or `last` over the states of its seen tokens."""
 
-    hidden_size: int = 200
+    hidden_size: int = positive(200)
     """Hidden units of each direction of an encoder, >= 1."""
 
-    feature_size: int = 32
-    """Dimensions of z_nero and z~_nero, >= 1; the paper does not state them."""
+    feature_size: int = positive(32)
+    """Dimensions of the feature that the output layer reads (z_nero), >= 1; the paper does not state them."""
 
     train_embeddings: bool = False
     """Whether the word vectors are trained with the model (the paper: frozen for beer, trained for CAIL)."""
 
-    embedding_dropout: float = 0.2
+    embedding_dropout: float = half_open_unit(0.2)
     """Share of a word's embedding dimensions set to zero in training, in [0, 1); per word type of a batch."""
 
-    learning_rate: float = 0.0004
+    learning_rate: float = positive(0.0004)
     """Adam's step size, > 0."""
 
-    discriminator_learning_rate: float = 0.001
-    """Adam's step size for the discriminator, > 0."""
-
-    weight_decay: float = 2e-6
+    weight_decay: float = non_negative(2e-6)
     """Adam's L2 penalty, >= 0."""
 
-    clip_norm: float = 5.0
-    """Largest norm of the generator's gradient, > 0."""
+    clip_norm: float = positive(5.0)
+    """Largest norm of the model's gradient, > 0."""
 
-    learning_rate_decay: float = 0.97
+    learning_rate_decay: float = positive_unit(0.97)
     """Factor on the learning rate at each milestone (epochs 25, 50, 75), in (0, 1]."""
 
-    min_learning_rate: float = 5e-5
+    min_learning_rate: float = non_negative(5e-5)
     """Floor of the learning rate, >= 0; never above `learning_rate`."""
 
-    average_decay: float = 0.0
+    average_decay: float = half_open_unit(0.0)
     """Decay of the moving average of weights that is evaluated and saved, in [0, 1); 0: no average."""
 
-    batch_size: int = 256
+    batch_size: int = positive(256)
     """Texts per update, >= 1."""
 
-    max_length: int = 256
+    max_length: int = positive(256)
     """Tokens a training text is cut at, >= 1."""
 
     def __post_init__(self) -> None:
         _check_types(self)
-        for name in _NON_NEGATIVE:
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"`{name}` must be >= 0, but got {getattr(self, name)}")
-        for name in _POSITIVE:
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"`{name}` must be > 0, but got {getattr(self, name)}")
-        for name in _OPEN_UNIT:
-            if not 0 < getattr(self, name) < 1:
-                raise ConfigError(
-                    f"`{name}` must lie strictly between 0 and 1, but got {getattr(self, name)}"
-                )
-        for name in _HALF_OPEN_UNIT:
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"`{name}` must be >= 0 and < 1, but got {getattr(self, name)}")
-        if not 0 < self.learning_rate_decay <= 1:
-            raise ConfigError(
-                f"`learning_rate_decay` must be > 0 and <= 1, but got {self.learning_rate_decay}"
-            )
+        for field in dataclasses.fields(self):
+            if _RANGE in field.metadata:
+                text, fits = field.metadata[_RANGE]
+                value = getattr(self, field.name)
+                if not fits(value):
+                    raise ConfigError(f"`{field.name}` must {text}, but got {value}")
 
     @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> "InfoCalConfig":
+    def from_mapping(cls: type[_Config], values: Mapping[str, Any]) -> _Config:
         """Build a config from names and values; what is not named keeps its default.
 
         Raises:
@@ -198,6 +177,113 @@ class InfoCalConfig:
     def to_dict(self) -> dict[str, Any]:
         """Every hyper-parameter by name; `from_mapping` is the inverse."""
         return dataclasses.asdict(self)
+
+    @property
+    def start_epochs(self) -> float:
+        """Epochs of the start, in which the selection is not yet what the method aims at."""
+        return 0.0
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether every token is selected, always: a row without selection, not a mask that fell to one."""
+        return self.target_selection_rate == _DENSE_RATE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SelectorConfig(MethodConfig):
+    """What methods share whose selector is trained: start dense, then press.
+
+    The defaults are our own experiments' (docs/experiments.md): the published recipes collapse.
+
+    Raises:
+        ConfigError: if a value is of the wrong type or out of its range.
+    """
+
+    start_selection_rate: float = open_unit(0.9)
+    """Selection probability of every token before training (the selector's bias), in (0, 1)."""
+
+    dense_epochs: float = non_negative(1.0)
+    """Epochs trained dense by L_sp and L_guide alone, before any weight acts, >= 0."""
+
+    ramp_epochs: float = non_negative(1.5)
+    """Epochs over which all weights then rise linearly to their full value, >= 0."""
+
+    @property
+    def start_epochs(self) -> float:
+        """Epochs until every weight has its full value."""
+        return self.dense_epochs + self.ramp_epochs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RateConfig(SelectorConfig):
+    """What methods share that hold their selection rate in training, by a multiplier on its excess.
+
+    Raises:
+        ConfigError: if a value is of the wrong type or out of its range.
+    """
+
+    lambda_coherence: float = non_negative(0.0)
+    """Weight of the fused lasso on the mask, >= 0; not in the paper's objective, see docs/fidelity.md."""
+
+    rate_penalty: float = non_negative(10.0)
+    """Weight of the quadratic part of the rate control, >= 0."""
+
+    rate_step_size: float = non_negative(0.1)
+    """Step of the rate control's Lagrange multiplier per update, >= 0."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InfoCalConfig(RateConfig):
+    """Hyper-parameters of InfoCal.
+
+    The defaults are the paper's best values for beer where the paper states them, the published
+    HardKuma and InfoCal recipes where it is silent, and our own experiments (docs/experiments.md)
+    where the published recipe collapses.
+
+    Raises:
+        ConfigError: if a value is of the wrong type or out of its range.
+    """
+
+    reads_language_model: ClassVar[bool] = True
+
+    lambda_ib: float = non_negative(0.0003)
+    """Weight of the selector's information bottleneck, >= 0; 0 turns it off. Eq. (21) of [Sha2023]."""
+
+    lambda_g: float = non_negative(1.0)
+    """Weight of the adversarial generator loss, >= 0; 0 turns it off. Eq. (20) of [Sha2023]."""
+
+    lambda_mi: float = non_negative(0.1)
+    """Weight of the guider's information bottleneck, >= 0; 0 turns it off. Eq. (20) of [Sha2023]."""
+
+    lambda_lm: float = non_negative(0.005)
+    """Weight of the language-model regularizer, >= 0; 0 turns it off. Eq. (21) of [Sha2023]."""
+
+    prior_selection_rate: float = open_unit(0.001)
+    """Prior probability that a token is selected, r(z=1) of Eq. (11), in (0, 1); the paper's for beer."""
+
+    temperature: float = positive(1.0)
+    """Temperature tau of the Gumbel-softmax, Eq. (2) of [Sha2023], > 0."""
+
+    sampling: Sampling = "straight_through"
+    """`straight_through`: hard masks with the relaxed gradient; `relaxed`: masks in (0, 1)."""
+
+    calibration_loss: CalibrationLoss = "discriminator"
+    """L_g: the `discriminator`'s, Eq. (14), or `invase`, the row "INVASE reg" of [Sha2023]'s ablation."""
+
+    discriminator_loss: DiscriminatorLoss = "standard"
+    """`standard` cross-entropy, or Eq. (13) as `printed`, which is unbounded below."""
+
+    discriminator_slope: float = positive(0.05)
+    """Largest slope of the discriminator's logit (its Lipschitz constant), > 0."""
+
+    calibrate_to: Calibration = "mean"
+    """What the discriminator sees of the guider: the `mean` of z_nero, or a `sample` of it.
+
+    Differs: [Sha2023] takes the sample. At its lambda_mi that is mostly noise (docs/experiments.md).
+    """
+
+    discriminator_learning_rate: float = positive(0.001)
+    """Adam's step size for the discriminator, > 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -246,35 +332,7 @@ class LanguageModelConfig:
         return dataclasses.asdict(self)
 
 
-_NON_NEGATIVE = (
-    "lambda_ib",
-    "lambda_g",
-    "lambda_mi",
-    "lambda_lm",
-    "lambda_coherence",
-    "rate_penalty",
-    "rate_step_size",
-    "dense_epochs",
-    "ramp_epochs",
-    "weight_decay",
-    "min_learning_rate",
-)
-_POSITIVE = (
-    "temperature",
-    "learning_rate",
-    "clip_norm",
-    "hidden_size",
-    "feature_size",
-    "batch_size",
-    "max_length",
-    "discriminator_learning_rate",
-    "discriminator_slope",
-)
-_OPEN_UNIT = ("prior_selection_rate", "start_selection_rate")
-_HALF_OPEN_UNIT = ("target_selection_rate", "embedding_dropout", "average_decay")
-
-
-def _check_types(config: Task | InfoCalConfig | LanguageModelConfig) -> None:
+def _check_types(config: Task | MethodConfig | LanguageModelConfig) -> None:
     """Accept only the declared type of each field; an int where a float is declared is made one."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)

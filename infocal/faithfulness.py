@@ -9,10 +9,12 @@ from torch import Tensor
 
 from infocal.batch import Batch
 from infocal.metrics import AOPC_SHARES, aopc_scores, faithfulness_scores, top_share_masks
-from infocal.model import InfoCal
+from infocal.rationalizer import Rationalizer
 
 
-def model_faithfulness(model: InfoCal, batches: Iterable[Batch], device: torch.device) -> dict[str, float]:
+def model_faithfulness(
+    model: Rationalizer, batches: Iterable[Batch], device: torch.device
+) -> dict[str, float]:
     """Comprehensiveness, sufficiency and AOPC of a classifier under their flat names.
 
     The predictor reads each text whole, without its rationale and on its rationale alone; for AOPC the same
@@ -39,7 +41,7 @@ def model_faithfulness(model: InfoCal, batches: Iterable[Batch], device: torch.d
 
 
 @torch.no_grad()
-def _class_probabilities(model: InfoCal, batch: Batch) -> NDArray[np.float32]:
+def _class_probabilities(model: Rationalizer, batch: Batch) -> NDArray[np.float32]:
     """(3 + 2 S, B, C): on all tokens, without the rationale, on it, without each share, on each share."""
     inference = model.infer(batch.words, batch.is_token)
     rationale, everything = inference.mask, batch.is_token.to(inference.mask.dtype)

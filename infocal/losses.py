@@ -74,6 +74,22 @@ def generator_loss(predictor_logit: Float[Tensor, " B"]) -> Float[Tensor, ""]:
     return -functional.logsigmoid(predictor_logit).mean()
 
 
+def invase_calibration(
+    predictor_output: Float[Tensor, "B C"],
+    guider_output: Float[Tensor, "B C"],
+    target: Num[Tensor, " B"],
+    task: Task,
+) -> Float[Tensor, ""]:
+    """Difference of the two models' losses, in place of L_g; in nats, of either sign.
+
+        mean over texts of  -log p(y | z~) + log p(y | z)
+
+    the row "INVASE reg" of [Sha2023]'s ablation, after the "base" of [Yoon2018]. Where the guider's output is
+    detached it is a baseline: it says how far the predictor is behind, and gives no gradient of its own.
+    """
+    return prediction_loss(predictor_output, target, task) - prediction_loss(guider_output, target, task)
+
+
 def language_model_regularizer(
     mask: Float[Tensor, "B T"], lm_logit: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
 ) -> Float[Tensor, ""]:

@@ -1,28 +1,26 @@
 """J_total: the only place where weights are applied, Eq. (20) and (21) of [Sha2023]."""
 
+import functools
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from infocal.config import InfoCalConfig
+from infocal.config import MethodConfig, RateConfig, SelectorConfig
 
 Terms = dict[str, Tensor]
 
-_WEIGHTS = {
-    "ib": "lambda_ib",
-    "g": "lambda_g",
-    "mi": "lambda_mi",
-    "lm": "lambda_lm",
-    "coherence": "lambda_coherence",
-}
-"""Weight of each term besides L_sp and L_guide."""
+_UNWEIGHTED = ("sp", "guide", "rate", "reinforce")
+"""Terms that count in full from the first step on; `rate` brings its own multiplier."""
 
 
-def total(terms: Terms, config: InfoCalConfig, pressure: float) -> Float[Tensor, ""]:
+def total(terms: Terms, config: MethodConfig, pressure: float) -> Float[Tensor, "*S"]:
     """J_total = L_sp + lambda_ib L_ib + lambda_g L_g + L_guide + lambda_mi L_mi + lambda_lm L_lm.
 
+    A method has those terms of it, or others, that it names: the weight of `NAME` is `lambda_NAME`.
+
     Args:
-        terms: the losses by name: `sp`, `guide`, `g`, `mi`, `ib`, `lm`, `coherence`, `rate`.
+        terms: the losses by name; for InfoCal `sp`, `guide`, `g`, `mi`, `ib`, `lm`, `coherence`, `rate`.
         config: the weights.
         pressure: share of the weights in force, in [0, 1].
 
@@ -31,13 +29,15 @@ def total(terms: Terms, config: InfoCalConfig, pressure: float) -> Float[Tensor,
     to look like the guider) and L_mi collapses the guider to its prior, before anything is learnt
     (docs/experiments.md). `coherence` and the two-sided rate control `rate` are not in the paper.
     """
-    objective = terms["sp"] + terms["guide"] + terms["rate"]
-    for name, weight in _WEIGHTS.items():
-        objective = objective + pressure * getattr(config, weight) * terms[name]
+    unweighted = [terms[name] for name in _UNWEIGHTED if name in terms]
+    objective = functools.reduce(torch.add, unweighted)
+    for name, term in terms.items():
+        if name not in _UNWEIGHTED:
+            objective = objective + pressure * getattr(config, f"lambda_{name}") * term
     return objective
 
 
-def pressure(config: InfoCalConfig, epochs_done: float) -> float:
+def pressure(config: SelectorConfig, epochs_done: float) -> float:
     """Share of the weights in force after `epochs_done` (fractional) epochs, in [0, 1]."""
     if epochs_done < config.dense_epochs:
         return 0.0
@@ -63,14 +63,14 @@ class RateControl(torch.nn.Module):
 
     multiplier: Tensor
 
-    def __init__(self, config: InfoCalConfig) -> None:
+    def __init__(self, config: RateConfig) -> None:
         super().__init__()
         self.config = config
         self.register_buffer("multiplier", torch.zeros(()))
 
     def forward(self, rate: Float[Tensor, ""], pressure: float) -> Float[Tensor, ""]:
         """The control's loss at this mean selection rate; updates the multiplier. Zero when off."""
-        if self.config.target_selection_rate == 0:
+        if self.config.target_selection_rate == 0 or self.config.is_dense:
             return torch.zeros_like(rate)
         start = self.config.start_selection_rate
         target = start + pressure * (self.config.target_selection_rate - start)

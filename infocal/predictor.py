@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from infocal.config import InfoCalConfig
+from infocal.config import MethodConfig
 from infocal.encoders import Embedded, build_encoder, pool
 
 
@@ -27,7 +27,7 @@ def selected_only(
 class Predictor(nn.Module):
     """Feature z~_nero of the rationale, Eq. (3) of [Sha2023]; the output layer is the model's, Eq. (4)."""
 
-    def __init__(self, config: InfoCalConfig, embedding_size: int) -> None:
+    def __init__(self, config: MethodConfig, embedding_size: int) -> None:
         super().__init__()
         self.pooling = config.pooling
         self.encoder = build_encoder(config.encoder, embedding_size, config.hidden_size)

@@ -2,11 +2,10 @@
 
 import math
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from infocal.config import InfoCalConfig
+from infocal.config import SelectorConfig
 from infocal.encoders import Embedded, build_encoder
 
 
@@ -18,7 +17,7 @@ class Selector(nn.Module):
     has learnt anything (docs/experiments.md), so training starts dense.
     """
 
-    def __init__(self, config: InfoCalConfig, embedding_size: int) -> None:
+    def __init__(self, config: SelectorConfig, embedding_size: int) -> None:
         super().__init__()
         self.encoder = build_encoder(config.encoder, embedding_size, config.hidden_size)
         self.output = nn.Linear(2 * config.hidden_size, 1)
@@ -33,8 +32,3 @@ class Selector(nn.Module):
         states = self.encoder(embedded, gate)
         logit: Tensor = self.output(states).squeeze(-1)
         return logit
-
-
-def select(select_logit: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    """The mask at inference: 1 where p_i >= 0.5 and a token stands, else 0."""
-    return ((select_logit >= 0) & is_token).to(torch.float32)

@@ -1,27 +1,22 @@
-"""One training step, one pass over the data, one evaluation; no file, no log, no scheduler of trials."""
+"""What the trainers of all methods share: the step, the epoch, the evaluation; no file, no log."""
 
 import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from infocal import losses
 from infocal.batch import Batch
-from infocal.config import InfoCalConfig, Task
-from infocal.discriminator import Discriminator
+from infocal.config import MethodConfig, RateConfig, SelectorConfig, Task
 from infocal.errors import StateError, TrainingFailure
-from infocal.model import Forward, InfoCal
 from infocal.objective import RateControl, Terms, pressure, total
+from infocal.rationalizer import Rationalizer
 
-# A discriminator whose every logit stays below the first or beyond the second has stopped to learn:
-# its D is 0.5 for all, or 0 and 1 to float32's last digit.
-_STUCK_LOGIT = (1e-5, 16.0)
 _LEARNING_RATE_MILESTONES = (25, 50, 75)
 
 
@@ -45,12 +40,12 @@ class Prediction:
     """p_i of each token, float32 [n]."""
     output: np.ndarray
     """Score, or class probabilities, predicted from the rationale, float32 [C]."""
-    guider_output: np.ndarray
-    """The same predicted by the guider from the whole text, float32 [C]."""
+    guider_output: np.ndarray | None
+    """The same predicted by the guider from the whole text, float32 [C]; None where there is none."""
     target: float
 
 
-def predict(model: InfoCal, batches: Iterable[Batch], device: torch.device) -> Iterator[Prediction]:
+def predict(model: Rationalizer, batches: Iterable[Batch], device: torch.device) -> Iterator[Prediction]:
     """A model's rationale and prediction of each text, in the order of the batches."""
     was_training = model.training
     model.eval()
@@ -62,21 +57,41 @@ def predict(model: InfoCal, batches: Iterable[Batch], device: torch.device) -> I
 
 
 @torch.no_grad()
-def _predict_batch(model: InfoCal, batch: Batch, device: torch.device) -> list[Prediction]:
+def _predict_batch(model: Rationalizer, batch: Batch, device: torch.device) -> list[Prediction]:
     placed = batch.to(device)
     inference = model.infer(placed.words, placed.is_token)
-    guided = model.guide(placed.words, placed.is_token).cpu().numpy()
+    guided = model.guide(placed.words, placed.is_token)
+    guider_output = None if guided is None else guided.cpu().numpy()
     probability, output = inference.select_probability.cpu().numpy(), inference.output.cpu().numpy()
     return [
         Prediction(
             index=int(batch.index[row]),
             select_probability=probability[row, :length],
             output=output[row],
-            guider_output=guided[row],
+            guider_output=None if guider_output is None else guider_output[row],
             target=float(batch.target[row]),
         )
         for row, length in enumerate(batch.is_token.sum(dim=1).tolist())
     ]
+
+
+@torch.no_grad()
+def select_probabilities(
+    model: Rationalizer, batches: Iterable[Batch], device: torch.device
+) -> list[np.ndarray]:
+    """p_i of the tokens of each text, before any threshold, in the order of the batches."""
+    was_training = model.training
+    model.eval()
+    found: list[np.ndarray] = []
+    try:
+        for batch in batches:
+            placed = batch.to(device)
+            rows = model.select_probability(model.embed(placed.words), placed.is_token).cpu().numpy()
+            lengths = batch.is_token.sum(dim=1).tolist()
+            found += [row[:length] for row, length in zip(rows, lengths, strict=True)]
+    finally:
+        model.train(was_training)
+    return found
 
 
 def resolve_device(name: str) -> torch.device:
@@ -99,7 +114,10 @@ def resolve_device(name: str) -> torch.device:
 
 
 class Trainer:
-    """The model, the discriminator, their optimisers and everything else that a checkpoint must hold.
+    """A model, its optimiser and everything else that a checkpoint must hold.
+
+    A method's trainer names its model, says in `step_terms` what a batch costs and in `objective` how these
+    terms are weighted; what else it trains it adds to `parts`, and does in `finish_step`.
 
     Args:
         config: hyper-parameters.
@@ -111,9 +129,15 @@ class Trainer:
         bf16: autocast the forward pass to bfloat16; CUDA only.
     """
 
+    model_class: ClassVar[type[Rationalizer]]
+    """Made of (config, task, embeddings)."""
+
+    config: MethodConfig
+    model: Rationalizer
+
     def __init__(
         self,
-        config: InfoCalConfig,
+        config: MethodConfig,
         task: Task,
         embeddings: Tensor,
         *,
@@ -126,26 +150,24 @@ class Trainer:
         torch.manual_seed(seed)
         self.config, self.task, self.device, self.bf16 = config, task, device, bf16
         self.steps_per_epoch = steps_per_epoch
-        self.model = InfoCal(config, task, embeddings).to(device)
-        self.discriminator = Discriminator(config.feature_size, config.discriminator_slope).to(device)
-        self.rate_control = RateControl(config).to(device)
-        self.optimizer, self.discriminator_optimizer = (
-            torch.optim.Adam(part.parameters(), lr=rate, weight_decay=config.weight_decay, fused=True)
-            for part, rate in (
-                (self.model, config.learning_rate),
-                (self.discriminator, config.discriminator_learning_rate),
-            )
-        )
-        self.schedulers = [
-            # not the bound method, whose attributes LambdaLR would write into the checkpoint
-            torch.optim.lr_scheduler.LambdaLR(o, lambda epoch: self._learning_rate_factor(epoch))
-            for o in (self.optimizer, self.discriminator_optimizer)
-        ]
+        self.model = self.model_class(config, task, embeddings).to(device)
+        self.schedulers: list[torch.optim.lr_scheduler.LambdaLR] = []
+        self.optimizer = self.make_optimizer(self.model, config.learning_rate)
         self.average = self._start_average()
         self.epoch = 0
         """Epochs finished."""
         self.position = 0
         """Updates done in the current epoch."""
+
+    def make_optimizer(self, part: nn.Module, learning_rate: float) -> torch.optim.Adam:
+        """Adam for a part of the method, with the schedule of every part."""
+        optimizer = torch.optim.Adam(
+            part.parameters(), lr=learning_rate, weight_decay=self.config.weight_decay, fused=True
+        )
+        # not the bound method, whose attributes LambdaLR would write into the checkpoint
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda e: self._learning_rate_factor(e))
+        self.schedulers.append(schedule)
+        return optimizer
 
     def _learning_rate_factor(self, epoch: int) -> float:
         passed = sum(epoch >= milestone for milestone in _LEARNING_RATE_MILESTONES)
@@ -158,11 +180,16 @@ class Trainer:
         return AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(self.config.average_decay))
 
     @property
-    def evaluated_model(self) -> InfoCal:
+    def evaluated_model(self) -> Rationalizer:
         """The weights that are evaluated and saved: the moving average where there is one."""
         model = self.model if self.average is None else self.average.module
-        assert isinstance(model, InfoCal)
+        assert isinstance(model, Rationalizer)
         return model
+
+    @property
+    def is_presentable(self) -> bool:
+        """Whether the model as it is could be the method's result: all of it has been trained."""
+        return True
 
     @property
     def epochs_done(self) -> float:
@@ -176,7 +203,7 @@ class Trainer:
             The mean of each loss and of each figure of `train_step` over these batches.
 
         Raises:
-            TrainingFailure: if a loss is not finite or the discriminator stands still.
+            TrainingFailure: if a loss is not finite, or a part of the method stands still.
         """
         sums: Terms = {}
         steps = 0
@@ -188,79 +215,57 @@ class Trainer:
             raise StateError(f"epoch {self.epoch} has no batch left to train on")
         # the one wait for the device in an epoch
         means = dict(zip(sums, (torch.stack(list(sums.values())) / steps).tolist(), strict=True))
-        self._check(means)
+        self.check(means)
         self.epoch, self.position = self.epoch + 1, 0
         for scheduler in self.schedulers:
             scheduler.step()
         return means
 
-    def _check(self, means: dict[str, float]) -> None:
+    def check(self, means: dict[str, float]) -> None:
+        """Refuse an epoch whose means say that training has failed.
+
+        Raises:
+            TrainingFailure: if a loss is not finite.
+        """
         broken = {name: value for name, value in means.items() if not np.isfinite(value)}
         if broken:
             raise TrainingFailure("non_finite", f"epoch {self.epoch}: {broken}")
-        size = means["discriminator_logit_size"]
-        if self.config.lambda_g > 0 and not _STUCK_LOGIT[0] < size < _STUCK_LOGIT[1]:
-            raise TrainingFailure(
-                "discriminator_stuck", f"epoch {self.epoch}: mean |logit of D| is {size:.2g}"
-            )
 
     def train_step(self, batch: Batch) -> Terms:
-        """One update of the generator by J_total, then one of the discriminator by L_d.
+        """One update of the model by the method's objective, then `finish_step`.
 
         Returns:
             Every loss term, unweighted, and figures to watch; on the device, detached.
         """
         batch = batch.to(self.device)
-        press = pressure(self.config, self.epochs_done)
-        with self._autocast():
-            forward = self.model(batch.words, batch.is_token)
-            terms = self._terms(batch, forward, press)
-            objective = total(terms, self.config, press)
+        with self.autocast():
+            terms, mask, rest = self.step_terms(batch)
+            objective = self.objective(terms)
         self.optimizer.zero_grad(set_to_none=True)
         objective.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
         if self.average is not None:
             self.average.update_parameters(self.model)
-        terms |= {"objective": objective, "pressure": objective.new_full((), press)}
-        terms |= self._discriminator_step(forward)
-        terms["sampled_selection_rate"] = forward.mask.sum() / batch.is_token.sum()
+        terms |= {"objective": objective, **self.finish_step(rest)}
+        terms["sampled_selection_rate"] = mask.sum() / batch.is_token.sum()
         self.position += 1
         return {name: value.detach().float() for name, value in terms.items()}
 
-    def _terms(self, batch: Batch, forward: Forward, press: float) -> Terms:
-        rate = losses.mean_selection_rate(forward.select_logit, batch.is_token)
-        return {
-            "sp": losses.prediction_loss(forward.predictor_output, batch.target, self.task),
-            "guide": losses.prediction_loss(forward.guider_output, batch.target, self.task),
-            "ib": losses.information_bottleneck(
-                forward.select_logit, batch.is_token, self.config.prior_selection_rate
-            ),
-            "g": losses.generator_loss(self.discriminator(forward.predictor_feature)),
-            "mi": losses.mutual_information(forward.gaussian.mu, forward.gaussian.sigma),
-            "lm": losses.language_model_regularizer(forward.mask, batch.lm_logit, batch.is_token),
-            "coherence": losses.coherence(forward.mask, batch.is_token),
-            "rate": self.rate_control(rate, press),
-        }
+    def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
+        """What a batch costs: the loss terms by name, the mask [B T] it was trained with, the pass."""
+        raise NotImplementedError(f"{type(self).__name__} has no loss")
 
-    def _discriminator_step(self, forward: Forward) -> Terms:
-        with self._autocast():
-            of_guider = forward.gaussian.mu if self.config.calibrate_to == "mean" else forward.guider_feature
-            guider_logit = self.discriminator(of_guider.detach())
-            predictor_logit = self.discriminator(forward.predictor_feature.detach())
-            loss = losses.discriminator_loss(guider_logit, predictor_logit, self.config.discriminator_loss)
-        # also clears what L_g left in the discriminator's gradients
-        self.discriminator_optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.discriminator_optimizer.step()
-        return {
-            "d": loss,
-            "p_guider_real": torch.sigmoid(guider_logit).mean(),
-            "p_predictor_real": torch.sigmoid(predictor_logit).mean(),
-            "discriminator_logit_size": (guider_logit.abs().mean() + predictor_logit.abs().mean()) / 2,
-        }
+    def objective(self, terms: Terms) -> Tensor:
+        """The terms, weighted."""
+        return total(terms, self.config, 1.0)
 
-    def _autocast(self) -> contextlib.AbstractContextManager[object]:
+    def finish_step(self, rest: Any) -> Terms:
+        """What follows the model's update; the last of what `step_terms` gave. Returns figures to watch."""
+        return {}
+
+    def autocast(self) -> contextlib.AbstractContextManager[object]:
+        """The type of numbers that forward passes run in."""
         if self.bf16:
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return contextlib.nullcontext()
@@ -270,11 +275,11 @@ class Trainer:
         yield from predict(self.evaluated_model, batches, self.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """The full state: weights, optimisers, schedulers, rate control, random generators, position.
+        """The full state: weights, optimisers, schedulers, controls, random generators, position.
 
         Only tensors, numbers, strings and containers of these, so that it can be read without pickle.
         """
-        state = {name: part.state_dict() for name, part in self._parts().items()}
+        state = {name: part.state_dict() for name, part in self.parts().items()}
         state |= {"epoch": self.epoch, "position": self.position, "config": self.config.to_dict()}
         state["rng"] = torch.get_rng_state()
         if self.device.type == "cuda":
@@ -292,21 +297,47 @@ class Trainer:
             names = [name for name in theirs | mine if theirs.get(name) != mine.get(name)]
             other = {name: (theirs.get(name), mine.get(name)) for name in names}
             raise StateError(f"the checkpoint has other hyper-parameters (checkpoint's, this run's): {other}")
-        for name, part in self._parts().items():
+        for name, part in self.parts().items():
             part.load_state_dict(state[name])
         self.epoch, self.position = state["epoch"], state["position"]
         torch.set_rng_state(state["rng"].cpu())
         if self.device.type == "cuda" and "cuda_rng" in state:
             torch.cuda.set_rng_state(state["cuda_rng"].cpu(), self.device)
 
-    def _parts(self) -> dict[str, Any]:
-        parts = {
-            "model": self.model,
-            "discriminator": self.discriminator,
-            "rate_control": self.rate_control,
-            "optimizer": self.optimizer,
-            "discriminator_optimizer": self.discriminator_optimizer,
-            "scheduler": self.schedulers[0],
-            "discriminator_scheduler": self.schedulers[1],
-        }
+    def parts(self) -> dict[str, Any]:
+        """Everything with a state of its own, by its name in a checkpoint."""
+        parts = {"model": self.model, "optimizer": self.optimizer, "scheduler": self.schedulers[0]}
         return parts if self.average is None else parts | {"average": self.average}
+
+
+class SelectorTrainer(Trainer):
+    """A trainer that starts dense and presses by and by."""
+
+    config: SelectorConfig
+
+    @property
+    def pressure(self) -> float:
+        """Share of the weights in force, in [0, 1]."""
+        return pressure(self.config, self.epochs_done)
+
+    def objective(self, terms: Terms) -> Tensor:
+        """The terms, weighted by what is in force of their weights."""
+        return total(terms, self.config, self.pressure)
+
+    def finish_step(self, rest: Any) -> Terms:
+        """Nothing but the pressure, to watch."""
+        return {"pressure": torch.full((), self.pressure, device=self.device)}
+
+
+class RateTrainer(SelectorTrainer):
+    """One that holds the selection rate as well; the term is called `rate`."""
+
+    config: RateConfig
+
+    def __init__(self, config: RateConfig, task: Task, embeddings: Tensor, **rest: Any) -> None:
+        super().__init__(config, task, embeddings, **rest)
+        self.rate_control = RateControl(config).to(self.device)
+
+    def parts(self) -> dict[str, Any]:
+        """With the rate control, whose multiplier is learnt."""
+        return super().parts() | {"rate_control": self.rate_control}

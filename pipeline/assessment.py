@@ -10,7 +10,7 @@ from typing import Any
 
 from feature_store.errors import UserError
 from feature_store.store import FeatureRequest, Features, load_features, open_features
-from infocal.model import InfoCal
+from infocal.rationalizer import Rationalizer
 from pipeline import checkpoints, columns, registry, settings
 from pipeline.columns import Column
 from pipeline.errors import PipelineError
@@ -37,7 +37,7 @@ class Subject:
     """A model that is about to be scored, with the features that it was trained on."""
 
     label: str
-    model: InfoCal
+    model: Rationalizer
     features: Features
     calibrated_threshold: float | None
     run_id: str

@@ -18,9 +18,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from infocal.config import InfoCalConfig, Task
+from infocal.config import Task
 from infocal.errors import StateError
-from infocal.model import InfoCal
+from infocal.methods.registry import INFOCAL, method, method_of
+from infocal.rationalizer import HALF, Rationalizer
 from infocal.trainer import Trainer
 
 STATE, BEST, HISTORY = "state.pt", "best", "history.json"
@@ -37,7 +38,7 @@ _FORMAT = 1
 class Package:
     """A model with everything it needs to predict from text."""
 
-    model: InfoCal
+    model: Rationalizer
     vocabulary: list[str]
     metadata: dict[str, Any]
     """Where the model comes from: dataset, aspect, run, threshold, fingerprints; JSON."""
@@ -53,8 +54,7 @@ def save_package(directory: Path, package: Package) -> None:
     save_file(weights, directory / WEIGHTS)
     description = {
         "format": _FORMAT,
-        "config": package.model.config.to_dict(),
-        "task": dataclasses.asdict(package.model.task),
+        **_described(package.model),
         "metadata": package.metadata,
     }
     write_json(directory / CONFIG, description)
@@ -89,9 +89,8 @@ def load_package(directory: Path) -> Package:
             f"expected format {_FORMAT}, but got {description['format']}", where=str(directory / CONFIG)
         )
     weights = load_weights(directory / WEIGHTS)
-    config = InfoCalConfig.from_mapping(description["config"])
-    model = InfoCal(config, Task(**description["task"]), weights["embeddings"])
-    if not config.train_embeddings:
+    model = _as_described(description, weights["embeddings"])
+    if not model.config.train_embeddings:
         del weights["embeddings"]
     model.load_state_dict(weights)
     files = read_json(directory / TOKENIZER) if TOKENIZER in digests else {}
@@ -111,18 +110,18 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
 
 
 def save_best(
-    directory: Path, model: InfoCal, scores: Mapping[str, Any], predictions: list[dict[str, Any]]
+    directory: Path, model: Rationalizer, scores: Mapping[str, Any], predictions: list[dict[str, Any]]
 ) -> None:
     """Replace a trial's best weights, their scores and the predictions to show; without the word vectors."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     save_file({k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}, directory / WEIGHTS)
-    write_json(directory / CONFIG, {"config": model.config.to_dict(), "task": dataclasses.asdict(model.task)})
+    write_json(directory / CONFIG, _described(model))
     write_json(directory / BEST_SCORES, scores)
     write_json(directory / BEST_PREDICTIONS, predictions)
 
 
-def load_best(directory: Path, embeddings: torch.Tensor) -> InfoCal:
+def load_best(directory: Path, embeddings: torch.Tensor) -> Rationalizer:
     """The model that `save_best` wrote, in evaluation mode.
 
     Args:
@@ -132,16 +131,35 @@ def load_best(directory: Path, embeddings: torch.Tensor) -> InfoCal:
     Raises:
         StateError: if a file is missing or damaged, or the word vectors have another size.
     """
-    description = read_json(directory / CONFIG)
-    model = InfoCal(
-        InfoCalConfig.from_mapping(description["config"]), Task(**description["task"]), embeddings
-    )
+    model = _as_described(read_json(directory / CONFIG), embeddings)
     try:
         model.load_state_dict(load_weights(directory / WEIGHTS))
     except RuntimeError as error:
         reason = " ".join(str(error).split())  # torch's own has a line for each tensor
         raise StateError(f"the weights do not fit the features: {reason}", where=str(directory)) from error
     return model.eval()
+
+
+def _described(model: Rationalizer) -> dict[str, Any]:
+    """What has to be known of a model besides its weights, as JSON."""
+    return {
+        "method": method_of(model.config),
+        "config": model.config.to_dict(),
+        "task": dataclasses.asdict(model.task),
+        "threshold": model.threshold,
+    }
+
+
+def _as_described(description: Mapping[str, Any], embeddings: torch.Tensor) -> Rationalizer:
+    """A model with fresh weights from what `_described` said of it.
+
+    A description from before there were other methods names none, and knows no threshold.
+    """
+    found = method(description.get("method", INFOCAL))
+    config = found.config_class().from_mapping(description["config"])
+    model: Rationalizer = found.trainer_class().model_class(config, Task(**description["task"]), embeddings)
+    model.threshold = description.get("threshold", HALF)
+    return model
 
 
 def save_state(directory: Path, trainer: Trainer, progress: Mapping[str, Any]) -> None:

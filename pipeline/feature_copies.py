@@ -29,12 +29,12 @@ _NUM_TRIES = 2
 """Downloads of a file whose digest is wrong."""
 
 
-def send(features: Features, derived: Path, storage: Location) -> Location:
+def send(features: Features, derived: Path | None, storage: Location) -> Location:
     """Copy built features to the storage, where they are not there yet.
 
     Args:
         features: to be sent.
-        derived: folder of the one derived table that goes along.
+        derived: folder of the one derived table that goes along; None: none does.
         storage: of all results.
 
     Raises:
@@ -70,9 +70,11 @@ def _name(uri: str) -> str:
     return PurePosixPath(urlsplit(uri).path).name
 
 
-def _contents(features: Features, derived: Path) -> dict[str, dict[str, Any]]:
+def _contents(features: Features, derived: Path | None) -> dict[str, dict[str, Any]]:
     """Size and digest of every file that is sent, by its path below the features' folder."""
     files = cache.describe_files(features.directory, [cache.MANIFEST]) | features.manifest.files
+    if derived is None:
+        return dict(sorted(files.items()))
     below = derived.relative_to(features.directory).as_posix()
     tables = cache.read_manifest(derived / cache.MANIFEST).files
     described = cache.describe_files(derived, [cache.MANIFEST]) | tables

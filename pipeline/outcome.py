@@ -13,7 +13,7 @@ from typing import Any
 import optuna
 
 from feature_store.store import Features, load_features
-from infocal.config import InfoCalConfig, LanguageModelConfig
+from infocal.config import LanguageModelConfig
 from infocal.trainer import check_bf16, resolve_device
 from pipeline import checkpoints, cluster, columns, feature_copies, findings, pages, registry, summary
 from pipeline.criterion import Candidate
@@ -56,14 +56,16 @@ def conduct(
     logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
     device = resolve_device(run.device)
     check_bf16(run.bf16, device)
-    # trained here, once; the trials find the stored scores
-    language_model = LanguageModelConfig(**run.language_model)
-    language_model_scores(features, language_model, device, may_train=not run.features_uri)
+    derived = None
+    if run.config().reads_language_model:
+        # trained here, once; the trials find the stored scores
+        language_model = LanguageModelConfig(**run.language_model)
+        language_model_scores(features, language_model, device, may_train=not run.features_uri)
+        derived = language_model_dir(features, language_model)
     make_folder(folder.directory.parents[1], "--storage")
     tracker = Tracker(uri)
     make_folder(folder.directory, "--storage")
     if folder.remote and not run.features_uri:
-        derived = language_model_dir(features, language_model)
         sent = feature_copies.send(features, derived, folder.storage.opened())
         prepared = dataclasses.replace(prepared, run=dataclasses.replace(run, features_uri=sent.portable))
     _save(prepared, folder)
@@ -142,7 +144,7 @@ def _callbacks(
     tracking = TrialTracking(
         tracker,
         study_run,
-        base=InfoCalConfig.from_mapping(run.base).to_dict(),
+        base=run.config().to_dict(),
         settings=dataclasses.asdict(run),
         tags=tags,
         num_epochs=run.num_epochs,
@@ -255,7 +257,7 @@ def package_metadata(
         "criterion": str(run.criterion),
         "min_precision": min_precision(run),
         "scores": dict(scores),
-        "max_length": InfoCalConfig.from_mapping(run.base).max_length,
+        "max_length": run.config().max_length,
         "class_names": list(features.task.class_names or ()),
     }
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from infocal.config import InfoCalConfig
+from infocal.config import MethodConfig
 from pipeline.errors import PipelineError
 from pipeline.settings import GPU_STEPS, RunSettings
 
@@ -43,7 +43,7 @@ class Measurement:
 class Probe(Protocol):
     """Measures a trial on the cards of a cluster."""
 
-    def __call__(self, run: RunSettings, config: InfoCalConfig) -> Sequence[Measurement]:
+    def __call__(self, run: RunSettings, config: MethodConfig) -> Sequence[Measurement]:
         """One measurement, or more where there may be cards of different sizes; never none."""
         ...
 

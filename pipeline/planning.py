@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect, source_options
-from infocal.config import InfoCalConfig, LanguageModelConfig
+from infocal.config import LanguageModelConfig
 from infocal.errors import ConfigError
 from pipeline import settings
 from pipeline.columns import TASK_SCORES
@@ -45,7 +45,10 @@ def run_settings(
     """
     aspect = resolve_aspect(get_source(given.dataset), given.aspect) or ""
     chosen = {**tracked, **settings.hyper_parameters(given.config, given.set)}
-    base = registry.preset(given.dataset, aspect, given.sample) | chosen
+    base = registry.preset(given.method, given.dataset, aspect, given.sample) | chosen
+    if given.target_selection_rate is not None:
+        base["target_selection_rate"] = _target_rate(given)
+    _check_variant(base, given.method)
     _check(base, given)
     criterion = registry.criterion(given.dataset, aspect)
     if given.min_precision is not None:
@@ -65,7 +68,30 @@ def run_settings(
         device=given.device,
         bf16=given.bf16,
         num_threads=num_threads,
+        hold_rate=given.target_selection_rate is not None,
     )
+
+
+def _target_rate(given: argparse.Namespace) -> float:
+    rate: float = given.target_selection_rate
+    if rate == 0:
+        raise PipelineError(
+            "a selection rate of 0 selects nothing",
+            where="--target-selection-rate",
+            hint="leave the flag out to let the rate follow from the weights",
+        )
+    return rate
+
+
+def _check_variant(base: Mapping[str, Any], method: str) -> None:
+    """Refuse to train a variant without what makes it one."""
+    for name, value in registry.fixed_by(method).items():
+        if base[name] != value:
+            raise PipelineError(
+                f"`{method}` is the variant with {name} = {value}, but {base[name]} was asked for",
+                where="--method",
+                hint="train the method itself, or another variant",
+            )
 
 
 def _with_min_precision(criterion: Criterion, limit: float) -> Criterion:
@@ -80,7 +106,7 @@ def _with_min_precision(criterion: Criterion, limit: float) -> Criterion:
 def _check(base: Mapping[str, Any], given: argparse.Namespace) -> None:
     """Refuse hyper-parameters of which no config can be made, naming the flags that they may come from."""
     try:
-        InfoCalConfig.from_mapping(base)
+        registry.implementation(given.method).config_class().from_mapping(base)
     except ConfigError as error:
         flags = ["--set"] * bool(given.set) + [f"--config {given.config}"] * bool(given.config)
         raise PipelineError(
@@ -101,7 +127,7 @@ def feature_request(given: argparse.Namespace, run: settings.RunSettings) -> "Fe
         cache_dir=settings.cache_dir(given.cache_dir),
         sample=given.sample,
         options=run.options,
-        max_length=InfoCalConfig.from_mapping(run.base).max_length,
+        max_length=run.config().max_length,
         **settings.word_vectors(run.dataset, given.embedding),
     )
 
@@ -183,8 +209,11 @@ def with_features(given: argparse.Namespace, run: settings.RunSettings) -> setti
 def _scheduled(given: argparse.Namespace, run: settings.RunSettings, num_texts: int) -> dict[str, Any]:
     """The hyper-parameters with a start as long as so many texts need; what the user has set stays."""
     chosen = settings.hyper_parameters(given.config, given.set)
-    base = run.base | registry.settled_preset(run.dataset, num_texts) | chosen
-    start = base["dense_epochs"] + base["ramp_epochs"]
+    known = run.config().to_dict()
+    settled = registry.settled_preset(run.dataset, num_texts)
+    # a method that does not start dense has no such epochs to settle
+    base = run.base | {name: value for name, value in settled.items() if name in known} | chosen
+    start = run.config(**base).start_epochs
     logger.info(
         "%d training texts: batches of %d, all weights in force after %g epochs",
         num_texts,

@@ -13,7 +13,7 @@ import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from infocal.batch import Batch
-from infocal.config import InfoCalConfig
+from infocal.config import MethodConfig
 from pipeline.errors import USER_ERRORS, PipelineError
 from pipeline.loaders import Loader
 from pipeline.packing import Measurement, Probe, described, packing, smallest
@@ -46,7 +46,7 @@ def packed(settings: StudySettings, space: Space, probe: Probe) -> StudySettings
     Raises:
         PipelineError: if there is no GPU, or a trial does not fit one.
     """
-    config = InfoCalConfig.from_mapping(settings.run.base | {r.name: r.high for r in space})
+    config = settings.run.config(**{r.name: r.high for r in space})
     measured = smallest(probe(settings.run, config))
     chosen = packing(measured, settings.cpus_per_trial)
     logger.info("%s", described(measured, chosen))
@@ -75,7 +75,7 @@ def longest(loader: Loader, batch_size: int) -> Batch:
     return loader.batch(np.argsort(loader.token_ids.lengths, kind="stable")[-batch_size:])
 
 
-def measure(run: RunSettings, config: InfoCalConfig) -> Reading:
+def measure(run: RunSettings, config: MethodConfig) -> Reading:
     """Train a trial for some steps in this process, on the one card that it sees.
 
     Returns:
@@ -126,11 +126,11 @@ class ClusterProbe:
         *,
         is_local: bool,
         wait_s: float = WAIT_S,
-        reading: Callable[[RunSettings, InfoCalConfig], Reading] = measure,
+        reading: Callable[[RunSettings, MethodConfig], Reading] = measure,
     ) -> None:
         self.is_local, self.wait_s, self.reading = is_local, wait_s, reading
 
-    def __call__(self, run: RunSettings, config: InfoCalConfig) -> list[Measurement]:
+    def __call__(self, run: RunSettings, config: MethodConfig) -> list[Measurement]:
         """One measurement of each node that has a GPU; of the first to come, where there is none yet.
 
         Raises:
@@ -164,7 +164,7 @@ class ClusterProbe:
 
 
 def _on_node(
-    reading: Callable[[RunSettings, InfoCalConfig], Reading], run: RunSettings, config: InfoCalConfig
+    reading: Callable[[RunSettings, MethodConfig], Reading], run: RunSettings, config: MethodConfig
 ) -> Measurement:
     """Runs in a worker: a reading, and the cores of its node for each of its cards."""
     resources = _gpu_nodes()[ray.get_runtime_context().get_node_id()]

@@ -8,7 +8,7 @@ from optuna.distributions import BaseDistribution, FloatDistribution
 from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search.optuna import OptunaSearch
 
-from infocal.config import InfoCalConfig
+from infocal.config import MethodConfig
 from pipeline.errors import PipelineError
 from pipeline.settings import SAMPLERS
 from search_spaces.base import Range, Space
@@ -23,12 +23,12 @@ FAILURE = "failure"
 _REDUCTION_FACTOR = 3
 
 
-def grace_epochs(config: InfoCalConfig) -> int:
-    """Epochs before a trial may be stopped: until all weights are in force, and one more."""
-    return math.ceil(config.dense_epochs + config.ramp_epochs) + 1
+def grace_epochs(config: MethodConfig) -> int:
+    """Epochs before a trial may be stopped: the method's start, and one more."""
+    return math.ceil(config.start_epochs) + 1
 
 
-def asha(config: InfoCalConfig, num_epochs: int) -> ASHAScheduler:
+def asha(config: MethodConfig, num_epochs: int) -> ASHAScheduler:
     """The one owner of early stopping: successive halving on the best objective so far."""
     return ASHAScheduler(
         metric=OBJECTIVE,

@@ -12,8 +12,8 @@ from infocal import baselines, metrics
 from infocal.batch import Batch
 from infocal.config import Task
 from infocal.faithfulness import model_faithfulness
-from infocal.model import InfoCal
-from infocal.trainer import Prediction, predict
+from infocal.rationalizer import Rationalizer
+from infocal.trainer import Prediction, Trainer, predict, select_probabilities
 from pipeline.loaders import Loader, task_of
 from search_spaces.registry import metric_mode
 
@@ -63,6 +63,24 @@ class Validation:
     """Name of the trivial mask the model has fallen to on `val`."""
 
 
+def hold_rate(trainer: Trainer, data: ValidationData, rate: float) -> None:
+    """Set the threshold of the trainer's evaluated model so that it selects at a rate.
+
+    Found on the texts on which rationales are scored, whose annotations it does not read: where `val` and
+    `val_annotated` are of different kinds of text, so are their rates.
+
+    Args:
+        trainer: its evaluated model is changed; checkpoints and packages keep the threshold.
+        data: the validation sets.
+        rate: target selection rate, in (0, 1].
+    """
+    model = trainer.evaluated_model
+    if model.config.is_dense:
+        return
+    found = select_probabilities(model, data.annotated.in_order(BATCH_SIZE), trainer.device)
+    model.threshold = metrics.threshold_for_rate(found, rate)
+
+
 def validate(predictor: Predictor, data: ValidationData, target_rate: float) -> Validation:
     """Evaluate on both validation sets.
 
@@ -84,12 +102,12 @@ def validate(predictor: Predictor, data: ValidationData, target_rate: float) -> 
 
 
 def task_scores(predictions: Sequence[Prediction], task: Task) -> Scores:
-    """`mse` and `mae`, or accuracy, macro and AUROC scores; `guider_NAME` is the guider's."""
+    """`mse` and `mae`, or accuracy, macro and AUROC scores; `guider_NAME` of a guider, where there is one."""
     target = np.array([prediction.target for prediction in predictions])
-    outputs = {
-        "": np.stack([prediction.output for prediction in predictions]),
-        "guider_": np.stack([prediction.guider_output for prediction in predictions]),
-    }
+    outputs = {"": np.stack([prediction.output for prediction in predictions])}
+    guided = [prediction.guider_output for prediction in predictions if prediction.guider_output is not None]
+    if guided:
+        outputs["guider_"] = np.stack(guided)
     scores: Scores = {}
     for prefix, output in outputs.items():
         if task.kind == "regression":
@@ -135,7 +153,7 @@ class TestReading:
 
 
 def score_test(
-    model: InfoCal,
+    model: Rationalizer,
     features: Features,
     calibrated_threshold: float | None,
     log_reading: Callable[[Scores], None],
@@ -175,7 +193,7 @@ def score_test(
     )
 
 
-def faithfulness(model: InfoCal, loader: Loader) -> Scores:
+def faithfulness(model: Rationalizer, loader: Loader) -> Scores:
     """Comprehensiveness, sufficiency and AOPC of a classifier; nothing for a regression, which has no class.
 
     Over the texts that people annotated, as [Mathew2021] has it; over all where nobody annotated any. It
@@ -188,7 +206,7 @@ def faithfulness(model: InfoCal, loader: Loader) -> Scores:
     return model_faithfulness(model, batches, torch.device("cpu"))
 
 
-def final_validation(model: InfoCal, features: Features) -> Scores:
+def final_validation(model: Rationalizer, features: Features) -> Scores:
     """`val_NAME` for the scores that are computed once, on the finished model; see `faithfulness`."""
     found = faithfulness(model, Loader(features.annotated_validation(), task_of(features)))
     return {f"val_{name}": value for name, value in found.items()}

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infocal.config import InfoCalConfig
 from pipeline import cluster, planning, settings, study_folder
 from pipeline.errors import PipelineError, run_command
 from pipeline.storage import Location, Storage, without_password
@@ -221,7 +220,7 @@ def _plan(prepared: "StudySettings", directory: Location, uri: str) -> str:
         lines.append(f"  {r.name:<24} {r.low:g} .. {r.high:g}, {scale}  ({r.why})")
     lines.append("\nfixed")
     searched = {r.name for r in space}
-    fixed = InfoCalConfig.from_mapping(run.base).to_dict().items()
+    fixed = run.config().to_dict().items()
     lines += [f"  {name:<24} {value}" for name, value in fixed if name not in searched]
     return "\n".join(lines)
 

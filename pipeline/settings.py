@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from infocal.config import MethodConfig
+from infocal.methods.registry import INFOCAL
 from pipeline.errors import PipelineError
 from pipeline.storage import Storage
 from search_spaces import registry
@@ -52,6 +54,16 @@ class RunSettings:
     """Share of its card's memory that a trial may hold, in (0, 1]; the rest belongs to its neighbours."""
     features_uri: str = ""
     """Where a machine without that folder fetches the features from; empty: all share the folder."""
+    hold_rate: bool = False
+    """Whether the threshold is set on validation texts so that the target selection rate is met."""
+
+    def config(self, **changes: Any) -> MethodConfig:
+        """The method's hyper-parameters: `base`, with changes.
+
+        Raises:
+            ConfigError: if a name is unknown to the method, or a value is bad.
+        """
+        return registry.implementation(self.method).config_class().from_mapping(self.base | changes)
 
 
 def storage(given: str | None, sample: bool) -> Storage:
@@ -114,10 +126,11 @@ def default_name(dataset: str, aspect: str) -> str:
 
 
 def model_name(given: argparse.Namespace, aspect: str) -> str:
-    """Name of the registered model: the flag, else `infocal-DATASET-ASPECT`; own data add their folder.
+    """Name of the registered model: the flag, else `METHOD-DATASET-ASPECT`; own data add their folder.
 
     Args:
-        given: parsed flags; `model_name`, `dataset`, `data_dir` and `sample` are read.
+        given: parsed flags; `model_name`, `dataset`, `data_dir`, `sample` and, where there is one, `method`
+            are read.
         aspect: target of the data set; empty where there is none.
     """
     if given.model_name:
@@ -126,12 +139,13 @@ def model_name(given: argparse.Namespace, aspect: str) -> str:
     folder = given.data_dir or os.environ.get("INFOCAL_DATA")
     if registry.depends_on_data(given.dataset) and folder and not given.sample:
         corpus = re.sub(r"[^\w.-]+", "-", Path(folder).resolve().name).strip("-")
-    return title(default_model_name(given.dataset, aspect), corpus, "-")
+    method = getattr(given, "method", INFOCAL)
+    return title(default_model_name(given.dataset, aspect, method), corpus, "-")
 
 
-def default_model_name(dataset: str, aspect: str) -> str:
+def default_model_name(dataset: str, aspect: str, method: str = INFOCAL) -> str:
     """Name of the registered model of a data set's target, where nobody names another."""
-    return title(f"infocal-{dataset}", aspect, "-")
+    return title(f"{method}-{dataset}", aspect, "-")
 
 
 def target_flags(dataset: str, aspect: str) -> str:
@@ -195,7 +209,7 @@ def add_model_name(target: argparse._ActionsContainer) -> None:
         "--model-name",
         type=study_name,
         metavar="NAME",
-        help="registered model (default: infocal-DATASET-ASPECT; of your own data, infocal-DATASET-FOLDER)",
+        help="registered model (default: METHOD-DATASET-ASPECT; of your own data, METHOD-DATASET-FOLDER)",
     )
 
 
@@ -218,7 +232,17 @@ def add_storage_arguments(target: argparse.ArgumentParser) -> None:
 def add_training_arguments(target: argparse.ArgumentParser) -> None:
     """Flags of how one configuration is trained."""
     group = target.add_argument_group("training")
-    group.add_argument("--method", default="infocal", help="method to train (default: %(default)s)")
+    group.add_argument(
+        "--method",
+        default=INFOCAL,
+        help=f"method to train: {', '.join(registry.method_names())} (default: %(default)s)",
+    )
+    group.add_argument(
+        "--target-selection-rate",
+        type=fraction,
+        metavar="RATE",
+        help="hold the share of selected tokens at this rate, in training and by the threshold; 1: all",
+    )
     group.add_argument("--min-precision", type=fraction, help="another precision threshold for the criterion")
     group.add_argument(
         "--epochs", type=positive_int, default=50, help="epochs of a trial (default: %(default)s)"

@@ -11,7 +11,7 @@ from typing import Any
 import optuna
 from ray import tune
 
-from infocal.config import InfoCalConfig
+from infocal.config import MethodConfig
 from infocal.errors import StateError
 from pipeline import checkpoints
 from pipeline.criterion import Candidate, ranked
@@ -95,9 +95,9 @@ class Study:
         """What ended the trials that an exception ended, a line each."""
 
     @property
-    def base_config(self) -> InfoCalConfig:
+    def base_config(self) -> MethodConfig:
         """The hyper-parameters that the search does not vary, with the defaults of those that it does."""
-        return InfoCalConfig.from_mapping(self.settings.run.base)
+        return self.settings.run.config()
 
     def run(self, callbacks: Sequence[tune.Callback], resume: bool) -> list[Candidate]:
         """Run, or go on with, the search; returns the candidates, best first.

@@ -12,14 +12,14 @@ import torch
 
 from feature_store.store import Features
 from infocal.batch import Batch
-from infocal.config import InfoCalConfig, LanguageModelConfig
+from infocal.config import LanguageModelConfig, MethodConfig
 from infocal.errors import TrainingFailure
-from infocal.objective import pressure
-from infocal.trainer import Trainer, resolve_device
+from infocal.trainer import resolve_device
 from pipeline import checkpoints, columns, feature_copies
 from pipeline.loaders import Loader, embeddings_of, language_model_scores, prefetched, task_of
-from pipeline.scoring import Validation, ValidationData, validate
+from pipeline.scoring import Validation, ValidationData, hold_rate, validate
 from pipeline.settings import RunSettings
+from search_spaces import registry
 from search_spaces.base import Criterion
 
 _NUM_SHOWN = 50
@@ -49,19 +49,21 @@ class Trial:
         directory: working folder; the best epoch so far is kept in it.
     """
 
-    def __init__(self, config: InfoCalConfig, run: RunSettings, seed: int, directory: Path) -> None:
+    def __init__(self, config: MethodConfig, run: RunSettings, seed: int, directory: Path) -> None:
         torch.set_num_threads(run.num_threads)
         self.config, self.run, self.seed, self.directory = config, run, seed, directory
         features = feature_copies.features_of(run)
         self.features = features
         device = resolve_device(run.device)
         limit_memory(device, run.gpu_memory_rate)
-        scores = language_model_scores(
-            features, LanguageModelConfig(**run.language_model), device, may_train=not run.features_uri
-        )
+        scores = None
+        if config.reads_language_model:
+            scores = language_model_scores(
+                features, LanguageModelConfig(**run.language_model), device, may_train=not run.features_uri
+            )
         self.loader = Loader(features.table("train"), task_of(features), scores)
         self.validation = ValidationData.of(features)
-        self.trainer = Trainer(
+        self.trainer = registry.implementation(run.method).trainer_class()(
             config,
             task_of(features),
             embeddings_of(features),
@@ -102,7 +104,11 @@ class Trial:
             batches = prefetched(batches, Batch.pin_memory)
         terms = trainer.train_epoch(batches)
         trained = time.monotonic()
-        found = validate(trainer.predict, self.validation, self.config.target_selection_rate)
+        target = self.config.target_selection_rate
+        if self.run.hold_rate:
+            hold_rate(trainer, self.validation, target)
+        # where the threshold is held already, there is none to calibrate beside it
+        found = validate(trainer.predict, self.validation, 0.0 if self.run.hold_rate else target)
         self._guard(found)
         # the criterion first: MLflow's comparison opens with the first metric
         result: Result = {"epoch": number, **self._choose(found, number), **found.scores}
@@ -115,7 +121,7 @@ class Trial:
         return result
 
     def _guard(self, found: Validation) -> None:
-        armed = pressure(self.config, float(self.trainer.epoch - 1)) >= 1
+        armed = self.trainer.epoch - 1 >= self.config.start_epochs and not self.config.is_dense
         if armed and found.degenerate is not None:
             rate = found.scores["val_selection_rate"]
             raise TrainingFailure(
@@ -124,7 +130,8 @@ class Trial:
 
     def _choose(self, found: Validation, number: int) -> Result:
         """The criterion's figures of this epoch and of the best one; keeps the weights if they are one."""
-        this = best_of(self.run.criterion, found, number)
+        is_result = self.trainer.is_presentable and (found.degenerate is None or self.config.is_dense)
+        this = best_of(self.run.criterion, found, number, is_result=is_result)
         if not self.progress.best or this["value"] > self.progress.best["value"]:
             self.progress.best = this
             checkpoints.save_best(
@@ -161,10 +168,18 @@ def best_shown(dataset: str, scores: Mapping[str, float]) -> dict[str, float]:
     return {name: scores[name] for name in names if name in scores}
 
 
-def best_of(criterion: Criterion, found: Validation, epoch: int) -> Result:
-    """What `best/scores.json` says of an epoch; a trivial mask, as while dense, meets no criterion."""
+def best_of(criterion: Criterion, found: Validation, epoch: int, *, is_result: bool) -> Result:
+    """What `best/scores.json` says of an epoch.
+
+    Args:
+        criterion: by which epochs are compared.
+        found: the epoch's scores.
+        epoch: its number.
+        is_result: False where it can be no result: of a trivial mask, as while dense, or in mid-start. It
+            meets no criterion.
+    """
     violation, value = criterion.violation(found.scores), criterion.value(found.scores)
-    if found.degenerate is not None:
+    if not is_result:
         violation += 1
         value = -violation
     return {
@@ -194,7 +209,9 @@ def shown_predictions(found: Validation, features: Features) -> list[Result]:
                 "probability": [round(float(p), 4) for p in prediction.select_probability],
                 "selected": [int(p >= 0.5) for p in prediction.select_probability],
                 "prediction": _said(prediction.output, names),
-                "guider_prediction": _said(prediction.guider_output, names),
+                "guider_prediction": None
+                if prediction.guider_output is None
+                else _said(prediction.guider_output, names),
                 "target": prediction.target if names is None else names[int(prediction.target)],
             }
         )
@@ -228,7 +245,7 @@ def train(
     """
     chosen = dict(values)
     seed = int(chosen.pop("seed", run.seed))
-    config = InfoCalConfig.from_mapping(run.base | chosen)
+    config = run.config(**chosen)
     trial = Trial(config, run, seed, directory)
     if checkpoint is not None:
         trial.restore(checkpoint)

@@ -30,7 +30,7 @@ class Range:
     """
 
     name: str
-    """Field of `InfoCalConfig`."""
+    """Field of the method's config."""
     low: float
     high: float
     step: float | None = None
@@ -86,6 +86,16 @@ class Range:
 
 
 Space = tuple[Range, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Search:
+    """What a search of one method on one data set varies, and where it starts."""
+
+    spaces: Mapping[str, Space]
+    """By name; `paper` is a grid."""
+    first_points: Sequence[Mapping[str, float]]
+    """Points to try first where a space holds them, the published best values before our own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,8 +1,9 @@
 """Search spaces of InfoCal: the paper's grids, and wider ones around them."""
 
+import dataclasses
 from collections.abc import Mapping
 
-from search_spaces.base import Range, Space
+from search_spaces.base import Range, Search, Space
 
 PAPER_BEER: Space = (
     Range(
@@ -85,3 +86,34 @@ HATEXPLAIN_FIRST = {"lambda_ib": 0.003, "lambda_g": 1.0, "lambda_mi": 0.1, "lamb
 """Where a search on HateXplain starts: beer's best, with lambda_ib as its range is shifted."""
 
 WIDE_HATEXPLAIN = _decade_around(HATEXPLAIN_FIRST, "our first point")
+
+BEER = Search(spaces={"paper": PAPER_BEER, "wide": WIDE_BEER}, first_points=[PAPER_BEER_BEST])
+CAIL = Search(spaces={"paper": PAPER_CAIL, "wide": WIDE_CAIL}, first_points=[PAPER_CAIL_BEST, CAIL_FIRST])
+HATEXPLAIN = Search(
+    spaces={"paper": PAPER_HATEXPLAIN, "wide": WIDE_HATEXPLAIN}, first_points=[HATEXPLAIN_FIRST]
+)
+
+_OWN = "data of one's own, of which nothing is known: "
+
+
+def _with_reason(space: Space, why: str) -> Space:
+    return tuple(dataclasses.replace(range_, why=f"{_OWN}{why}") for range_ in space)
+
+
+OWN_DATA = Search(
+    spaces={
+        "paper": _with_reason(PAPER_BEER, "the grid of [Sha2023] for beer, section 4.2"),
+        "wide": _with_reason(WIDE_BEER, "a decade on each side of what [Sha2023] found best for beer"),
+    },
+    first_points=[PAPER_BEER_BEST],
+)
+
+SEARCHES = {
+    "beer": BEER,
+    "hatexplain": HATEXPLAIN,
+    "cail-small": CAIL,
+    "cail-big": CAIL,
+    "jsonl": OWN_DATA,
+    "eraser": OWN_DATA,
+}
+"""By data set."""

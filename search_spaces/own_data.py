@@ -1,24 +1,9 @@
-"""Data of one's own: search spaces, and a criterion that follows what the data hold."""
+"""Data of one's own: a criterion and a start that follow what the data hold."""
 
-import dataclasses
 import math
 from typing import Literal
 
-from search_spaces import infocal
-from search_spaces.base import Bound, Criterion, Space
-
-_OWN = "data of one's own, of which nothing is known: "
-
-
-def _with_reason(space: Space, why: str) -> Space:
-    return tuple(dataclasses.replace(range_, why=f"{_OWN}{why}") for range_ in space)
-
-
-PAPER = _with_reason(infocal.PAPER_BEER, "the grid of [Sha2023] for beer, section 4.2")
-
-WIDE = _with_reason(infocal.WIDE_BEER, "a decade on each side of what [Sha2023] found best for beer")
-
-FIRST_POINT = infocal.PAPER_BEER_BEST
+from search_spaces.base import Bound, Criterion
 
 _NOT_EMPTY = Bound(metric="val_selection_rate", limit=0.01, kind="at_least")
 """A model that selects next to nothing shows no reason."""

@@ -7,25 +7,11 @@ from importlib import resources
 from typing import Any, Literal, TypeVar
 
 from infocal.errors import ConfigError
+from infocal.methods.registry import METHODS, Method
 from search_spaces import criteria, infocal, own_data
-from search_spaces.base import Criterion, Space
+from search_spaces.base import Criterion, Search, Space
+from search_spaces.variants import VARIANTS
 
-_SPACES: dict[tuple[str, str], dict[str, Space]] = {
-    ("infocal", "beer"): {"paper": infocal.PAPER_BEER, "wide": infocal.WIDE_BEER},
-    ("infocal", "hatexplain"): {"paper": infocal.PAPER_HATEXPLAIN, "wide": infocal.WIDE_HATEXPLAIN},
-    ("infocal", "cail-small"): {"paper": infocal.PAPER_CAIL, "wide": infocal.WIDE_CAIL},
-    ("infocal", "cail-big"): {"paper": infocal.PAPER_CAIL, "wide": infocal.WIDE_CAIL},
-    ("infocal", "jsonl"): {"paper": own_data.PAPER, "wide": own_data.WIDE},
-    ("infocal", "eraser"): {"paper": own_data.PAPER, "wide": own_data.WIDE},
-}
-_FIRST_POINTS: dict[tuple[str, str], list[dict[str, float]]] = {
-    ("infocal", "beer"): [infocal.PAPER_BEER_BEST],
-    ("infocal", "hatexplain"): [infocal.HATEXPLAIN_FIRST],
-    ("infocal", "cail-small"): [infocal.PAPER_CAIL_BEST, infocal.CAIL_FIRST],
-    ("infocal", "cail-big"): [infocal.PAPER_CAIL_BEST, infocal.CAIL_FIRST],
-    ("infocal", "jsonl"): [own_data.FIRST_POINT],
-    ("infocal", "eraser"): [own_data.FIRST_POINT],
-}
 _CRITERIA: dict[str, dict[str, Criterion]] = {
     "beer": criteria.BEER,
     "hatexplain": criteria.HATEXPLAIN,
@@ -34,6 +20,11 @@ _CRITERIA: dict[str, dict[str, Criterion]] = {
     "jsonl": {"": own_data.WITH_RATIONALES},
     "eraser": {"": own_data.WITH_RATIONALES},
 }
+
+_SEARCHES: dict[str, Mapping[str, Search]] = {
+    "infocal": infocal.SEARCHES,
+}
+"""Method -> data set -> what is searched."""
 
 _T = TypeVar("_T")
 
@@ -49,22 +40,52 @@ def _find(table: Mapping[str, _T], name: str, what: str, where: str) -> _T:
     )
 
 
-def _pair(method: str, dataset: str) -> tuple[str, str]:
-    """The registered pair of that name."""
-    datasets = {known: known for _, known in _SPACES}
+def _search(method: str, dataset: str) -> Search:
+    """The registered search of that name; a variant's is its method's, less what the variant fixes."""
+    if method in VARIANTS:
+        whole, fixed = _search(VARIANTS[method].method, dataset), VARIANTS[method].fixed
+        return Search(
+            spaces={n: tuple(r for r in space if r.name not in fixed) for n, space in whole.spaces.items()},
+            first_points=[{n: v for n, v in p.items() if n not in fixed} for p in whole.first_points],
+        )
+    datasets = {known: known for searches in _SEARCHES.values() for known in searches}
     found = _find(datasets, dataset, "search space for dataset", "--dataset")
-    methods = {known: known for known, searched in _SPACES if searched == found}
-    return _find(methods, method, f"search space on {found} for method", "--method"), found
+    methods = {known: known for known in method_names() if found in _SEARCHES[_method_of(known)]}
+    return _SEARCHES[_find(methods, method, f"search space on {found} for method", "--method")][found]
+
+
+def _method_of(name: str) -> str:
+    """The method that a variant is a configuration of; a method's own name otherwise."""
+    return VARIANTS[name].method if name in VARIANTS else name
+
+
+def method_names() -> list[str]:
+    """Every name that `--method` takes: the methods, then the variants."""
+    return [*_SEARCHES, *VARIANTS]
+
+
+def fixed_by(method: str) -> dict[str, Any]:
+    """The hyper-parameters that make a variant what it is; none of a method's own name."""
+    return dict(VARIANTS[method].fixed) if method in VARIANTS else {}
+
+
+def implementation(method: str) -> Method:
+    """Where the code of a method or variant of that name is.
+
+    Raises:
+        ConfigError: if there is no such method, naming the nearest one.
+    """
+    return METHODS[_method_of(_find({name: name for name in method_names()}, method, "method", "--method"))]
 
 
 def methods_and_datasets() -> list[tuple[str, str]]:
     """Every registered pair of a method and a dataset."""
-    return list(_SPACES)
+    return [(name, dataset) for name in method_names() for dataset in _SEARCHES[_method_of(name)]]
 
 
 def space_names(method: str, dataset: str) -> list[str]:
     """Names of the spaces of a method on a dataset."""
-    return list(_SPACES[_pair(method, dataset)])
+    return list(_search(method, dataset).spaces)
 
 
 def space(method: str, dataset: str, name: str) -> Space:
@@ -73,7 +94,8 @@ def space(method: str, dataset: str, name: str) -> Space:
     Raises:
         ConfigError: if there is no such method, dataset or space, naming the nearest one.
     """
-    return _find(_SPACES[_pair(method, dataset)], name, f"search space of {method} on {dataset}", "--space")
+    spaces = _search(method, dataset).spaces
+    return _find(spaces, name, f"search space of {method} on {dataset}", "--space")
 
 
 def first_points(method: str, dataset: str) -> list[dict[str, float]]:
@@ -82,7 +104,7 @@ def first_points(method: str, dataset: str) -> list[dict[str, float]]:
     Raises:
         ConfigError: if there is no such method or dataset, naming the nearest one.
     """
-    return [dict(point) for point in _FIRST_POINTS[_pair(method, dataset)]]
+    return [dict(point) for point in _search(method, dataset).first_points]
 
 
 def criterion(dataset: str, aspect: str) -> Criterion:
@@ -134,15 +156,18 @@ def metric_mode(dataset: str) -> str:
     return criteria.METRIC_MODES.get(dataset, criteria.DEFAULT_METRIC_MODE)
 
 
-def preset(dataset: str, aspect: str, sample: bool) -> dict[str, Any]:
-    """Hyper-parameters in which a dataset differs from `InfoCalConfig`'s defaults (`presets/DATASET.toml`).
+def preset(method: str, dataset: str, aspect: str, sample: bool) -> dict[str, Any]:
+    """Hyper-parameters in which a dataset differs from the defaults of a method (`presets/DATASET.toml`).
 
-    Its table `all` comes first, then the aspect's, then `sample` where the sample corpus is used.
+    Its table `all` comes first, then the aspect's, then `sample` where the sample corpus is used: these hold
+    what every method has. Last come the table of the method and what a variant fixes, where there are such.
 
     Raises:
-        ConfigError: if the dataset has no presets, naming the nearest one that has.
+        ConfigError: if the dataset has no presets, or there is no such method, naming the nearest one.
     """
-    return _tables(dataset, ["all", aspect, *(["sample"] if sample else [])])
+    tables = _tables(dataset, ["all", aspect, *(["sample"] if sample else []), _method_of(method)])
+    _search(method, dataset)
+    return tables | fixed_by(method)
 
 
 def features_preset(dataset: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from infocal.batch import Batch
 from infocal.config import InfoCalConfig, Task
-from infocal.trainer import Trainer
+from infocal.methods.infocal import InfoCalTrainer
 
 NUM_WORDS, EMBEDDING_SIZE = 12, 4
 REGRESSION = Task(kind="regression", target_mean=0.5, target_variance=0.05)
@@ -51,9 +51,9 @@ def random_batches(num: int, task: Task = REGRESSION, seed: int = 0) -> list[Bat
 
 def small_trainer(
     task: Task = REGRESSION, *, seed: int = 0, num_batches: int = 3, device: str = "cpu", **changes: Any
-) -> Trainer:
+) -> InfoCalTrainer:
     """A trainer of the small model."""
-    return Trainer(
+    return InfoCalTrainer(
         small_config(**changes),
         task,
         random_embeddings(),

@@ -35,6 +35,7 @@ FIRST: dict[str, Any] = {
     "ramp_epochs": 1.5,
     "temperature": 1.0,
     "sampling": "straight_through",
+    "calibration_loss": "discriminator",
     "discriminator_loss": "standard",
     "discriminator_slope": 0.1,
     "calibrate_to": "mean",

@@ -7,7 +7,7 @@ import optuna
 import pytest
 
 from feature_store.sources import REGISTRY
-from infocal.config import InfoCalConfig
+from infocal.config import MethodConfig
 from infocal.language_model import LanguageModelConfig
 from infocal.metrics import MODES, definition
 from search_spaces import registry
@@ -16,7 +16,7 @@ from search_spaces.base import Space
 PAIRS = registry.methods_and_datasets()
 SPACES = [(m, d, name) for m, d in PAIRS for name in registry.space_names(m, d)]
 ASPECTS = {d: REGISTRY[d].aspects or ("",) for _, d in PAIRS}
-TARGETS = [(d, aspect) for _, d in PAIRS for aspect in ASPECTS[d]]
+TARGETS = [(d, aspect) for d, aspects in ASPECTS.items() for aspect in aspects]
 every_space = pytest.mark.parametrize(("method", "dataset", "name"), SPACES)
 every_pair = pytest.mark.parametrize(("method", "dataset"), PAIRS)
 every_target = pytest.mark.parametrize(("dataset", "aspect"), TARGETS)
@@ -29,6 +29,10 @@ def draws(space: Space, count: int) -> list[dict[str, float]]:
     return [{r.name: r.suggest(trial) for r in space} for trial in trials]
 
 
+def config_class(method: str) -> type[MethodConfig]:
+    return registry.implementation(method).config_class()
+
+
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
     monkeypatch.setattr(optuna.logging.get_logger("optuna.study.study"), "disabled", True)
@@ -39,11 +43,11 @@ def test_every_draw_is_a_valid_config_with_every_preset(method, dataset, name):
     space = registry.space(method, dataset, name)
     points = draws(space, 200)
     presets = [
-        registry.preset(dataset, aspect, sample)
+        registry.preset(method, dataset, aspect, sample)
         for aspect, sample in itertools.product(ASPECTS[dataset], (False, True))
     ]
     for point, preset in itertools.product(points, presets):
-        config = InfoCalConfig.from_mapping(preset | point)
+        config = config_class(method).from_mapping(preset | point)
         assert {name: getattr(config, name) for name in point} == point
     for range_ in space:
         values = {point[range_.name] for point in points}
@@ -56,7 +60,7 @@ def test_a_space_names_each_hyper_parameter_once_and_says_why(method, dataset, n
     space = registry.space(method, dataset, name)
     names = [r.name for r in space]
     assert len(names) == len(set(names))
-    assert set(names) <= {field.name for field in dataclasses.fields(InfoCalConfig)}
+    assert set(names) <= {field.name for field in dataclasses.fields(config_class(method))}
     assert all(r.why.strip() and r.role in ("scientific", "nuisance") for r in space)
 
 
@@ -64,7 +68,7 @@ def test_a_space_names_each_hyper_parameter_once_and_says_why(method, dataset, n
 def test_a_preset_never_fixes_what_a_space_varies(method, dataset, name):
     varied = {r.name for r in registry.space(method, dataset, name)}
     for aspect in ASPECTS[dataset]:
-        assert not varied & set(registry.preset(dataset, aspect, sample=True))
+        assert not varied & set(registry.preset(method, dataset, aspect, sample=True))
 
 
 @every_space
@@ -90,9 +94,10 @@ def test_the_criterion_reads_scores_that_are_defined(dataset, aspect):
 @every_target
 @pytest.mark.parametrize("sample", [False, True])
 def test_presets_are_valid_configs(dataset, aspect, sample):
-    preset = registry.preset(dataset, aspect, sample)
-    config = InfoCalConfig.from_mapping(preset)
-    assert {name: getattr(config, name) for name in preset} == preset
+    for method in registry.method_names():
+        preset = registry.preset(method, dataset, aspect, sample)
+        config = config_class(method).from_mapping(preset)
+        assert {name: getattr(config, name) for name in preset} == preset
     language_model = registry.language_model_preset(dataset, sample)
     assert LanguageModelConfig(**language_model).to_dict().items() >= language_model.items()
 

@@ -59,6 +59,11 @@ def naive_generator(predictor_logit):
     return -sum(math.log(sigmoid(v)) for v in predictor_logit) / 2
 
 
+def naive_invase(predictor_output, guider_output, target, task):
+    losses_of = [naive_cross_entropy(o, target, task) for o in (predictor_output, guider_output)]
+    return losses_of[0] - losses_of[1]
+
+
 def naive_language_model(mask, lm_logit):
     successors = [(mask[b][t - 1], mask[b][t], lm_logit[b][t]) for b, t in REAL if t > 0]
     return -sum(before * math.log(sigmoid(here * s)) for before, here, s in successors) / 2
@@ -146,6 +151,12 @@ CASES = {
         {"form": "printed"},
     ),
     "g": Case(losses.generator_loss, naive_generator, {"predictor_logit": (2,)}),
+    "invase": Case(
+        losses.invase_calibration,
+        naive_invase,
+        {"predictor_output": (2, 3), "guider_output": (2, 3)},
+        {"target": torch.tensor([2, 0]), "task": CLASSES},
+    ),
     "lm": Case(
         losses.language_model_regularizer,
         naive_language_model,

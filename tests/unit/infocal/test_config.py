@@ -36,7 +36,7 @@ OUT_OF_RANGE = {
     "lambda_lm": NON_NEGATIVE,
     "lambda_coherence": NON_NEGATIVE,
     "prior_selection_rate": OPEN_UNIT,
-    "target_selection_rate": HALF_OPEN_UNIT,
+    "target_selection_rate": ([-0.1, 1.1], ">= 0 and <= 1"),
     "rate_penalty": NON_NEGATIVE,
     "rate_step_size": NON_NEGATIVE,
     "start_selection_rate": OPEN_UNIT,
@@ -44,6 +44,7 @@ OUT_OF_RANGE = {
     "ramp_epochs": NON_NEGATIVE,
     "temperature": POSITIVE,
     "sampling": (["hard", "Relaxed"], "one of straight_through, relaxed"),
+    "calibration_loss": (["critic"], "one of discriminator, invase"),
     "discriminator_loss": (["wgan"], "one of standard, printed"),
     "discriminator_slope": POSITIVE,
     "calibrate_to": (["mu", True], "one of mean, sample"),
@@ -129,7 +130,9 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, near):
 
 
 def test_a_name_like_no_other_is_answered_with_all():
-    with pytest.raises(ConfigError, match="^unknown hyper-parameter `xyzzy`; known are lambda_ib, lambda_g,"):
+    with pytest.raises(
+        ConfigError, match="^unknown hyper-parameter `xyzzy`; known are target_selection_rate, encoder,"
+    ):
         build("xyzzy", 1)
 
 

@@ -1,13 +1,11 @@
 """Sel and Pred: which tokens are chosen, and that the others stay unseen."""
 
-import math
-
 import pytest
 import torch
 
 from infocal.encoders import Embedded
 from infocal.predictor import Predictor, selected_only
-from infocal.selector import Selector, select
+from infocal.selector import Selector
 from tests.small_model import EMBEDDING_SIZE, random_batch, random_embeddings, small_config
 
 every_form = pytest.mark.parametrize(
@@ -68,13 +66,6 @@ def test_reads_both_directions(encoder):
     differs = (before != after)[0].tolist()
     assert differs == [True] * 5
     assert torch.equal(before[1, :3], after[1, :3])
-
-
-def test_selects_from_one_half_on_and_never_padding():
-    logit = torch.tensor([[0.0, -1e-6, 3.0, math.nan], [-3.0, 1e-6, 5.0, 5.0]])
-    is_token = torch.tensor([[True] * 4, [True, True, False, False]])
-    assert select(logit, is_token).tolist() == [[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
-    assert select(logit, is_token).dtype == torch.float32
 
 
 # ---------------------------------------------------------------- predictor

@@ -11,7 +11,8 @@ from infocal import losses
 from infocal import trainer as trainer_module
 from infocal.errors import StateError, TrainingFailure
 from infocal.kernels import rcnn_torch
-from infocal.trainer import Trainer, predict, resolve_device
+from infocal.methods.infocal import InfoCalTrainer
+from infocal.trainer import predict, resolve_device
 from tests.small_model import (
     CLASSES,
     REGRESSION,
@@ -279,7 +280,7 @@ def test_the_discriminator_has_a_slope_of_its_own():
 def test_a_loss_that_is_not_finite_stops_training():
     embeddings = random_embeddings()
     embeddings[3] = torch.nan
-    trainer = Trainer(
+    trainer = InfoCalTrainer(
         small_config(), REGRESSION, embeddings, steps_per_epoch=3, seed=0, device=torch.device("cpu")
     )
     with pytest.raises(TrainingFailure, match=r"^non_finite: epoch 0: .*'sp': nan") as caught:
@@ -314,7 +315,7 @@ def test_bf16_is_refused_on_cpu():
     with pytest.raises(
         StateError, match="^--bf16: bf16 autocast needs a CUDA device, but the device is cpu$"
     ):
-        Trainer(
+        InfoCalTrainer(
             small_config(),
             REGRESSION,
             random_embeddings(),
@@ -512,7 +513,7 @@ def test_a_checkpoint_of_another_config_is_refused():
     state = small_trainer(lambda_ib=0.5, hidden_size=2).state_dict()
     with pytest.raises(StateError, match="other hyper-parameters") as caught:
         small_trainer(lambda_ib=0.25).load_state_dict(state)
-    assert "{'lambda_ib': (0.5, 0.25), 'hidden_size': (2, 3)}" in str(caught.value)
+    assert "{'hidden_size': (2, 3), 'lambda_ib': (0.5, 0.25)}" in str(caught.value)
 
 
 @pytest.mark.parametrize(

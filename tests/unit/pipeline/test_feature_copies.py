@@ -56,6 +56,16 @@ def test_a_fetched_copy_is_the_features_with_their_scores(
     language_model_scores(there, CONFIG, torch.device("cpu"), may_train=False)
 
 
+def test_features_travel_without_scores_where_none_are_read(
+    features: Features, storage: Location, tmp_path: Path
+):
+    copy = feature_copies.send(features, None, storage)
+    assert copy != sent(features, storage)
+    there = load_features(feature_copies.fetched(copy.portable, tmp_path / "cache"), verify=True)
+    assert there.table("train") == features.table("train")
+    assert not language_model_dir(there, CONFIG).exists()
+
+
 def test_a_copy_is_sent_once(
     features: Features, storage: Location, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):

@@ -42,7 +42,7 @@ def test_an_alias_of_an_aspect_becomes_its_name():
 
 
 def test_each_source_of_hyper_parameters_wins_over_the_one_before(tmp_path: Path):
-    preset = registry.preset("beer", "palate", sample=False)
+    preset = registry.preset("infocal", "beer", "palate", sample=False)
     file = tmp_path / "run.toml"
     file.write_text("batch_size = 3\naverage_decay = 0.3\n")
     tracked = {"batch_size": 2, "average_decay": 0.2, "learning_rate": 0.2}
@@ -56,7 +56,7 @@ def test_each_source_of_hyper_parameters_wins_over_the_one_before(tmp_path: Path
 
 def test_the_sample_has_presets_of_its_own():
     real, sample = (planning.run_settings(flags(*more), {}) for more in ([], ["--sample"]))
-    assert sample.base == registry.preset("beer", "palate", sample=True)
+    assert sample.base == registry.preset("infocal", "beer", "palate", sample=True)
     assert sample.base != real.base
     assert LanguageModelConfig(**sample.language_model).hidden_size < real.language_model["hidden_size"]
 
@@ -89,7 +89,7 @@ def test_a_wrong_dataset_is_answered_with_the_nearest():
     ("assignment", "message"),
     [
         ("hiden_size=4", "unknown hyper-parameter `hiden_size`; did you mean `hidden_size`"),
-        ("zzz=4", "unknown hyper-parameter `zzz`; known are lambda_ib,"),
+        ("zzz=4", "unknown hyper-parameter `zzz`; known are target_selection_rate,"),
         ("hidden_size=0", "`hidden_size` must be > 0, but got 0"),
         ("learning_rate=-0.1", "`learning_rate` must be > 0, but got -0.1"),
         ("embedding_dropout=1.0", "`embedding_dropout` must be >= 0 and < 1, but got 1.0"),
@@ -108,6 +108,48 @@ def test_a_hyper_parameter_that_is_refused_names_its_file(tmp_path: Path):
         planning.run_settings(flags("--config", str(file)), {})
     with pytest.raises(UserError, match=f"^--set or --config {file}: unknown"):
         planning.run_settings(flags("--config", str(file), "--set", "hidden_size=8"), {})
+
+
+def test_a_rate_that_is_asked_for_is_aimed_at_and_held():
+    run = planning.run_settings(flags("--target-selection-rate", "0.07"), {})
+    assert (run.base["target_selection_rate"], run.hold_rate) == (0.07, True)
+    assert not planning.run_settings(flags(), {}).hold_rate
+
+
+def test_a_rate_of_nothing_is_refused():
+    with pytest.raises(
+        PipelineError, match="^--target-selection-rate: a selection rate of 0 selects nothing$"
+    ):
+        planning.run_settings(flags("--target-selection-rate", "0"), {})
+
+
+def test_a_variant_fixes_what_makes_it_one():
+    run = planning.run_settings(flags("--method", "infocal-no-adv"), {})
+    config = run.config()
+    assert isinstance(config, InfoCalConfig)
+    assert (run.method, config.lambda_g, config.lambda_mi) == ("infocal-no-adv", 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("method", "asked", "message"),
+    [
+        ("infocal-no-adv", ["--set", "lambda_g=1.0"], "with lambda_g = 0.0, but 1.0 was asked for"),
+        (
+            "infocal-dense",
+            ["--target-selection-rate", "0.1"],
+            "with target_selection_rate = 1.0, but 0.1 was asked for",
+        ),
+    ],
+)
+def test_a_variant_without_what_makes_it_one_is_refused(method: str, asked: list[str], message: str):
+    with pytest.raises(PipelineError, match=f"^--method: `{method}` is the variant {message}$"):
+        planning.run_settings(flags("--method", method, *asked), {})
+
+
+def test_an_unknown_method_gets_a_suggestion():
+    with pytest.raises(ConfigError, match="^--method: no search space on beer for method `infocl`") as caught:
+        planning.run_settings(flags("--method", "infocl"), {})
+    assert caught.value.hint == "did you mean `--method infocal`?"
 
 
 def test_a_dataset_without_criterion_is_refused(monkeypatch: pytest.MonkeyPatch):

@@ -267,3 +267,12 @@ def test_the_folder_of_own_data_may_come_from_the_environment(monkeypatch: pytes
     settings.add_data_arguments(parser)
     settings.add_model_name(parser)
     assert settings.model_name(parser.parse_args(["--dataset", "jsonl"]), "") == "infocal-jsonl-tickets"
+
+
+def test_a_model_of_another_method_has_its_name_in_place_of_infocal():
+    parser = settings.parser("pipeline.search", "a test")
+    settings.add_data_arguments(parser)
+    settings.add_training_arguments(parser)
+    settings.add_model_name(parser)
+    given = parser.parse_args(["--method", "infocal-no-lm"])
+    assert settings.model_name(given, "palate") == "infocal-no-lm-beer-palate"

@@ -330,7 +330,7 @@ def test_a_fault_of_ours_is_not_taken_for_a_failure(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(("degenerate", "met"), [(None, True), ("degenerate_all", False)])
 def test_a_trivial_mask_meets_no_criterion(degenerate: str | None, met: bool):
     found = Validation({"val_token_precision": 0.2, "val_token_recall": 1.0}, [], degenerate)
-    best = best_of(criterion(0.1), found, 0)
+    best = best_of(criterion(0.1), found, 0, is_result=found.degenerate is None)
     assert best["is_met"] == met
     assert best["value"] == (1.0 if met else -1.0)
     assert best["violation"] == (0.0 if met else 1.0)

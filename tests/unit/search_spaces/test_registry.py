@@ -9,11 +9,15 @@ from infocal.config import LanguageModelConfig
 from infocal.errors import ConfigError
 from search_spaces import registry
 from search_spaces.base import Bound
+from search_spaces.variants import VARIANTS
 
 PRESETS = tomllib.loads(
     (Path(registry.__file__).parent / "presets" / "beer.toml").read_text(encoding="utf-8")
 )
-DATASETS = ", ".join(f"`{dataset}`" for _, dataset in registry.methods_and_datasets())
+DATASETS = ", ".join(
+    f"`{dataset}`" for dataset in dict.fromkeys(d for _, d in registry.methods_and_datasets())
+)
+METHODS = ", ".join(f"`{name}`" for name in registry.method_names())
 PRESET_NAMES = ", ".join(
     f"`{path.stem}`" for path in sorted((Path(registry.__file__).parent / "presets").glob("*.toml"))
 )
@@ -79,7 +83,7 @@ def test_the_papers_criteria(aspect, limit):
         *(
             (
                 look_up,
-                "--method: no search space on beer for method `infocl`; it has `infocal`",
+                f"--method: no search space on beer for method `infocl`; it has {METHODS}",
                 "did you mean `--method infocal`?",
             )
             for look_up in (
@@ -95,12 +99,12 @@ def test_the_papers_criteria(aspect, limit):
                 "did you mean `--dataset beer`?",
             )
             for look_up in (
-                lambda: registry.preset("bear", "palate", sample=False),
+                lambda: registry.preset("infocal", "bear", "palate", sample=False),
                 lambda: registry.language_model_preset("bear", sample=True),
             )
         ),
         (
-            lambda: registry.preset("../presets/beer", "palate", sample=False),
+            lambda: registry.preset("infocal", "../presets/beer", "palate", sample=False),
             f"--dataset: no preset for dataset `../presets/beer`; it has {PRESET_NAMES}",
             None,
         ),
@@ -130,23 +134,26 @@ def test_unknown_names(look_up, message, hint):
 
 @pytest.mark.parametrize("aspect", ASPECTS)
 def test_an_aspects_preset_goes_before_the_datasets(aspect):
-    preset = registry.preset("beer", aspect, sample=False)
+    preset = registry.preset("infocal", "beer", aspect, sample=False)
     assert PRESETS[aspect]["target_selection_rate"] > 0
     assert PRESETS[aspect].items() <= preset.items()
     rest = {name: value for name, value in PRESETS["all"].items() if name not in PRESETS[aspect]}
     assert rest
-    assert preset == PRESETS[aspect] | rest
+    assert preset == PRESETS[aspect] | rest | PRESETS["infocal"]
 
 
 def test_the_aspects_select_as_different_shares_as_the_papers():
-    rates = [registry.preset("beer", aspect, sample=False)["target_selection_rate"] for aspect in ASPECTS]
+    rates = [
+        registry.preset("infocal", "beer", aspect, sample=False)["target_selection_rate"]
+        for aspect in ASPECTS
+    ]
     # table 2 of [Sha2023]: 13, 7 and 7 %
     assert rates == pytest.approx([0.13, 0.07, 0.07], abs=0.02)
 
 
 @pytest.mark.parametrize("aspect", ASPECTS)
 def test_the_samples_preset_goes_before_both(aspect):
-    full, sample = (registry.preset("beer", aspect, sample=s) for s in (False, True))
+    full, sample = (registry.preset("infocal", "beer", aspect, sample=s) for s in (False, True))
     # every aspect of the sample corpus has the same share of rationale, by construction
     assert sample["target_selection_rate"] == 0.18 != full["target_selection_rate"]
     assert PRESETS["sample"].items() <= sample.items()
@@ -184,7 +191,7 @@ def test_criteria_of_cail(dataset, aspect):
 
 @pytest.mark.parametrize(("dataset", "aspect"), CAIL_LIMITS)
 def test_the_rate_that_cail_aims_at_meets_the_criterion(dataset, aspect):
-    target = registry.preset(dataset, aspect, sample=False)["target_selection_rate"]
+    target = registry.preset("infocal", dataset, aspect, sample=False)["target_selection_rate"]
     assert registry.criterion(dataset, aspect).is_met({"val_macro_f1": 0.0, "val_selection_rate": target})
 
 
@@ -202,7 +209,7 @@ def test_the_papers_space_of_cail(dataset):
 @pytest.mark.parametrize("dataset", ["cail-small", "cail-big"])
 def test_the_papers_architecture_of_cail(dataset):
     stated = {"encoder": "lstm", "hidden_size": 100, "train_embeddings": True, "max_length": 1000}
-    preset = registry.preset(dataset, "charges", sample=False)
+    preset = registry.preset("infocal", dataset, "charges", sample=False)
     assert preset.items() >= (stated | {"prior_selection_rate": 0.1}).items()
     # not the random vectors of [Sha2023]: see the preset
     assert registry.features_preset(dataset) == {"embedding": "word2vec", "embedding_size": 100}
@@ -295,3 +302,33 @@ def test_the_start_on_own_data_is_as_many_updates_as_on_beer(
         "ramp_epochs": ramp_epochs,
     }
     assert registry.settled_preset("beer", num_texts) == {}
+
+
+# ---------------------------------------------------------------- methods and variants
+
+
+def test_a_preset_of_a_method_goes_over_those_of_all():
+    assert PRESETS["infocal"].items() <= registry.preset("infocal", "beer", "palate", sample=True).items()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_variant_is_its_method_with_what_it_fixes(name):
+    variant = VARIANTS[name]
+    assert registry.implementation(name) is registry.implementation(variant.method)
+    own = registry.preset(name, "beer", "palate", sample=False)
+    assert own == registry.preset(variant.method, "beer", "palate", sample=False) | variant.fixed
+    ranges = {r.name for r in registry.space(variant.method, "beer", "paper")}
+    assert {r.name for r in registry.space(name, "beer", "paper")} == ranges - set(variant.fixed)
+    assert registry.fixed_by(name) == variant.fixed
+    assert registry.fixed_by(variant.method) == {}
+
+
+def test_variants_are_rows_of_their_own():
+    configs = [
+        registry.implementation(name)
+        .config_class()
+        .from_mapping(registry.preset(name, "beer", "palate", False))
+        for name in ("infocal", *VARIANTS)
+    ]
+    assert len(set(configs)) == len(configs)
+    assert [config.is_dense for config in configs].count(True) == 1

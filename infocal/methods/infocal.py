@@ -1,0 +1,104 @@
+"""InfoCal [Sha2023]: the generator's step by J_total, then the discriminator's by L_d."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infocal import losses
+from infocal.batch import Batch
+from infocal.config import InfoCalConfig, Task
+from infocal.discriminator import Discriminator
+from infocal.errors import TrainingFailure
+from infocal.model import Forward, InfoCal
+from infocal.objective import Terms
+from infocal.trainer import RateTrainer
+
+# A discriminator whose every logit stays below the first or beyond the second has stopped to learn:
+# its D is 0.5 for all, or 0 and 1 to float32's last digit.
+_STUCK_LOGIT = (1e-5, 16.0)
+
+
+class InfoCalTrainer(RateTrainer):
+    """The trainer of InfoCal; the discriminator has an optimiser of its own."""
+
+    model_class = InfoCal
+    config: InfoCalConfig
+    model: InfoCal
+
+    def __init__(self, config: InfoCalConfig, task: Task, embeddings: Tensor, **rest: Any) -> None:
+        super().__init__(config, task, embeddings, **rest)
+        self.discriminator = Discriminator(config.feature_size, config.discriminator_slope).to(self.device)
+        self.discriminator_optimizer = self.make_optimizer(
+            self.discriminator, config.discriminator_learning_rate
+        )
+
+    def check(self, means: dict[str, float]) -> None:
+        """Refuse an epoch whose means say that training has failed.
+
+        Raises:
+            TrainingFailure: if a loss is not finite or the discriminator stands still.
+        """
+        super().check(means)
+        size = means["discriminator_logit_size"]
+        is_heard = self.config.lambda_g > 0 and self.config.calibration_loss == "discriminator"
+        if is_heard and not _STUCK_LOGIT[0] < size < _STUCK_LOGIT[1]:
+            raise TrainingFailure(
+                "discriminator_stuck", f"epoch {self.epoch}: mean |logit of D| is {size:.2g}"
+            )
+
+    def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Forward]:
+        """The terms of J_total, Eq. (20) and (21) of [Sha2023]."""
+        forward = self.model(batch.words, batch.is_token)
+        return self._terms(batch, forward), forward.mask, forward
+
+    def finish_step(self, rest: Any) -> Terms:
+        """One update of the discriminator by L_d."""
+        return super().finish_step(rest) | self._discriminator_step(rest)
+
+    def _terms(self, batch: Batch, forward: Forward) -> Terms:
+        rate = losses.mean_selection_rate(forward.select_logit, batch.is_token)
+        return {
+            "sp": losses.prediction_loss(forward.predictor_output, batch.target, self.task),
+            "guide": losses.prediction_loss(forward.guider_output, batch.target, self.task),
+            "ib": losses.information_bottleneck(
+                forward.select_logit, batch.is_token, self.config.prior_selection_rate
+            ),
+            "g": self._calibration(batch, forward),
+            "mi": losses.mutual_information(forward.gaussian.mu, forward.gaussian.sigma),
+            "lm": losses.language_model_regularizer(forward.mask, batch.lm_logit, batch.is_token),
+            "coherence": losses.coherence(forward.mask, batch.is_token),
+            "rate": self.rate_control(rate, self.pressure),
+        }
+
+    def _calibration(self, batch: Batch, forward: Forward) -> Tensor:
+        """L_g; it reaches selector and predictor, never the guider."""
+        if self.config.calibration_loss == "invase":
+            guided = forward.guider_output.detach()
+            return losses.invase_calibration(forward.predictor_output, guided, batch.target, self.task)
+        return losses.generator_loss(self.discriminator(forward.predictor_feature))
+
+    def _discriminator_step(self, forward: Forward) -> Terms:
+        with self.autocast():
+            of_guider = forward.gaussian.mu if self.config.calibrate_to == "mean" else forward.guider_feature
+            guider_logit = self.discriminator(of_guider.detach())
+            predictor_logit = self.discriminator(forward.predictor_feature.detach())
+            loss = losses.discriminator_loss(guider_logit, predictor_logit, self.config.discriminator_loss)
+        # also clears what L_g left in the discriminator's gradients
+        self.discriminator_optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.discriminator_optimizer.step()
+        return {
+            "d": loss,
+            "p_guider_real": torch.sigmoid(guider_logit).mean(),
+            "p_predictor_real": torch.sigmoid(predictor_logit).mean(),
+            "discriminator_logit_size": (guider_logit.abs().mean() + predictor_logit.abs().mean()) / 2,
+        }
+
+    def parts(self) -> dict[str, Any]:
+        """With the discriminator, its optimiser and its schedule."""
+        return super().parts() | {
+            "discriminator": self.discriminator,
+            "discriminator_optimizer": self.discriminator_optimizer,
+            "discriminator_scheduler": self.schedulers[1],
+        }

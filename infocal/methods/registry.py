@@ -1,0 +1,68 @@
+"""The methods by name. Nothing is imported before it is asked for: a name can be checked without torch."""
+
+import difflib
+import pkgutil
+from dataclasses import dataclass
+from typing import Any
+
+from infocal.config import MethodConfig
+from infocal.errors import ConfigError
+
+INFOCAL = "infocal"
+"""The method that is meant where none is named, as in packages from before there were others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method: where its hyper-parameters and its trainer, which knows the model, are found."""
+
+    config: str
+    """`module:class` of a `MethodConfig`."""
+    trainer: str
+    """`module:class` of a `Trainer`."""
+
+    def config_class(self) -> type[MethodConfig]:
+        """The class of its hyper-parameters."""
+        found: type[MethodConfig] = pkgutil.resolve_name(self.config)
+        return found
+
+    def trainer_class(self) -> Any:
+        """The class of its trainer, an `infocal.trainer.Trainer` that names the class of its model.
+
+        Imports torch; its type is not named here, so that reading this module does not.
+        """
+        return pkgutil.resolve_name(self.trainer)
+
+
+METHODS = {
+    INFOCAL: Method("infocal.config:InfoCalConfig", "infocal.methods.infocal:InfoCalTrainer"),
+}
+
+
+def method_of(config: MethodConfig) -> str:
+    """Name of the method that a config belongs to.
+
+    Raises:
+        ConfigError: if its class is that of no method.
+    """
+    kind = f"{type(config).__module__}:{type(config).__qualname__}"
+    for name, known in METHODS.items():
+        if known.config == kind:
+            return name
+    raise ConfigError(f"no method has hyper-parameters of class `{kind}`")
+
+
+def method(name: str) -> Method:
+    """The method of that name.
+
+    Raises:
+        ConfigError: if there is none, naming the nearest one.
+    """
+    if name in METHODS:
+        return METHODS[name]
+    near = difflib.get_close_matches(name, METHODS, n=1)
+    raise ConfigError(
+        f"no method `{name}`; there is {', '.join(f'`{known}`' for known in METHODS)}",
+        where="--method",
+        hint=f"did you mean `--method {near[0]}`?" if near else None,
+    )

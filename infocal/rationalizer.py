@@ -1,0 +1,177 @@
+"""A model that predicts and shows its rationale: what the models of all methods have in common."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from infocal.batch import Words
+from infocal.config import MethodConfig, SelectorConfig, Task
+from infocal.encoders import Embedded
+from infocal.predictor import Predictor, selected_only
+from infocal.selector import Selector
+
+_OUTPUT_GAIN = 0.1
+"""Scale of the output layer before training: predictions start at the mean target, whatever the feature."""
+
+HALF = 0.5
+"""Probability from which on a token is selected."""
+
+
+class Inference(NamedTuple):
+    """What the model says about a batch without sampling."""
+
+    select_probability: Float[Tensor, "B T"]
+    """p_i, zero at padding."""
+    mask: Float[Tensor, "B T"]
+    output: Float[Tensor, "B C"]
+    """Prediction from the rationale: the score in (0, 1), or the class probabilities."""
+
+
+def output_layer(feature_size: int, task: Task) -> nn.Linear:
+    """From a feature to the logit of the score, or of each class."""
+    layer = nn.Linear(feature_size, task.num_classes)
+    nn.init.xavier_uniform_(layer.weight, gain=_OUTPUT_GAIN)
+    nn.init.constant_(layer.bias, _prior_logit(task))
+    return layer
+
+
+def _prior_logit(task: Task) -> float:
+    """Bias with which a model that knows nothing predicts the mean score; 0 for classes."""
+    if task.kind == "classification":
+        return 0.0
+    mean = min(max(task.target_mean, 0.01), 0.99)
+    return math.log(mean / (1 - mean))
+
+
+class Rationalizer(nn.Module):
+    """One embedding table, a probability of being selected for each token, and a prediction.
+
+    A method's model says in `select_probability` which tokens count, and in `respond` what they predict.
+
+    Args:
+        config: the hyper-parameters.
+        task: regression or classification.
+        embeddings: word vectors, row 0 the padding's.
+    """
+
+    embeddings: Tensor
+
+    threshold: float
+    """Probability from which on a token is selected, in (0, 1]; `infer` moves the odds so that it is 0.5."""
+
+    def __init__(self, config: MethodConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+        super().__init__()
+        self.config = config
+        self.task = task
+        self.threshold = HALF
+        if config.train_embeddings:
+            self.embeddings = nn.Parameter(embeddings.clone())
+        else:
+            # not persistent: a checkpoint does not repeat a table that the features hold already
+            self.register_buffer("embeddings", embeddings, persistent=False)
+
+    def embed(self, words: Words) -> Embedded:
+        """Look the batch's distinct words up once for all encoders.
+
+        Dropout falls on the vector of a word type, so a word looks the same wherever it stands in a batch.
+        """
+        vectors = functional.embedding(words.ids, self.embeddings)
+        return Embedded(
+            functional.dropout(vectors, self.config.embedding_dropout, self.training), words.index
+        )
+
+    def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        """p_i of each token, before any threshold; at padding its value means nothing."""
+        raise NotImplementedError(f"{type(self).__name__} selects nothing")
+
+    def respond(
+        self, embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+    ) -> Float[Tensor, "B C"]:
+        """Logits of the prediction from the tokens of a mask, which is zero at padding."""
+        raise NotImplementedError(f"{type(self).__name__} predicts nothing")
+
+    def seen(self, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        """The tokens that the prediction is made from where the model selects `mask`: these alone."""
+        return mask
+
+    def infer(
+        self,
+        words: Words,
+        is_token: Bool[Tensor, "B T"],
+        mask: Float[Tensor, "B T"] | None = None,
+    ) -> Inference:
+        """Rationale and prediction, without sampling.
+
+        Args:
+            words: of the texts.
+            is_token: where they have tokens.
+            mask: predict from these tokens instead of the selected ones (zero at padding).
+        """
+        embedded = self.embed(words)
+        if self.config.is_dense:
+            probability = is_token.to(embedded.words.dtype)
+        else:
+            probability = shifted(self.select_probability(embedded, is_token), self.threshold) * is_token
+        chosen = ((probability >= HALF) & is_token).to(torch.float32)
+        read = self.seen(chosen, is_token) if mask is None else mask
+        return Inference(
+            probability,
+            chosen if mask is None else mask,
+            self.activate(self.respond(embedded, read, is_token)),
+        )
+
+    def guide(self, words: Words, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B C"] | None:
+        """The prediction of a guider that reads the whole text; None: this model has no guider."""
+        return None
+
+    def activate(self, output: Float[Tensor, "B C"]) -> Float[Tensor, "B C"]:
+        """Scores in (0, 1) or class probabilities from the output layer's logits, Eq. (4) of [Sha2023].
+
+        Differs: a sigmoid stands for the softmax where the task is a regression, as the paper does for beer.
+        """
+        return torch.sigmoid(output) if self.task.kind == "regression" else output.softmax(dim=-1)
+
+
+class SelectorPredictor(Rationalizer):
+    """A selector, and a predictor of what it selects; a subclass makes `output`, after its own parts."""
+
+    config: SelectorConfig
+    output: nn.Linear
+
+    def __init__(self, config: SelectorConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+        super().__init__(config, task, embeddings)
+        size = embeddings.shape[1]
+        self.selector = Selector(config, size)
+        self.predictor = Predictor(config, size)
+
+    def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        """The sigmoid of the selector's logit."""
+        return torch.sigmoid(self.selector(embedded, is_token))
+
+    def respond(
+        self, embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+    ) -> Float[Tensor, "B C"]:
+        """The predictor on the selected tokens alone."""
+        shortened, seen, stands = selected_only(embedded, mask, is_token)
+        logit: Tensor = self.output(self.predictor(shortened, mask=seen, is_token=stands))
+        return logit
+
+
+def shifted(probability: Float[Tensor, "B T"], threshold: float) -> Float[Tensor, "B T"]:
+    """The probabilities with their odds moved so that `threshold` becomes 0.5; their order stays.
+
+        p (1 - t) / (p (1 - t) + (1 - p) t)
+
+    In float64, and exactly 0.5 at p = t: a token at the threshold is selected.
+    """
+    if threshold == HALF:
+        return probability
+    p = probability.double()
+    # at p = t both products are the same number; the clamp keeps 0 and 1 from 0 / 0
+    t = p.new_tensor(min(max(threshold, 1e-300), 1 - 1e-16))
+    chosen, other = p * (1 - t), (1 - p) * t
+    return (chosen / (chosen + other)).to(probability.dtype)

@@ -1,0 +1,47 @@
+"""Rows of [Sha2023]'s tables that are a method with some hyper-parameters fixed; no code of their own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """A named configuration of a method: `--method NAME` trains it as if it were one."""
+
+    method: str
+    """The method that it is a configuration of."""
+    fixed: Mapping[str, Any]
+    """The hyper-parameters that make it what it is; neither searched nor set."""
+    why: str
+    """Which row it is, and why these values."""
+
+
+VARIANTS: dict[str, Variant] = {
+    "infocal-no-adv": Variant(
+        method="infocal",
+        fixed={"lambda_g": 0.0, "lambda_mi": 0.0},
+        why="InfoCal - L_adv: Eq. (20) weights L_g and L_mi; the guider is trained beside it, and unheard",
+    ),
+    "infocal-no-lm": Variant(
+        method="infocal",
+        fixed={"lambda_lm": 0.0, "lambda_coherence": 0.0},
+        why="InfoCal - L_lm: nothing binds adjacent tokens; the fused lasso of our recipe goes with "
+        "L_lm, for with it alone the row would be that of the HardKuma regularizer",
+    ),
+    "infocal-dense": Variant(
+        method="infocal",
+        fixed={"lambda_g": 0.0, "lambda_mi": 0.0, "lambda_ib": 0.0, "target_selection_rate": 1.0},
+        why="InfoCal - L_adv - L_ib: nothing makes the rationale short, so that every token is read",
+    ),
+    "infocal-hardkuma-reg": Variant(
+        method="infocal",
+        fixed={"lambda_lm": 0.0, "lambda_coherence": 0.1},
+        why="InfoCal (HardKuma reg): the fused lasso in place of L_lm, at the weight that was best on beer",
+    ),
+    "infocal-invase-reg": Variant(
+        method="infocal",
+        fixed={"calibration_loss": "invase"},
+        why="InfoCal (INVASE reg): the difference of cross-entropies in place of the discriminator",
+    ),
+}

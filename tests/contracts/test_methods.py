@@ -1,0 +1,245 @@
+"""What every registered method must keep, with each encoder and each kind of task."""
+
+import dataclasses
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from infocal.batch import Batch, Words
+from infocal.config import Task
+from infocal.errors import ConfigError
+from infocal.methods.registry import METHODS, method, method_of
+from infocal.metrics import apply_threshold, threshold_for_rate
+from infocal.trainer import select_probabilities
+from pipeline.checkpoints import Package, load_best, load_package, save_best, save_package
+from pipeline.trainable import train
+from search_spaces import registry
+from tests.small_model import CLASSES, REGRESSION, random_batches, random_embeddings
+from tests.small_study import run_settings
+
+CPU = torch.device("cpu")
+RATE = 0.3
+every_method = pytest.mark.parametrize("name", METHODS)
+every_encoder = pytest.mark.parametrize("encoder", ["rcnn", "lstm"])
+every_task = pytest.mark.parametrize("task", [REGRESSION, CLASSES], ids=["score", "classes"])
+
+
+@pytest.fixture(autouse=True)
+def kernel(monkeypatch):
+    monkeypatch.setenv("INFOCAL_KERNEL", "torch")  # nothing to compile
+
+
+def small(name, **changes):
+    """A config of few units and a start of half an epoch where there is one."""
+    kind = method(name).config_class()
+    names = {field.name for field in dataclasses.fields(kind)}
+    start = {n: 0.25 for n in ("dense_epochs", "ramp_epochs") if n in names}
+    values = {"hidden_size": 3, "target_selection_rate": RATE, "learning_rate": 0.01, **start}
+    return kind.from_mapping(values | changes)
+
+
+def trainer_of(name, task, seed=0, **changes):
+    return method(name).trainer_class()(
+        small(name, **changes), task, random_embeddings(), steps_per_epoch=3, seed=seed, device=CPU
+    )
+
+
+def trained(name, task, **changes):
+    """A trainer past its start."""
+    trainer = trainer_of(name, task, **changes)
+    while trainer.epoch < math.ceil(trainer.config.start_epochs) + 1:
+        trainer.train_epoch(random_batches(3, task, seed=trainer.epoch))
+    return trainer
+
+
+def padded(batch: Batch) -> Batch:
+    """The same texts with three positions of padding more."""
+    wider = {
+        f.name: functional.pad(value, (0, 3))
+        for f in dataclasses.fields(batch)
+        if f.init and (value := getattr(batch, f.name)).dim() == 2
+    }
+    return dataclasses.replace(batch, **wider)
+
+
+def same_answers(first, second, batch):
+    with torch.no_grad():
+        mine, theirs = (model.infer(batch.words, batch.is_token) for model in (first, second))
+    return all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
+
+
+def assert_same_state(a, b):
+    if isinstance(a, dict):
+        assert a.keys() == b.keys()
+        a, b = list(a.values()), list(b.values())
+    if isinstance(a, list | tuple):
+        for mine, theirs in zip(a, b, strict=True):
+            assert_same_state(mine, theirs)
+    elif torch.is_tensor(a):
+        assert torch.equal(a, b)
+    else:
+        assert a == b
+
+
+@every_method
+def test_it_has_a_search_under_the_same_name(name):
+    assert registry.implementation(name) is METHODS[name]
+    assert method_of(small(name)) == name
+
+
+@every_method
+def test_an_unknown_hyper_parameter_is_refused(name):
+    with pytest.raises(
+        ConfigError, match=r"unknown hyper-parameter `hiden_size`; did you mean `hidden_size`"
+    ):
+        small(name, hiden_size=3)
+
+
+@every_method
+def test_its_config_survives_the_way_through_a_mapping(name):
+    config = small(name)
+    assert type(config).from_mapping(config.to_dict()) == config
+
+
+@every_method
+@every_encoder
+@every_task
+def test_it_trains_and_the_selection_moves(name, encoder, task):
+    trainer = trainer_of(name, task, encoder=encoder)
+    batches = random_batches(3, task)
+    before = select_probabilities(trainer.model, batches, CPU)
+    while trainer.epoch < math.ceil(trainer.config.start_epochs) + 4:
+        means = trainer.train_epoch(batches)
+        assert {"sp", "objective", "sampled_selection_rate"} <= means.keys()
+        assert all(np.isfinite(value) for value in means.values())
+        assert 0 <= means["sampled_selection_rate"] <= 1
+    after = select_probabilities(trainer.model, batches, CPU)
+    assert any(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    assert trainer.is_presentable
+
+
+@every_method
+@every_task
+def test_every_weight_is_trained(name, task):
+    """None is left where it was drawn: no part is cut off from the loss."""
+    trainer = trainer_of(name, task, embedding_dropout=0.0)
+    drawn = {name: value.clone() for name, value in trainer.model.named_parameters()}
+    while trainer.epoch < math.ceil(trainer.config.start_epochs) + 2:
+        trainer.train_epoch(random_batches(3, task))
+    still = [name for name, value in trainer.model.named_parameters() if torch.equal(value, drawn[name])]
+    assert still == []
+
+
+@every_method
+@every_encoder
+@every_task
+def test_padding_changes_nothing(name, encoder, task):
+    model = trained(name, task, encoder=encoder).evaluated_model.eval()
+    (batch,) = random_batches(1, task)
+    wider = padded(batch)
+    width = batch.is_token.shape[1]
+    with torch.no_grad():
+        found, again = (model.infer(b.words, b.is_token) for b in (batch, wider))
+    assert torch.allclose(found.output, again.output, rtol=1e-5, atol=1e-6)
+    assert torch.allclose(found.select_probability, again.select_probability[:, :width], rtol=1e-5, atol=1e-6)
+    assert not again.mask[:, width:].any()
+    assert not again.select_probability[:, width:].any()
+
+
+@every_method
+@every_task
+def test_a_text_is_answered_alike_alone_and_among_others(name, task):
+    model = trained(name, task).evaluated_model.eval()
+    (batch,) = random_batches(1, task)
+    with torch.no_grad():
+        together = model.infer(batch.words, batch.is_token)
+        for row, length in enumerate(batch.is_token.sum(dim=1).tolist()):
+            words = Words.of(batch.token_ids[[row], :length])
+            alone = model.infer(words, batch.is_token[[row], :length])
+            assert torch.allclose(alone.output[0], together.output[row], rtol=1e-5, atol=1e-6)
+            assert torch.equal(alone.mask[0], together.mask[row, :length])
+
+
+@every_method
+@every_task
+def test_a_checkpoint_goes_on_bit_for_bit(name, task):
+    first = trainer_of(name, task, average_decay=0.9)
+    batches = random_batches(6, task)
+    first.train_epoch(batches[:3])
+    file = io.BytesIO()
+    torch.save(first.state_dict(), file)
+    file.seek(0)
+    second = trainer_of(name, task, seed=1, average_decay=0.9)
+    second.load_state_dict(torch.load(file, weights_only=True))
+    for trainer in (first, second):
+        torch.manual_seed(5)
+        trainer.train_epoch(batches[3:])
+    assert_same_state(first.state_dict(), second.state_dict())
+
+
+@every_method
+@every_task
+def test_packages_and_best_epochs_answer_as_the_model_does(name, task, tmp_path: Path):
+    model = trained(name, task).evaluated_model.eval()
+    model.threshold = 0.2
+    save_package(tmp_path / "package", Package(model, ["<pad>"], {}))
+    save_best(tmp_path / "best", model, {}, [])
+    (batch,) = random_batches(1, task)
+    for read in (load_package(tmp_path / "package").model, load_best(tmp_path / "best", random_embeddings())):
+        assert type(read) is type(model)
+        assert read.config == model.config
+        assert read.threshold == 0.2
+        assert same_answers(model, read, batch)
+
+
+@every_method
+@every_task
+def test_the_prediction_has_the_form_of_the_task(name, task: Task):
+    trainer = trained(name, task)
+    for prediction in trainer.predict(random_batches(1, task)):
+        assert prediction.output.shape == (task.num_classes,)
+        assert prediction.guider_output is None or prediction.guider_output.shape == (task.num_classes,)
+        assert ((prediction.select_probability >= 0) & (prediction.select_probability <= 1)).all()
+
+
+@every_method
+@pytest.mark.parametrize("rate", [0.07, 0.3])
+def test_a_threshold_meets_the_rate(name, rate):
+    trainer = trained(name, REGRESSION, target_selection_rate=rate)
+    batches = random_batches(100)
+    found = select_probabilities(trainer.evaluated_model, batches, CPU)
+    threshold = threshold_for_rate(found, rate)
+    selected = np.concatenate(apply_threshold(found, threshold))
+    assert selected.mean() == pytest.approx(rate, abs=0.01)
+
+
+@every_method
+@every_task
+def test_a_dense_row_selects_everything(name, task):
+    trainer = trained(name, task, target_selection_rate=1.0)
+    for prediction in trainer.predict(random_batches(1, task)):
+        assert (prediction.select_probability == 1).all()
+
+
+@every_method
+def test_the_pipeline_trains_it_on_the_sample(name, tmp_path: Path):
+    base = {**small(name, target_selection_rate=0.18).to_dict(), "batch_size": 256, "encoder": "lstm"}
+    run = run_settings(method=name, num_epochs=1, hold_rate=True)
+    run = dataclasses.replace(run, base=base)
+    results = []
+    best = train({}, run, lambda result, _: results.append(result), tmp_path).best
+    assert [result.get("failure_message") for result in results] == [None]
+    assert load_best(tmp_path / "best", _vectors(run)).config == run.config()
+    assert best["scores"]["val_selection_rate"] == pytest.approx(0.18, abs=0.01)
+
+
+def _vectors(run):
+    from feature_store.store import load_features
+    from pipeline.loaders import embeddings_of
+
+    return embeddings_of(load_features(Path(run.features_dir)))
