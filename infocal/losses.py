@@ -3,6 +3,8 @@
 Shapes: B texts, T positions, Z dimensions of a feature, C classes. Padding never contributes.
 """
 
+from typing import Literal
+
 import torch
 from jaxtyping import Bool, Float, Num
 from torch import Tensor
@@ -10,20 +12,26 @@ from torch.nn import functional
 
 from infocal.config import Task
 
+Reduction = Literal["mean", "none"]
+"""What becomes of the texts' losses."""
 
-def prediction_loss(output: Float[Tensor, "B C"], target: Num[Tensor, " B"], task: Task) -> Float[Tensor, ""]:
+
+def prediction_loss(
+    output: Float[Tensor, "B C"], target: Num[Tensor, " B"], task: Task, reduction: Reduction = "mean"
+) -> Float[Tensor, "*R"]:
     """L_sp and L_guide, Eq. (5) and (9) of [Sha2023]: negative log-likelihood of the target, in nats.
 
     Cross-entropy for a classification. For a regression the output is the logit of the predicted
-    score and the loss is MSE / (2 Var_train(y)).
+    score and the loss is MSE / (2 Var_train(y)). The mean over texts, or with `none` each text's own.
 
     Differs: the paper takes the MSE itself for beer. Scores in [0, 1] make it about 0.03, far below
     terms measured in nats, so the lambdas would not mean what they mean beside a cross-entropy; a
     Gaussian likelihood with the training variance puts both on one scale.
     """
     if task.kind == "classification":
-        return functional.cross_entropy(output, target)
-    return functional.mse_loss(torch.sigmoid(output.squeeze(-1)), target) / (2 * task.target_variance)
+        return functional.cross_entropy(output, target, reduction=reduction)
+    score = torch.sigmoid(output.squeeze(-1))
+    return functional.mse_loss(score, target, reduction=reduction) / (2 * task.target_variance)
 
 
 def information_bottleneck(
@@ -106,12 +114,16 @@ def language_model_regularizer(
     return -(mask[:, :-1] * log_p * is_token[:, 1:]).sum(dim=1).mean()
 
 
-def coherence(mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
+def coherence(
+    mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"], reduction: Reduction = "mean"
+) -> Float[Tensor, "*R"]:
     """Fused lasso sum_t |m_t - m_{t-1}| of [Lei2016] over real tokens, averaged over texts; >= 0.
 
+    With `none`, each text's own.
     Not part of [Sha2023]'s objective: the "HardKuma reg" row of its ablation.
     """
-    return ((mask[:, 1:] - mask[:, :-1]).abs() * is_token[:, 1:]).sum(dim=1).mean()
+    changes = ((mask[:, 1:] - mask[:, :-1]).abs() * is_token[:, 1:]).sum(dim=1)
+    return changes if reduction == "none" else changes.mean()
 
 
 def mean_selection_rate(

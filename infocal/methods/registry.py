@@ -36,6 +36,9 @@ class Method:
 
 METHODS = {
     INFOCAL: Method("infocal.config:InfoCalConfig", "infocal.methods.infocal:InfoCalTrainer"),
+    "bernoulli": Method(
+        "infocal.methods.bernoulli:BernoulliConfig", "infocal.methods.bernoulli:BernoulliTrainer"
+    ),
 }
 
 

@@ -1,0 +1,165 @@
+"""Bernoulli [Lei2016]: a mask is drawn from the selector, which learns by REINFORCE what each mask cost.
+
+Shapes: B texts, T positions.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from infocal import losses
+from infocal.batch import Batch, Words
+from infocal.config import RateConfig, Task, half_open_unit, non_negative
+from infocal.objective import Terms, total
+from infocal.rationalizer import SelectorPredictor, output_layer
+from infocal.trainer import RateTrainer
+
+Baseline = Literal["none", "mean"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BernoulliConfig(RateConfig):
+    """Hyper-parameters of Bernoulli.
+
+    Differs: the rate is held by the control that all methods share (`target_selection_rate`), so that
+    `lambda_sparsity` is 0 by default; [Lei2016] has the weight alone, and finds the rate by trying.
+
+    Raises:
+        ConfigError: if a value is of the wrong type or out of its range.
+    """
+
+    lambda_sparsity: float = non_negative(0.0)
+    """Cost of a selected token, >= 0; lambda_1 of [Lei2016]."""
+
+    baseline: Baseline = "mean"
+    """What a mask's cost is compared with: nothing (`none`), or the moving `mean` of costs."""
+
+    baseline_decay: float = half_open_unit(0.9)
+    """Decay of that mean, in [0, 1)."""
+
+
+def mask_log_probability(
+    select_logit: Float[Tensor, "B T"], mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+) -> Float[Tensor, " B"]:
+    """Log p(m | x) of each text's mask, tokens being independent [Lei2016]; in nats, <= 0.
+
+        sum_t  m_t log p_t + (1 - m_t) log(1 - p_t)
+
+    Args:
+        select_logit: of p_t.
+        mask: 0 or 1.
+        is_token: tokens over which is summed.
+    """
+    log_p = functional.logsigmoid(torch.where(mask > 0, select_logit, -select_logit))
+    return (log_p * is_token).sum(dim=1)
+
+
+def reinforce(
+    log_probability: Float[Tensor, " B"], cost: Float[Tensor, " B"], baseline: Float[Tensor, ""]
+) -> Float[Tensor, ""]:
+    """The loss whose gradient is REINFORCE's, averaged over texts.
+
+        (cost(m) - baseline) log p(m | x),  with the factor held constant
+
+    In expectation over masks its gradient is that of E[cost], for any baseline that the masks do not
+    decide: E[grad log p] = 0.
+
+    Args:
+        log_probability: of the masks drawn.
+        cost: what they cost.
+        baseline: subtracted from each cost; changes the variance alone.
+    """
+    return ((cost - baseline).detach() * log_probability).mean()
+
+
+class Forward(NamedTuple):
+    """What one training pass over a batch produces."""
+
+    select_logit: Float[Tensor, "B T"]
+    mask: Float[Tensor, "B T"]
+    output: Float[Tensor, "B C"]
+
+
+class BernoulliModel(SelectorPredictor):
+    """Selector and predictor, joined by a mask that no gradient passes."""
+
+    config: BernoulliConfig
+
+    def __init__(self, config: BernoulliConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+        super().__init__(config, task, embeddings)
+        self.output = output_layer(config.feature_size, task)
+
+    def forward(self, words: Words, is_token: Bool[Tensor, "B T"]) -> Forward:
+        """Draw a mask of each text and predict from it."""
+        embedded = self.embed(words)
+        select_logit = self.selector(embedded, is_token)
+        if self.config.is_dense:
+            mask = is_token.to(select_logit.dtype)
+        else:
+            mask = torch.bernoulli(torch.sigmoid(select_logit.detach())) * is_token
+        return Forward(select_logit, mask, self.respond(embedded, mask, is_token))
+
+
+class RunningMean(nn.Module):
+    """A moving mean, zero before the first value; its bias to zero is corrected."""
+
+    total: Tensor
+    weight: Tensor
+
+    def __init__(self, decay: float) -> None:
+        super().__init__()
+        self.decay = decay
+        self.register_buffer("total", torch.zeros(()))
+        self.register_buffer("weight", torch.zeros(()))
+
+    @property
+    def value(self) -> Float[Tensor, ""]:
+        """The mean of what was seen so far."""
+        return self.total / self.weight.clamp(min=1e-12)
+
+    @torch.no_grad()
+    def update(self, values: Float[Tensor, " B"]) -> None:
+        """Take the mean of further values in."""
+        self.total.mul_(self.decay).add_((1 - self.decay) * values.mean())
+        self.weight.mul_(self.decay).add_(1 - self.decay)
+
+
+class BernoulliTrainer(RateTrainer):
+    """The predictor learns by the loss of the masks drawn, the selector by REINFORCE on their cost."""
+
+    model_class = BernoulliModel
+    config: BernoulliConfig
+    model: BernoulliModel
+
+    def __init__(self, config: BernoulliConfig, task: Task, embeddings: Tensor, **rest: Any) -> None:
+        super().__init__(config, task, embeddings, **rest)
+        self.mean_cost = RunningMean(config.baseline_decay).to(self.device)
+
+    def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
+        """Costs of the masks drawn, and REINFORCE on them.
+
+        The cost of a text is L_sp + lambda_sparsity |m| + lambda_coherence sum_t |m_t - m_{t-1}|.
+        """
+        forward = self.model(batch.words, batch.is_token)
+        each: Terms = {
+            "sp": losses.prediction_loss(forward.output, batch.target, self.task, reduction="none"),
+            "sparsity": forward.mask.sum(dim=1),
+            "coherence": losses.coherence(forward.mask, batch.is_token, reduction="none"),
+        }
+        cost = total(each, self.config, self.pressure).detach()
+        log_p = mask_log_probability(forward.select_logit, forward.mask, batch.is_token)
+        baseline = self.mean_cost.value if self.config.baseline == "mean" else torch.zeros_like(cost[0])
+        rate = losses.mean_selection_rate(forward.select_logit, batch.is_token)
+        terms = {name: value.mean() for name, value in each.items()}
+        terms["reinforce"] = reinforce(log_p, cost, baseline.clone())
+        terms["rate"] = self.rate_control(rate, self.pressure)
+        self.mean_cost.update(cost)
+        return terms, forward.mask, None
+
+    def parts(self) -> dict[str, Any]:
+        """With the mean of costs."""
+        return super().parts() | {"mean_cost": self.mean_cost}
