@@ -10,6 +10,7 @@ from infocal.config import InfoCalConfig, Task
 from infocal.guider import Gaussian, Guider
 from infocal.rationalizer import SelectorPredictor, output_layer
 from infocal.sampling import sample_mask
+from infocal.selector import Selector
 
 
 class Forward(NamedTuple):
@@ -37,6 +38,7 @@ class InfoCal(SelectorPredictor):
     """
 
     config: InfoCalConfig
+    selector: Selector
 
     def __init__(self, config: InfoCalConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
         super().__init__(config, task, embeddings)

@@ -1,7 +1,7 @@
 """A model that predicts and shows its rationale: what the models of all methods have in common."""
 
 import math
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -139,13 +139,16 @@ class Rationalizer(nn.Module):
 class SelectorPredictor(Rationalizer):
     """A selector, and a predictor of what it selects; a subclass makes `output`, after its own parts."""
 
+    selector_class: ClassVar[type[nn.Module]] = Selector
+    """Made of (config, embedding size); maps (embedded, is_token) to what says which tokens count."""
+
     config: SelectorConfig
     output: nn.Linear
 
     def __init__(self, config: SelectorConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
         super().__init__(config, task, embeddings)
         size = embeddings.shape[1]
-        self.selector = Selector(config, size)
+        self.selector = self.selector_class(config, size)
         self.predictor = Predictor(config, size)
 
     def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:

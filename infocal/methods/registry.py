@@ -39,6 +39,7 @@ METHODS = {
     "bernoulli": Method(
         "infocal.methods.bernoulli:BernoulliConfig", "infocal.methods.bernoulli:BernoulliTrainer"
     ),
+    "hardkuma": Method("infocal.methods.hardkuma:HardKumaConfig", "infocal.methods.hardkuma:HardKumaTrainer"),
 }
 
 

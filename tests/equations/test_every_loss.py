@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from infocal import losses
 from infocal.config import Task
+from infocal.methods import hardkuma
 
 IS_TOKEN = torch.tensor([[True, True, True, False], [True, True, False, False]])
 REAL = [(row, t) for row, length in enumerate((3, 2)) for t in range(length)]
@@ -71,6 +72,15 @@ def naive_language_model(mask, lm_logit):
 
 def naive_coherence(mask):
     return sum(abs(mask[b][t] - mask[b][t - 1]) for b, t in REAL if t > 0) / 2
+
+
+def naive_expected_l0(zero):
+    return sum(1 - zero[b][t] for b, t in REAL) / len(REAL)
+
+
+def naive_expected_fused_lasso(zero):
+    pairs = [(zero[b][t - 1], zero[b][t]) for b, t in REAL if t > 0]
+    return sum(p * (1 - q) + (1 - p) * q for p, q in pairs) / 2
 
 
 def naive_rate(select_logit):
@@ -165,6 +175,12 @@ CASES = {
     ),
     "coherence": Case(losses.coherence, naive_coherence, {"mask": TOKENS}, positive=("mask",)),
     "rate": Case(losses.mean_selection_rate, naive_rate, {"select_logit": TOKENS}, mean_of_texts=False),
+    "expected_l0": Case(
+        hardkuma.expected_l0, naive_expected_l0, {"zero": TOKENS}, positive=("zero",), mean_of_texts=False
+    ),
+    "expected_fused_lasso": Case(
+        hardkuma.expected_fused_lasso, naive_expected_fused_lasso, {"zero": TOKENS}, positive=("zero",)
+    ),
     "negative_sampling": Case(
         losses.negative_sampling,
         naive_negative_sampling,

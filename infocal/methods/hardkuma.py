@@ -1,0 +1,175 @@
+"""HardKuma [Bastings2019]: gates from a stretched and rectified Kumaraswamy distribution.
+
+Shapes: B texts, T positions.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from infocal import losses
+from infocal.batch import Batch, Words
+from infocal.config import RateConfig, Task
+from infocal.encoders import Embedded, build_encoder
+from infocal.objective import Terms
+from infocal.rationalizer import SelectorPredictor, output_layer
+from infocal.trainer import RateTrainer
+
+SUPPORT = (-0.1, 1.1)
+"""Ends of the stretched distribution [Bastings2019]: what falls below 0 is 0, what falls above 1 is 1."""
+
+_ZERO, _ONE = ((end - SUPPORT[0]) / (SUPPORT[1] - SUPPORT[0]) for end in (0.0, 1.0))
+"""Where 0 and 1 lie before stretching."""
+_SHAPES = (0.01, 100.0)
+"""Between them a and b are kept, as in the published code, where 1 / a is still finite in float32."""
+_CLAMP = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HardKumaConfig(RateConfig):
+    """Hyper-parameters of HardKuma: those that every method with a rate control has.
+
+    Differs: [Bastings2019] multiplies its Lagrange multipliers by exp(excess) and gives the fused lasso
+    one of its own; here the rate has the augmented Lagrangian of all methods, which is two-sided from the
+    first step, and the fused lasso a weight, `lambda_coherence`.
+
+    Raises:
+        ConfigError: if a value is of the wrong type or out of its range.
+    """
+
+
+class Kuma(NamedTuple):
+    """Shapes of Kumaraswamy distributions, F(k) = 1 - (1 - k^a)^b on (0, 1)."""
+
+    a: Float[Tensor, "*S"]
+    b: Float[Tensor, "*S"]
+
+
+def kuma_cdf(kuma: Kuma, k: float) -> Float[Tensor, "*S"]:
+    """F(k) = 1 - (1 - k^a)^b, for k in (0, 1)."""
+    return -torch.expm1(kuma.b * torch.log1p(-torch.exp(kuma.a * math.log(k))))
+
+
+def p_zero(kuma: Kuma) -> Float[Tensor, "*S"]:
+    """P(z = 0) of the stretched and rectified distribution: F at -l / (r - l) [Bastings2019]."""
+    return kuma_cdf(kuma, _ZERO)
+
+
+def p_one(kuma: Kuma) -> Float[Tensor, "*S"]:
+    """P(z = 1): 1 - F at (1 - l) / (r - l) [Bastings2019]."""
+    return 1 - kuma_cdf(kuma, _ONE)
+
+
+def kuma_quantile(kuma: Kuma, u: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
+    """The k with F(k) = u, for u in (0, 1): (1 - (1 - u)^(1/b))^(1/a); differentiable in a and b."""
+    inner = -torch.expm1(torch.log1p(-u) / kuma.b)
+    return torch.exp(torch.log(inner) / kuma.a)
+
+
+def rectified(k: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
+    """Z = min(1, max(0, l + (r - l) k)) [Bastings2019]."""
+    low, high = SUPPORT
+    return (low + (high - low) * k).clamp(0, 1)
+
+
+def expected_l0(zero: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
+    """E[L0] as a share: expected share of the batch's real tokens whose gate is not 0, in [0, 1].
+
+    sum_t (1 - P(z_t = 0)) / number of tokens    [Bastings2019]
+    """
+    return ((1 - zero) * is_token).sum() / is_token.sum()
+
+
+def expected_fused_lasso(zero: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
+    """Expected number of changes between zero and non-zero gates [Bastings2019], averaged over texts; >= 0.
+
+    sum_t  P(z_t = 0) (1 - P(z_{t+1} = 0)) + (1 - P(z_t = 0)) P(z_{t+1} = 0)
+    """
+    here, after = zero[:, :-1], zero[:, 1:]
+    changes = here * (1 - after) + (1 - here) * after
+    return (changes * is_token[:, 1:]).sum(dim=1).mean()
+
+
+class KumaSelector(nn.Module):
+    """Shapes a and b of each token's gate, the softplus of two outputs.
+
+    Before training b is 1 and a is such that P(z > 0) is `start_selection_rate`.
+    Differs: [Bastings2019] starts where its biases of zero lead; see `infocal.selector.Selector`.
+    """
+
+    def __init__(self, config: HardKumaConfig, embedding_size: int) -> None:
+        super().__init__()
+        self.encoder = build_encoder(config.encoder, embedding_size, config.hidden_size)
+        self.output = nn.Linear(2 * config.hidden_size, 2)
+        nn.init.xavier_uniform_(self.output.weight)
+        # with b = 1, F(k) = k^a
+        shapes = (math.log(1 - config.start_selection_rate) / math.log(_ZERO), 1.0)
+        with torch.no_grad():
+            self.output.bias.copy_(torch.tensor([math.log(math.expm1(shape)) for shape in shapes]))
+
+    def forward(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Kuma:
+        """Each token's distribution, [B T]; at padding it means nothing."""
+        states = self.encoder(embedded, is_token.to(embedded.words.dtype))
+        a, b = functional.softplus(self.output(states)).float().clamp(*_SHAPES).unbind(dim=-1)
+        return Kuma(a, b)
+
+
+class Forward(NamedTuple):
+    """What one training pass over a batch produces."""
+
+    p_zero: Float[Tensor, "B T"]
+    mask: Float[Tensor, "B T"]
+    """Gates drawn, in [0, 1], zero at padding."""
+    output: Float[Tensor, "B C"]
+
+
+class HardKumaModel(SelectorPredictor):
+    """A selector of gates and a predictor that reads through them.
+
+    Differs: [Bastings2019] takes at test time the likeliest of 0, 1 and the mean of what lies between. Here a
+    token is in the rationale or not, at P(z > 0) >= 0.5, and read whole, as with every other method.
+    """
+
+    config: HardKumaConfig
+    selector: KumaSelector
+    selector_class = KumaSelector
+
+    def __init__(self, config: HardKumaConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+        super().__init__(config, task, embeddings)
+        self.output = output_layer(config.feature_size, task)
+
+    def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        """P(z > 0)."""
+        return 1 - p_zero(self.selector(embedded, is_token))
+
+    def forward(self, words: Words, is_token: Bool[Tensor, "B T"]) -> Forward:
+        """Draw a gate for each token and predict through them."""
+        embedded = self.embed(words)
+        kuma = self.selector(embedded, is_token)
+        u = torch.rand(kuma.a.shape, device=kuma.a.device).clamp(_CLAMP, 1 - _CLAMP)
+        gates = torch.ones_like(u) if self.config.is_dense else rectified(kuma_quantile(kuma, u))
+        mask = gates * is_token
+        return Forward(p_zero(kuma), mask, self.respond(embedded, mask, is_token))
+
+
+class HardKumaTrainer(RateTrainer):
+    """One loss for selector and predictor: the gates let the gradient through."""
+
+    model_class = HardKumaModel
+    config: HardKumaConfig
+    model: HardKumaModel
+
+    def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
+        """The prediction's loss, the expected fused lasso, and the control of the expected L0."""
+        forward = self.model(batch.words, batch.is_token)
+        terms: Terms = {
+            "sp": losses.prediction_loss(forward.output, batch.target, self.task),
+            "coherence": expected_fused_lasso(forward.p_zero, batch.is_token),
+            "rate": self.rate_control(expected_l0(forward.p_zero, batch.is_token), self.pressure),
+        }
+        return terms, (forward.mask > 0).float(), None

@@ -1,0 +1,26 @@
+"""Search space of HardKuma, the same on every data set."""
+
+from search_spaces.base import Range, Search
+
+_OURS = "ours: [Bastings2019] has a second Lagrange multiplier in place of this weight; "
+_PENALTY = "how hard the rate is held, ours: half to twice the default, 10"
+
+SEARCH = Search(
+    spaces={
+        "paper": (
+            Range(
+                name="lambda_coherence",
+                low=0.0,
+                high=0.1,
+                step=0.01,
+                why=_OURS + "to the weight of InfoCal's fused lasso on beer",
+            ),
+            Range(name="rate_penalty", low=5.0, high=20.0, step=2.5, role="nuisance", why=_PENALTY),
+        ),
+        "wide": (
+            Range(name="lambda_coherence", low=0.001, high=0.5, log=True, why=_OURS + "two decades"),
+            Range(name="rate_penalty", low=1.0, high=100.0, log=True, role="nuisance", why=_PENALTY),
+        ),
+    },
+    first_points=[{"lambda_coherence": 0.02, "rate_penalty": 10.0}],
+)
