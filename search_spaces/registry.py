@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from infocal.errors import ConfigError
 from infocal.methods.registry import METHODS, Method
-from search_spaces import bernoulli, criteria, hardkuma, infocal, own_data
+from search_spaces import attention, bernoulli, criteria, hardkuma, infocal, own_data
 from search_spaces.base import Criterion, Search, Space
 from search_spaces.variants import VARIANTS
 
@@ -25,6 +25,7 @@ _SEARCHES: dict[str, Mapping[str, Search]] = {
     "infocal": infocal.SEARCHES,
     "bernoulli": dict.fromkeys(_CRITERIA, bernoulli.SEARCH),
     "hardkuma": dict.fromkeys(_CRITERIA, hardkuma.SEARCH),
+    "attention": dict.fromkeys(_CRITERIA, attention.SEARCH),
 }
 """Method -> data set -> what is searched."""
 

@@ -40,6 +40,9 @@ METHODS = {
         "infocal.methods.bernoulli:BernoulliConfig", "infocal.methods.bernoulli:BernoulliTrainer"
     ),
     "hardkuma": Method("infocal.methods.hardkuma:HardKumaConfig", "infocal.methods.hardkuma:HardKumaTrainer"),
+    "attention": Method(
+        "infocal.methods.attention:AttentionConfig", "infocal.methods.attention:AttentionTrainer"
+    ),
 }
 
 

@@ -1,0 +1,50 @@
+"""A reader that weighs the states of a text by attention, and so says what it looked at."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from infocal.config import MethodConfig
+from infocal.encoders import Embedded, build_encoder
+
+_LEAST = 1e-12
+"""Keeps a text of which nothing is seen from 0 / 0; its feature is that of the zero state."""
+
+
+class AttentionReader(nn.Module):
+    """Encoder, additive attention and a feature.
+
+        e_t = v' tanh(W h_t + b),  alpha_t = g_t exp(e_t) / sum_s g_s exp(e_s),  U sum_t alpha_t h_t + c
+
+    with g the gates: 1 where a token is seen.
+    """
+
+    def __init__(self, config: MethodConfig, embedding_size: int) -> None:
+        super().__init__()
+        width = 2 * config.hidden_size
+        self.encoder = build_encoder(config.encoder, embedding_size, config.hidden_size)
+        self.key = nn.Linear(width, config.hidden_size)
+        self.query = nn.Linear(config.hidden_size, 1, bias=False)
+        self.feature = nn.Linear(width, config.feature_size)
+        for layer in (self.key, self.query, self.feature):
+            nn.init.xavier_uniform_(layer.weight)
+        for layer in (self.key, self.feature):
+            nn.init.zeros_(layer.bias)
+
+    def forward(
+        self, embedded: Embedded, gate: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+    ) -> tuple[Float[Tensor, "B Z"], Float[Tensor, "B T"]]:
+        """Feature and weights of each text; the weights are zero where the gate is, and sum to 1.
+
+        Args:
+            embedded: the words of the batch.
+            gate: 1 where a token is seen; must be zero at padding. The gradient by it is defined everywhere.
+            is_token: where tokens stand.
+        """
+        states = self.encoder(embedded, gate)
+        energy = self.query(torch.tanh(self.key(states))).squeeze(-1)
+        energy = energy.masked_fill(~is_token, -torch.inf)
+        share = gate * torch.exp(energy - energy.amax(dim=1, keepdim=True).detach())
+        weight = share / share.sum(dim=1, keepdim=True).clamp(min=_LEAST)
+        feature: Tensor = self.feature((weight.unsqueeze(-1) * states).sum(dim=1))
+        return feature, weight

@@ -1,0 +1,81 @@
+"""Attention: a model of the whole text, whose rationale is where its attention lies."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from infocal import losses
+from infocal.attention_reader import AttentionReader
+from infocal.batch import Batch
+from infocal.config import MethodConfig, Task, positive_unit
+from infocal.encoders import Embedded
+from infocal.objective import Terms
+from infocal.ranking import top_share
+from infocal.rationalizer import Rationalizer, output_layer
+from infocal.trainer import Trainer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttentionConfig(MethodConfig):
+    """Hyper-parameters of attention; `pooling` has no effect, for the attention pools.
+
+    Raises:
+        ConfigError: if a value is of the wrong type or out of its range.
+    """
+
+    target_selection_rate: float = positive_unit(0.1)
+    """Share of a text's tokens, those of the highest weights, that are its rationale, in (0, 1]."""
+
+
+class AttentionModel(Rationalizer):
+    """A reader of the whole text with attention [DeYoung2020]: its prediction does not rest on the rationale.
+
+    A mask that is given is another matter: then it reads these tokens alone.
+    """
+
+    config: AttentionConfig
+
+    def __init__(self, config: AttentionConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+        super().__init__(config, task, embeddings)
+        self.reader = AttentionReader(config, embeddings.shape[1])
+        self.output = output_layer(config.feature_size, task)
+
+    def weights(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        """The attention of each token of the whole text; zero at padding."""
+        weight: Tensor
+        _, weight = self.reader(embedded, is_token.to(embedded.words.dtype), is_token)
+        return weight
+
+    def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        """0.5 and more for the tokens of the highest weights; see `top_share`."""
+        return top_share(self.weights(embedded, is_token), is_token, self.config.target_selection_rate)
+
+    def respond(
+        self, embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+    ) -> Float[Tensor, "B C"]:
+        """Logits from the tokens of the mask."""
+        feature, _ = self.reader(embedded, mask, is_token)
+        logit: Tensor = self.output(feature)
+        return logit
+
+    def seen(self, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        """Every token, whatever is selected."""
+        return is_token.to(mask.dtype)
+
+
+class AttentionTrainer(Trainer):
+    """The prediction's loss alone: nothing asks for a rationale."""
+
+    model_class = AttentionModel
+    config: AttentionConfig
+    model: AttentionModel
+
+    def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
+        """L_sp of the whole text."""
+        embedded = self.model.embed(batch.words)
+        everything = batch.is_token.to(embedded.words.dtype)
+        output = self.model.respond(embedded, everything, batch.is_token)
+        terms: Terms = {"sp": losses.prediction_loss(output, batch.target, self.task)}
+        return terms, everything, None

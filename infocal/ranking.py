@@ -1,0 +1,47 @@
+"""Rationales that are a share of each text: the tokens that rank highest in it."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from infocal.rationalizer import shifted
+
+_APART = 1e-4
+"""Less than the distance between ranks in a text of some thousand tokens."""
+
+
+def quantiles(score: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    """Where each token stands among those of its text, float64 in (0, 1), the highest score next to 1.
+
+        1 - (rank - 1/2) / n,  rank = 1 ... n
+
+    Of equal scores the earlier token ranks higher. A ten-thousandth of the score's sigmoid is added, so that
+    a threshold can take some and leave others of the tokens that have one rank in texts of one length. At
+    padding the value means nothing.
+    """
+    order = score.masked_fill(~is_token, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    place = torch.arange(score.shape[1], device=score.device, dtype=torch.float64).expand_as(score)
+    rank = torch.empty_like(place).scatter(1, order, place)
+    apart = _APART * torch.sigmoid(score.double())
+    return 1 - (rank + 0.5) / is_token.sum(dim=1, keepdim=True) + apart
+
+
+def top_share(
+    score: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"], rate: float
+) -> Float[Tensor, "B T"]:
+    """Probabilities that are 0.5 or more for the top `rate` of each text's tokens, rounded to whole tokens.
+
+    They rank the tokens of a text as the score does, and texts alike: another threshold takes another share
+    of each text. No gradient passes.
+
+    Args:
+        score: any numbers, the higher the more important.
+        is_token: where tokens stand.
+        rate: share to take, in (0, 1].
+    """
+    return shifted(quantiles(score.detach(), is_token), 1 - rate).to(torch.float32) * is_token
+
+
+def num_taken(is_token: Bool[Tensor, "B T"], rate: float) -> Float[Tensor, "B 1"]:
+    """How many tokens of each text `top_share` takes: the rate of its length, rounded, halves up."""
+    return torch.floor(rate * is_token.sum(dim=1, keepdim=True).double() + 0.5)

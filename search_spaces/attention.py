@@ -1,0 +1,13 @@
+"""Search space of attention, the same on every data set."""
+
+from search_spaces.base import Range, Search
+
+_OURS = "ours: nothing weighs the rationale, so what is tuned is how well the whole text is read"
+
+SEARCH = Search(
+    spaces={
+        "paper": (Range(name="embedding_dropout", low=0.0, high=0.5, step=0.05, role="nuisance", why=_OURS),),
+        "wide": (Range(name="embedding_dropout", low=0.0, high=0.8, role="nuisance", why=_OURS),),
+    },
+    first_points=[{"embedding_dropout": 0.2}],
+)
