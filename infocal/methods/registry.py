@@ -43,6 +43,9 @@ METHODS = {
     "attention": Method(
         "infocal.methods.attention:AttentionConfig", "infocal.methods.attention:AttentionTrainer"
     ),
+    "sparse_ib": Method(
+        "infocal.methods.sparse_ib:SparseIBConfig", "infocal.methods.sparse_ib:SparseIBTrainer"
+    ),
 }
 
 

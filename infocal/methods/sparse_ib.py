@@ -1,0 +1,96 @@
+"""Sparse IB [Paranjape2020]: an information bottleneck on the mask, whose prior is the selection rate."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from infocal import losses
+from infocal.batch import Batch, Words
+from infocal.config import Sampling, SelectorConfig, Task, non_negative, positive, positive_unit
+from infocal.encoders import Embedded
+from infocal.objective import Terms
+from infocal.ranking import top_share
+from infocal.rationalizer import SelectorPredictor, output_layer
+from infocal.sampling import sample_mask
+from infocal.trainer import SelectorTrainer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SparseIBConfig(SelectorConfig):
+    """Hyper-parameters of Sparse IB.
+
+    Raises:
+        ConfigError: if a value is of the wrong type or out of its range.
+    """
+
+    target_selection_rate: float = positive_unit(0.1)
+    """Prior probability pi of a token, and the share of a text's tokens taken at inference, in (0, 1]."""
+
+    lambda_ib: float = non_negative(0.01)
+    """Weight of the bottleneck, a sum over tokens, >= 0; beta of [Paranjape2020]."""
+
+    temperature: float = positive(1.0)
+    """Temperature of the relaxed Bernoulli, > 0."""
+
+    sampling: Sampling = "relaxed"
+    """`relaxed`: masks in (0, 1) in training, as in [Paranjape2020]; `straight_through`: hard ones."""
+
+
+class Forward(NamedTuple):
+    """What one training pass over a batch produces."""
+
+    select_logit: Float[Tensor, "B T"]
+    mask: Float[Tensor, "B T"]
+    output: Float[Tensor, "B C"]
+
+
+class SparseIBModel(SelectorPredictor):
+    """Selector and predictor, joined by a relaxed mask; the top pi of a text's tokens at inference."""
+
+    config: SparseIBConfig
+
+    def __init__(self, config: SparseIBConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+        super().__init__(config, task, embeddings)
+        self.output = output_layer(config.feature_size, task)
+
+    def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        """0.5 and more for the top pi of each text by the selector's logit; see `top_share`."""
+        logit = self.selector(embedded, is_token)
+        return top_share(logit, is_token, self.config.target_selection_rate)
+
+    def forward(self, words: Words, is_token: Bool[Tensor, "B T"]) -> Forward:
+        """Draw a mask of each text and predict from it."""
+        embedded = self.embed(words)
+        select_logit = self.selector(embedded, is_token)
+        mask = (
+            sample_mask(select_logit, self.config.temperature, self.config.sampling == "straight_through")
+            * is_token
+        )
+        if self.config.is_dense:
+            mask = is_token.to(mask.dtype)
+        return Forward(select_logit, mask, self.respond(embedded, mask, is_token))
+
+
+class SparseIBTrainer(SelectorTrainer):
+    """One loss for selector and predictor.
+
+        L_sp + lambda_ib sum_t KL( Bern(p_t) || Bern(pi) )    [Paranjape2020]
+
+    Differs: it starts dense and presses by and by, as every method with a selector does here.
+    """
+
+    model_class = SparseIBModel
+    config: SparseIBConfig
+    model: SparseIBModel
+
+    def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
+        """The prediction's loss and the bottleneck."""
+        forward = self.model(batch.words, batch.is_token)
+        terms: Terms = {"sp": losses.prediction_loss(forward.output, batch.target, self.task)}
+        if not self.config.is_dense:  # whose prior has no room for another mask
+            terms["ib"] = losses.information_bottleneck(
+                forward.select_logit, batch.is_token, self.config.target_selection_rate
+            )
+        return terms, forward.mask, None
