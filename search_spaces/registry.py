@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from infocal.errors import ConfigError
 from infocal.methods.registry import METHODS, Method
-from search_spaces import attention, bernoulli, criteria, hardkuma, infocal, own_data, sparse_ib
+from search_spaces import attention, bernoulli, criteria, fresh, hardkuma, infocal, own_data, sparse_ib
 from search_spaces.base import Criterion, Search, Space
 from search_spaces.variants import VARIANTS
 
@@ -27,6 +27,7 @@ _SEARCHES: dict[str, Mapping[str, Search]] = {
     "hardkuma": dict.fromkeys(_CRITERIA, hardkuma.SEARCH),
     "attention": dict.fromkeys(_CRITERIA, attention.SEARCH),
     "sparse_ib": dict.fromkeys(_CRITERIA, sparse_ib.SEARCH),
+    "fresh": dict.fromkeys(_CRITERIA, fresh.SEARCH),
 }
 """Method -> data set -> what is searched."""
 

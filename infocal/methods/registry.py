@@ -46,6 +46,7 @@ METHODS = {
     "sparse_ib": Method(
         "infocal.methods.sparse_ib:SparseIBConfig", "infocal.methods.sparse_ib:SparseIBTrainer"
     ),
+    "fresh": Method("infocal.methods.fresh:FreshConfig", "infocal.methods.fresh:FreshTrainer"),
 }
 
 

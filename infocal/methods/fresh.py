@@ -1,0 +1,162 @@
+"""FRESH [Jain2020]: a support model says which tokens matter, an extractor cuts, a classifier reads the cut.
+
+Shapes: B texts, T positions.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional
+
+from infocal import losses
+from infocal.attention_reader import AttentionReader
+from infocal.batch import Batch, Words
+from infocal.config import MethodConfig, Task, positive, positive_unit
+from infocal.encoders import Embedded
+from infocal.objective import Terms
+from infocal.predictor import Predictor, selected_only
+from infocal.ranking import num_taken, quantiles, top_share
+from infocal.rationalizer import HALF, Rationalizer, output_layer
+from infocal.trainer import Trainer
+
+Saliency = Literal["attention", "gradient"]
+Extractor = Literal["top_k", "contiguous"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FreshConfig(MethodConfig):
+    """Hyper-parameters of FRESH.
+
+    Raises:
+        ConfigError: if a value is of the wrong type or out of its range.
+    """
+
+    target_selection_rate: float = positive_unit(0.1)
+    """Share of a text's tokens that is extracted, in (0, 1]."""
+
+    support_epochs: float = positive(3.0)
+    """Epochs in which the support model is trained, > 0; the classifier has those that follow."""
+
+    saliency: Saliency = "attention"
+    """What ranks tokens: the support model's `attention`, or the `gradient` of what it predicts."""
+
+    extractor: Extractor = "top_k"
+    """`top_k`: the tokens that rank highest; `contiguous`: the one span of that length that sums highest."""
+
+    @property
+    def start_epochs(self) -> float:
+        """Epochs until there is a classifier to train."""
+        return self.support_epochs
+
+
+def best_span(
+    score: Float[Tensor, "B T"], length: Float[Tensor, "B 1"], is_token: Bool[Tensor, "B T"]
+) -> Bool[Tensor, "B T"]:
+    """The span of `length` tokens whose scores sum highest, the first of equals [Jain2020].
+
+    Args:
+        score: of each token.
+        length: of each text's span, from 0 to the text's own.
+        is_token: where tokens stand.
+    """
+    sums = functional.pad((score * is_token).double().cumsum(dim=1), (1, 0))
+    start = torch.arange(score.shape[1], device=score.device).expand_as(score)
+    end = start + length.long()
+    fits = end <= is_token.sum(dim=1, keepdim=True)
+    inside = sums.gather(1, end.clamp(max=score.shape[1])) - sums[:, :-1]
+    best = inside.masked_fill(~fits, -torch.inf).argmax(dim=1, keepdim=True)
+    return (start >= best) & (start < best + length)
+
+
+class FreshModel(Rationalizer):
+    """Support model and classifier, with a word table in common; no gradient passes between them."""
+
+    config: FreshConfig
+
+    def __init__(self, config: FreshConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+        super().__init__(config, task, embeddings)
+        size = embeddings.shape[1]
+        self.support = AttentionReader(config, size)
+        self.support_output = output_layer(config.feature_size, task)
+        self.classifier = Predictor(config, size)
+        self.output = output_layer(config.feature_size, task)
+
+    def read_whole(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B C"]:
+        """The support model's logits from the whole text."""
+        feature, _ = self.support(embedded, is_token.to(embedded.words.dtype), is_token)
+        logit: Tensor = self.support_output(feature)
+        return logit
+
+    def saliency(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        """How much each token matters to the support model, >= 0; zero at padding.
+
+        By gradient: |d y / d g_t| at g_t = 1, the gate that shows a token, y the logit of what is predicted.
+        A gate multiplies what its token adds, so this is gradient times input, with its state for input.
+        """
+        gate = is_token.to(embedded.words.dtype)
+        if self.config.saliency == "attention":
+            with torch.no_grad():
+                weight: Tensor = self.support(embedded, gate, is_token)[1]
+            return weight
+        with torch.enable_grad():
+            gate.requires_grad_()
+            feature, _ = self.support(embedded, gate, is_token)
+            predicted = self.support_output(feature).max(dim=1).values.sum()
+            (slope,) = torch.autograd.grad(predicted, gate)
+        return slope.abs() * is_token
+
+    def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        """0.5 and more for what is extracted; within it, and outside of it, tokens rank by their saliency."""
+        score, rate = self.saliency(embedded, is_token), self.config.target_selection_rate
+        if self.config.extractor == "top_k":
+            return top_share(score, is_token, rate)
+        inside = best_span(score, num_taken(is_token, rate), is_token)
+        return ((quantiles(score, is_token) + inside) / 2).to(torch.float32) * is_token
+
+    def extract(self, words: Words, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        """The mask that the classifier is trained on: as at inference, without dropout."""
+        if self.config.is_dense:
+            return is_token.float()
+        plain = Embedded(functional.embedding(words.ids, self.embeddings).detach(), words.index)
+        return ((self.select_probability(plain, is_token) >= HALF) & is_token).float()
+
+    def respond(
+        self, embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+    ) -> Float[Tensor, "B C"]:
+        """The classifier's logits from the tokens of the mask."""
+        shortened, seen, stands = selected_only(embedded, mask, is_token)
+        logit: Tensor = self.output(self.classifier(shortened, mask=seen, is_token=stands))
+        return logit
+
+
+class FreshTrainer(Trainer):
+    """First the support model, on whole texts; then the classifier, on what is extracted by it.
+
+    The support model and the word vectors stand still while the classifier learns, as in [Jain2020], whose
+    classifier sees nothing but the extracted text. `sp` is the loss of what is being trained.
+    """
+
+    model_class = FreshModel
+    config: FreshConfig
+    model: FreshModel
+
+    @property
+    def is_presentable(self) -> bool:
+        """Not before the classifier has learnt something."""
+        return self.epoch > self.config.support_epochs
+
+    def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
+        """The loss of the model whose turn it is."""
+        embedded = self.model.embed(batch.words)
+        if self.epochs_done < self.config.support_epochs:
+            mask = batch.is_token.to(embedded.words.dtype)
+            output = self.model.read_whole(embedded, batch.is_token)
+        else:
+            mask = self.model.extract(batch.words, batch.is_token)
+            still = Embedded(embedded.words.detach(), embedded.index)
+            output = self.model.respond(still, mask, batch.is_token)
+        terms: Terms = {"sp": losses.prediction_loss(output, batch.target, self.task)}
+        return terms, mask, None
