@@ -51,7 +51,7 @@ def run(corpus: Corpus, rounds: int, work: Path) -> Iterator[Figure]:
 def _package(corpus: Corpus) -> Package:
     """A model that costs what a trained one does: as large, and with rationales as long."""
     config = InfoCalConfig.from_mapping(
-        preset("beer", "palate", sample=False) | first_points("infocal", "beer")[0]
+        preset("infocal", "beer", "palate", sample=False) | first_points("infocal", "beer")[0]
     )
     torch.manual_seed(0)
     model = InfoCal(config, corpus.task, corpus.embeddings).eval()
