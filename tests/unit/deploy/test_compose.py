@@ -196,6 +196,8 @@ def test_the_search_is_one_that_pipeline_search_accepts(services: dict[str, dict
     assert search["command"][:3] == ["python", "-m", "pipeline.search"]
     given = build_parser().parse_args(search["command"][3:])
     assert given.sample and given.tracking_uri is None and given.address is None
+    assert given.storage == "s3://infocal/results"
+    assert given.optuna_storage == services["optuna-dashboard"]["command"][-1]
     assert search["environment"]["MLFLOW_TRACKING_URI"] == "http://mlflow:5000"
     assert search["environment"]["RAY_ADDRESS"] == "ray-head:6379"
 
