@@ -2,8 +2,11 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from feature_store.errors import BadInputError
 
 FORMAT = 1
 """Layout of the cache; raise it when files written by older code can no longer be read."""
@@ -58,8 +61,18 @@ def file_digest(path: Path) -> str:
 
 
 def files_below(folder: Path) -> dict[str, Path]:
-    """All files of a folder and its folders, by their path inside it, sorted by that."""
-    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    """All files of a folder and its folders, by their path inside it, sorted by that.
+
+    Raises:
+        BadInputError: if a folder cannot be read.
+    """
+
+    def refuse(error: OSError) -> None:
+        where = str(error.filename)
+        raise BadInputError(f"cannot be read: {error.strerror or error}", where=where) from error
+
+    paths = [Path(above, name) for above, _, names in os.walk(folder, onerror=refuse) for name in names]
+    found = {path.relative_to(folder).as_posix(): path for path in paths if path.is_file()}
     return dict(sorted(found.items()))
 
 

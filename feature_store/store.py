@@ -222,6 +222,18 @@ def open_features(request: FeatureRequest, *, verify: bool = False) -> Features:
     return found
 
 
+def fingerprint_of(request: FeatureRequest) -> str:
+    """The fingerprint that the features asked for have or would have; reads the raw files, builds nothing.
+
+    Raises:
+        MissingDataError: if raw files are missing; names them and what to do.
+        BadInputError: if one cannot be read.
+    """
+    source = get_source(request.dataset)
+    aspect = resolve_aspect(source, request.aspect)
+    return _recipe(request, source, aspect, _data_dir(request, source)).fingerprint
+
+
 def raw_files(request: FeatureRequest) -> dict[str, Path]:
     """The raw files that a build of these features would read, by role; reads and builds nothing.
 

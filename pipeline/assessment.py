@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import UserError
-from feature_store.store import FeatureRequest, Features, load_features, open_features
+from feature_store.store import FeatureRequest, Features, fingerprint_of, load_features, open_features
 from infocal.rationalizer import Rationalizer
 from pipeline import checkpoints, columns, registry, settings
 from pipeline.columns import Column
@@ -18,6 +18,7 @@ from pipeline.loaders import embeddings_of
 from pipeline.registry import ModelVersion
 from pipeline.scoring import MIN_GROUP_TEXTS, Scores, TestReading, score_test
 from pipeline.tracking import CONFIG_ARTIFACT, READINGS_TAG, Tracker, config_of
+from search_spaces.registry import depends_on_data
 
 logger = logging.getLogger("pipeline.assessment")
 
@@ -119,11 +120,15 @@ def features_of(metadata: Mapping[str, Any], given: argparse.Namespace) -> Featu
         given: parsed flags; `data_dir`, `cache_dir` and `embedding` are read.
 
     Raises:
-        PipelineError: if what is there has another fingerprint.
+        PipelineError: if what is there, or own data that the flags name, has another fingerprint.
         UserError: of the feature store, if they have to be built and cannot be.
     """
     wanted = metadata["data_fingerprint"]
     cache = settings.cache_dir(given.cache_dir)
+    request = _request(metadata, given)
+    if depends_on_data(metadata["dataset"]) and request.data_dir is not None:
+        # every folder of one's own is another corpus: the model of another one is not meant
+        _check_fingerprint(fingerprint_of(request), wanted, str(request.data_dir))
     for directory in sorted((cache / "features").glob(f"*-{wanted[:16]}")):
         try:
             found = load_features(directory)
@@ -132,27 +137,33 @@ def features_of(metadata: Mapping[str, Any], given: argparse.Namespace) -> Featu
             continue
         if found.fingerprint == wanted:
             return found
+    built = open_features(request)
+    _check_fingerprint(built.fingerprint, wanted, str(built.directory))
+    return built
+
+
+def _request(metadata: Mapping[str, Any], given: argparse.Namespace) -> FeatureRequest:
     sample = metadata["sample"]
-    built = open_features(
-        FeatureRequest(
-            dataset=metadata["dataset"],
-            aspect=metadata["aspect"] or None,
-            data_dir=Path(given.data_dir) if given.data_dir and not sample else None,
-            cache_dir=cache,
-            sample=sample,
-            options=metadata["options"],
-            max_length=metadata["max_length"],
-            **settings.word_vectors(metadata["dataset"], given.embedding),
-        )
+    return FeatureRequest(
+        dataset=metadata["dataset"],
+        aspect=metadata["aspect"] or None,
+        data_dir=Path(given.data_dir) if given.data_dir and not sample else None,
+        cache_dir=settings.cache_dir(given.cache_dir),
+        sample=sample,
+        options=metadata["options"],
+        max_length=metadata["max_length"],
+        **settings.word_vectors(metadata["dataset"], given.embedding),
     )
-    if built.fingerprint != wanted:
+
+
+def _check_fingerprint(given: str, wanted: str, where: str) -> None:
+    if given != wanted:
         raise PipelineError(
             f"the model was trained on features {wanted[:16]}, but the data and flags given make "
-            f"{built.fingerprint[:16]}: its scores would not be comparable",
-            where=str(built.directory),
+            f"{given[:16]}: its scores would not be comparable",
+            where=where,
             hint="use the search's files and `--embedding`, or the cache it filled (`--cache-dir`)",
         )
-    return built
 
 
 def read_test(tracker: Tracker, subject: Subject) -> TestReading:

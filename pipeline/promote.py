@@ -67,6 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     if holder is not None and holder.version == version.version:
         print(f"{name} version {version.version} is `{registry.CHAMPION}` already")
         return 0
+    _check_target(version, given.dataset, aspect)
     _check_corpus(version, holder)
     _judge(tracker, version, given)
     registry.promote(tracker, version)
@@ -74,6 +75,18 @@ def main(arguments: Sequence[str]) -> int:
     print(f"\n`{registry.CHAMPION}` of {name} is version {version.version} now ({before}). Next:")
     print(next_steps(f"models:/{name}@{registry.CHAMPION}", uri))
     return 0
+
+
+def _check_target(version: "ModelVersion", dataset: str, aspect: str) -> None:
+    """Keep a model of another data set, or of another of its targets, from being judged by this criterion."""
+    of = settings.title(version.tags.get("dataset", dataset), version.tags.get("aspect", aspect))
+    wanted = settings.title(dataset, aspect)
+    if of != wanted:
+        raise PipelineError(
+            f"{version.uri} was trained on {of}, but the flags name {wanted}",
+            where="--model-name",
+            hint=f"`{settings.target_flags(version.tags['dataset'], version.tags.get('aspect', ''))}`",
+        )
 
 
 def _check_corpus(version: "ModelVersion", holder: "ModelVersion | None") -> None:

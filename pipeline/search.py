@@ -209,7 +209,11 @@ def _plan(prepared: "StudySettings", directory: Location, uri: str) -> str:
         f"results      {directory}",
         f"tracking     {uri}",
         f"criterion    {run.criterion}"
-        + (", if val has rationales" if registry.depends_on_data(run.dataset) else ""),
+        + (
+            ", if val has rationales; batches, start and word vectors follow the number of training texts"
+            if registry.depends_on_data(run.dataset)
+            else ""
+        ),
         f"trials       {prepared.num_trials} of {run.num_epochs} epochs",
         f"sampler      {prepared.sampler}, seed {run.seed}",
         f"first        {prepared.first_points or 'none: the published best lies outside this space'}",

@@ -1,5 +1,6 @@
 """Data of one's own: a criterion and a start that follow what the data hold."""
 
+import dataclasses
 import math
 from typing import Literal
 
@@ -7,6 +8,9 @@ from search_spaces.base import Bound, Criterion
 
 _NOT_EMPTY = Bound(metric="val_selection_rate", limit=0.01, kind="at_least")
 """A model that selects next to nothing shows no reason."""
+
+_EXPLAINS = Bound(metric="val_explained_rate", limit=0.05, kind="at_least")
+"""A regression that has learnt something of the scores."""
 
 
 def _at_most(rate: float) -> Bound:
@@ -28,11 +32,12 @@ _EPOCH_UPDATES = 100
 _BATCH_SIZES = (32, 16, 8)
 
 
-def schedule(num_texts: int) -> dict[str, float]:
-    """Batch size and length of the start for a corpus of `num_texts` training texts.
+def schedule(num_texts: int) -> dict[str, float | bool]:
+    """Batch size, length of the start and kind of word vectors for a corpus of `num_texts` training texts.
 
     A few hundred texts are a dozen batches an epoch: with the presets' start, all weights would act before
-    anything is learnt, and the mask would end at all tokens.
+    anything is learnt, and the mask would end at all tokens. word2vec tells few words apart from so few
+    texts: then the vectors are trained with the model.
     """
     enough = [size for size in _BATCH_SIZES if num_texts >= size * _EPOCH_UPDATES]
     batch_size = (enough or _BATCH_SIZES[-1:])[0]
@@ -41,6 +46,7 @@ def schedule(num_texts: int) -> dict[str, float]:
         "batch_size": batch_size,
         "dense_epochs": max(1.0, _half_epochs(_DENSE_UPDATES / updates)),
         "ramp_epochs": max(1.5, _half_epochs(_RAMP_UPDATES / updates)),
+        "train_embeddings": batch_size < _BATCH_SIZES[0],
     }
 
 
@@ -55,10 +61,12 @@ def criterion(kind: Literal["classification", "regression"], has_rationales: boo
         kind: of the task.
         has_rationales: whether humans marked something in a validation text.
     """
+    # a rationale of a prediction that is no better than the mean explains nothing
+    learnt = () if kind == "classification" else (_EXPLAINS,)
     if has_rationales:
-        return WITH_RATIONALES
+        return dataclasses.replace(WITH_RATIONALES, bounds=(*WITH_RATIONALES.bounds, *learnt))
     return Criterion(
         metric="val_macro_f1" if kind == "classification" else "val_explained_rate",
-        bounds=(_NOT_EMPTY, _at_most(0.3)),
+        bounds=(_NOT_EMPTY, _at_most(0.3), *learnt),
         why="nobody marked a rationale, so the best prediction from at most three of ten tokens",
     )

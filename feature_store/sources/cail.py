@@ -22,7 +22,7 @@ from feature_store.segmenter import DICTIONARY, STOP_WORDS, Word, parse_dictiona
 from feature_store.sources.base import Example, Query, RemoteFile, Report, SourceOption, TaskSpec
 from feature_store.sources.fields import check_text
 from feature_store.sources.lines import UTF8, parse_record, read_lines
-from feature_store.sources.locate import plain_or_gz
+from feature_store.sources.locate import is_there, plain_or_gz
 
 VAL_RATE = 0.1
 """Share of the training cases of CAIL-big cut off as `val`: the first stage has none of its own."""
@@ -105,7 +105,7 @@ class Cail:
         found: dict[str, Path] = {}
         missing: list[str] = []
         for role, name in {**self._files, **_LISTS}.items():
-            present = [root / file for file in plain_or_gz(name) if (root / file).exists()]
+            present = [root / file for file in plain_or_gz(name) if is_there(root / file)]
             if present:
                 found[role] = present[0]
             elif role in self._files:
@@ -123,7 +123,7 @@ class Cail:
         """The folder that holds the first of the official files; the usual one where none does."""
         roots = [data_dir / folder for folder in (*_FOLDERS, self.name)]
         first = self._files["train"]
-        holding = [root for root in roots if any((root / file).exists() for file in plain_or_gz(first))]
+        holding = [root for root in roots if any(is_there(root / file) for file in plain_or_gz(first))]
         return (holding or roots)[0]
 
     def task(self, query: Query, report: Report) -> TaskSpec:

@@ -106,7 +106,7 @@ class HateXplain:
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
         """Posts in the order of the file; see `Source.examples`."""
         divisions = query.inputs["divisions"]
-        split_of = _read_divisions(divisions, query.max_bytes)
+        split_of, lines = _read_divisions(divisions, query.max_bytes)
         waiting, ledger, cases = set(split_of), Ledger(), _Cases()
         for post, where in _read_posts(query.inputs["posts"], query.max_bytes):
             waiting.discard(post.post_id)
@@ -136,7 +136,7 @@ class HateXplain:
             raise BadInputError(
                 f"{len(waiting)} of its post ids are not in {query.inputs['posts'].name}; "
                 f"the first is `{first}` in `{split_of[first]}`",
-                where=str(divisions),
+                where=f"{divisions}:{lines[split_of[first]]}",
                 hint="is the posts' file complete, and of the same release?",
             )
         _tell(report, cases)
@@ -152,15 +152,15 @@ class HateXplain:
 # ------------------------------------------------------------------------------------------- reading
 
 
-def _read_divisions(path: Path, max_bytes: int) -> dict[str, str]:
-    """Post id -> split."""
+def _read_divisions(path: Path, max_bytes: int) -> tuple[dict[str, str], dict[str, int]]:
+    """Post id -> split, and split -> line on which its ids begin."""
     split_of: dict[str, str] = {}
-    names: list[str] = []
+    names: dict[str, int] = {}
     for line, name, ids in read_members(path, max_bytes=max_bytes):
         where = f"{path}:{line}"
         if name not in _SPLITS or name in names:
             raise BadInputError(f"expected {quoted(_SPLITS)} once each, but got `{name}`", where=where)
-        names.append(name)
+        names[name] = line
         if not isinstance(ids, list) or not all(isinstance(post_id, str) and post_id for post_id in ids):
             raise BadInputError(
                 f"expected a list of post ids as `{name}`, but got {str(ids)[:60]}", where=where
@@ -173,7 +173,7 @@ def _read_divisions(path: Path, max_bytes: int) -> dict[str, str]:
             split_of[post_id] = name
     if missing := [name for name in _SPLITS if name not in names]:
         raise BadInputError(f"there is no division {quoted(missing)}", where=str(path))
-    return split_of
+    return split_of, names
 
 
 def _read_posts(path: Path, max_bytes: int) -> Iterator[tuple[_Post, str]]:

@@ -11,7 +11,12 @@ def plain_or_gz(name: str) -> tuple[str, str]:
     return f"{name}.gz", name
 
 
-def _is_there(path: Path) -> bool:
+def is_there(path: Path) -> bool:
+    """Whether there is such a file or folder.
+
+    Raises:
+        BadInputError: if that cannot be seen.
+    """
     try:
         return path.exists()
     except OSError as error:  # no permission to look into the folder
@@ -37,7 +42,7 @@ def find_inputs(
     found: dict[str, Path] = {}
     missing: list[str] = []
     for role, candidates in names.items():
-        present = [folder / name for name in candidates if _is_there(folder / name)]
+        present = [folder / name for name in candidates if is_there(folder / name)]
         if present:
             found[role] = present[0]
         elif role not in optional:
@@ -75,9 +80,9 @@ def own_files(
         MissingDataError: if one that is needed is not there.
     """
     own = data_dir / name
-    folder = own if own.is_dir() else data_dir
+    folder = own if is_there(own) and own.is_dir() else data_dir
     found = {
-        role: next((folder / file for file in candidates if _is_there(folder / file)), None)
+        role: next((folder / file for file in candidates if is_there(folder / file)), None)
         for role, candidates in names.items()
     }
     if missing := [role for role, path in found.items() if path is None and role not in optional]:

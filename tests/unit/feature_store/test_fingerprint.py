@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feature_store import fingerprint as module
+from feature_store.errors import BadInputError
 from feature_store.fingerprint import file_digest, fingerprint, unit_interval
 
 BASE = {"step": "s", "version": 1, "parameters": {"a": 1, "b": [1, 2]}, "inputs": ["ab"]}
@@ -122,3 +123,13 @@ def test_the_same_in_every_process():
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
     ).stdout
     assert float(output) == unit_interval("beer")
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def walk(folder: Path, onerror):
+        onerror(PermissionError(13, "Permission denied", str(folder / "locked")))
+        return iter(())
+
+    monkeypatch.setattr(module.os, "walk", walk)
+    with pytest.raises(BadInputError, match="locked: cannot be read: Permission denied"):
+        module.files_below(tmp_path)

@@ -248,7 +248,9 @@ def test_a_post_in_no_division(tmp_path: Path):
 
 def test_an_unknown_post_in_the_divisions(tmp_path: Path):
     folder = write(tmp_path, {"a": NORMAL, "b": post(), "c": NORMAL}, test=["c", "z", "y"])
-    message = "post_id_divisions.json: 2 of its post ids are not in dataset.json; the first is `z` in `test`"
+    message = (
+        "post_id_divisions.json:8: 2 of its post ids are not in dataset.json; the first is `z` in `test`"
+    )
     with pytest.raises(BadInputError, match=message):
         read(folder)
 

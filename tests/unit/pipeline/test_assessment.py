@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from feature_store.errors import MissingDataError
+from feature_store.store import FeatureRequest, open_features
 from pipeline import assessment, registry
 from pipeline.errors import PipelineError
 from pipeline.tracking import CONFIG_ARTIFACT, Tracker
+from tests.own_corpora import own_records, write_own
 from tests.small_store import (
     CONFIG,
     NAME,
@@ -29,6 +31,11 @@ from tests.small_store import (
 def flags(cache: Path | None = None, **changes: Any) -> argparse.Namespace:
     values = {"data_dir": None, "cache_dir": str(cache or sample_cache()), "embedding": "random"}
     return argparse.Namespace(**{**values, **changes})
+
+
+def own_corpus(folder: Path, num_train: int) -> Path:
+    folder.mkdir(parents=True)
+    return write_own(folder, own_records(num_train))
 
 
 def wanted(**changes: Any) -> dict[str, Any]:
@@ -67,6 +74,29 @@ def test_real_features_need_their_files(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.delenv("INFOCAL_DATA", raising=False)
     with pytest.raises(MissingDataError, match="no data folder was named"):
         assessment.features_of(wanted(sample=False) | {"data_fingerprint": "0" * 64}, flags(tmp_path))
+
+
+def test_own_data_of_another_folder_are_refused_though_the_cache_holds_the_models(tmp_path: Path):
+    corpora = [own_corpus(tmp_path / name / "tickets", size) for name, size in (("a", 20), ("b", 21))]
+    request = FeatureRequest(
+        dataset="jsonl", data_dir=corpora[0], cache_dir=tmp_path / "cache", embedding="random", max_length=256
+    )
+    features = open_features(request)
+    of_first = {
+        "dataset": "jsonl",
+        "aspect": "",
+        "options": {},
+        "sample": False,
+        "max_length": 256,
+        "data_fingerprint": features.fingerprint,
+    }
+    same, other = (flags(tmp_path / "cache", data_dir=str(corpus)) for corpus in corpora)
+    assert assessment.features_of(of_first, same).directory == features.directory
+    assert assessment.features_of(of_first, flags(tmp_path / "cache")).directory == features.directory
+    with pytest.raises(
+        PipelineError, match=f"b/tickets: the model was trained on features {features.fingerprint[:16]}"
+    ):
+        assessment.features_of(of_first, other)
 
 
 def test_damaged_features_are_built_again(tmp_path: Path, caplog: pytest.LogCaptureFixture):

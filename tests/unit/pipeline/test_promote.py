@@ -154,6 +154,25 @@ def test_a_sample_model_never_replaces_one_of_real_data(tracker: Tracker, run_id
     assert "test_readings" not in tracker.run(run_id).tags, "refused before the test split is read"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["--dataset", "hatexplain"], "hatexplain"),
+        (["--dataset", "beer", "--aspect", "smell"], "beer/smell"),
+    ],
+)
+def test_a_model_of_another_target_is_not_judged(
+    tracker: Tracker, run_id: str, arguments: list[str], wanted: str
+):
+    given = [*arguments, "--sample", "--tracking-uri", tracker.uri, "--model-name", NAME]
+    with pytest.raises(
+        PipelineError, match=f"was trained on beer/palate, but the flags name {wanted}"
+    ) as caught:
+        promote.main(given)
+    assert caught.value.hint == "`--dataset beer --aspect palate`"
+    assert "test_readings" not in tracker.run(run_id).tags, "refused before the test split is read"
+
+
 def test_an_alias_of_the_aspect_is_understood(tracker: Tracker):
     with pytest.raises(PipelineError, match="no alias `challenger` of model `infocal-beer-smell`"):
         promote.main(command(tracker, aspect="aroma"))

@@ -236,10 +236,12 @@ def test_the_criterion_of_own_data_follows_what_they_hold(dataset, kind, has_rat
     assert registry.depends_on_data(dataset)
     found = registry.settled_criterion(dataset, "", kind, has_rationales)
     assert found.metric == metric
-    scores = {metric: 0.7, "val_selection_rate": most}
+    scores = {"val_explained_rate": 0.5, metric: 0.7, "val_selection_rate": most}
     assert found.value(scores) == 0.7
     assert found.value(scores | {"val_selection_rate": most + 0.1}) == pytest.approx(-0.1)
-    assert found.value(dict.fromkeys(scores, 0.0)) == pytest.approx(-0.01), "an empty selection is no reason"
+    assert found.value(scores | {"val_selection_rate": 0.0}) == pytest.approx(-0.01), "nothing is no reason"
+    unlearnt = scores | {"val_explained_rate": 0.0}
+    assert found.is_met(unlearnt) == (kind == "classification"), "no better than the mean score"
 
 
 def test_every_other_criterion_is_settled_from_the_start():
@@ -300,6 +302,7 @@ def test_the_start_on_own_data_is_as_many_updates_as_on_beer(
         "batch_size": batch_size,
         "dense_epochs": dense_epochs,
         "ramp_epochs": ramp_epochs,
+        "train_embeddings": num_texts < 3200,
     }
     assert registry.settled_preset("beer", num_texts) == {}
 
