@@ -1,5 +1,6 @@
 """A search that ends otherwise than planned: its driver is killed, and nobody meets the criterion."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
