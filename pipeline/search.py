@@ -4,6 +4,7 @@ python -m pipeline.search --dataset beer --aspect palate
 """
 
 import argparse
+import contextlib
 import dataclasses
 import logging
 import os
@@ -122,7 +123,10 @@ def main(arguments: Sequence[str]) -> int:
             prepared = dataclasses.replace(prepared, run=planning.with_features(given, prepared.run))
         from pipeline.outcome import conduct
 
-        print(conduct(prepared, folder, uri, address=given.address, resume=given.resume))
+        # Ray prints that a node has died, and MLflow where a run is: stdout holds the result alone
+        with contextlib.redirect_stdout(sys.stderr):
+            result = conduct(prepared, folder, uri, address=given.address, resume=given.resume)
+        print(result)
         if export is not None:
             export.run(folder.directory / OPTUNA_DB)
     return 0

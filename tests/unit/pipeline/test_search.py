@@ -309,6 +309,19 @@ def test_a_password_is_not_stored_with_the_study(
     assert "postgresql://ada:***@host/db" in conducted[0]["prepared"].command
 
 
+def test_what_libraries_print_goes_to_stderr(
+    conducted: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def chatty(*given: Any, **more: Any) -> str:
+        print("a node died")
+        return "the table"
+
+    monkeypatch.setattr("pipeline.outcome.conduct", chatty)
+    search.main(SAMPLE)
+    captured = capsys.readouterr()
+    assert captured.out == "the table\n" and "a node died" in captured.err
+
+
 def test_half_a_core_still_has_a_thread(conducted: list[dict[str, Any]]):
     search.main([*SAMPLE, "--cpus-per-trial", "0.5"])
     assert conducted[0]["prepared"].run.num_threads == 1
