@@ -48,8 +48,8 @@ def main(arguments: Sequence[str]) -> int:
     print(f"bucket {bucket}: {'made' if made else 'is there'}")
     with psycopg.connect(autocommit=True) as connection:
         made = prepare_database(connection, database)
-    if made:  # with its tables, without which optuna-dashboard does not start
-        optuna.storages.RDBStorage(f"postgresql+psycopg:///{database}")
+    # with its tables, without which optuna-dashboard does not start; those that are there stay
+    optuna.storages.RDBStorage(f"postgresql+psycopg:///{database}")
     print(f"database {database}: {'made' if made else 'is there'}")
     return 0
 

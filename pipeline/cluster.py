@@ -7,6 +7,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator
 
+from pipeline import reach
 from pipeline.errors import PipelineError
 
 LOCAL = "local"
@@ -54,6 +55,16 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
 
 def _wanted(address: str | None) -> str:
     return address or os.environ.get("RAY_ADDRESS") or LOCAL
+
+
+def check_address(address: str | None) -> None:
+    """Find a cluster that is not there before anything is prepared for it.
+
+    Raises:
+        PipelineError: if nobody listens at the address, or where there is none at RAY_ADDRESS.
+    """
+    if not is_local(address):
+        reach.check_ray(_wanted(address), "--address" if address else "RAY_ADDRESS")
 
 
 def is_local(address: str | None) -> bool:

@@ -26,7 +26,7 @@ from pipeline.settings import RunSettings, make_folder, title
 from pipeline.study import Study, StudySettings
 from pipeline.study_folder import OPTUNA_DB, SETTINGS, StudyFolder
 from pipeline.summary import PACKAGE, REPORT
-from pipeline.tracking import NOTE_TAG, TRIAL_TAG, Tracker
+from pipeline.tracking import NOTE_TAG, ORIGIN_TAG, TRIAL_TAG, Tracker
 from pipeline.trainable import Result, best_shown, train
 from pipeline.trial_tracking import TrialTracking
 from pipeline.utilisation import Stopwatch, Utilisation, utilisation
@@ -73,7 +73,10 @@ def conduct(
     study = Study(prepared, ranges, folder.directory, folder.remote)
     tags = _tags(prepared, features)
     experiment = tracker.experiment(run.dataset, run.aspect)
-    study_run = tracker.start_study(experiment, prepared.name, _parameters(prepared), tags)
+    if not resume:
+        tracker.refuse_another(experiment, prepared.name, folder.origin)
+    of_study = {**tags, ORIGIN_TAG: folder.origin}
+    study_run = tracker.start_study(experiment, prepared.name, _parameters(prepared), of_study)
     status = "FAILED"
     try:
         with cluster.session(address):

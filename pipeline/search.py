@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline import cluster, planning, settings, study_folder
+from pipeline import cluster, planning, reach, settings, study_folder
 from pipeline.errors import PipelineError, run_command
 from pipeline.storage import Location, Storage, without_password
 from pipeline.study_folder import OPTUNA_DB, SETTINGS, STUDIES
@@ -107,6 +107,8 @@ def main(arguments: Sequence[str]) -> int:
     if not given.resume:
         planning.check_data(given, prepared.run)
     planning.check_device(prepared.run)
+    reach.check_tracking(uri)
+    cluster.check_address(given.address)
     if prepared.packs_gpus:
         cluster.check_packing(given.address, prepared.run.device)
     if given.dry_run:

@@ -217,6 +217,9 @@ class Location:
             raise
 
 
+_WITH_BUCKET = ("s3", "gs", "gcs")
+
+
 @dataclass(frozen=True, slots=True)
 class Storage:
     """Where a command's results are, as `--storage` names it."""
@@ -254,9 +257,22 @@ class Storage:
         """
         from pyarrow.fs import FileSystem, LocalFileSystem
 
+        if not self.is_remote and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", self.given):
+            local = self.given.lower().startswith("file:")
+            raise PipelineError(
+                f"expected a folder or a URI, but got `{self.given}`",
+                where="--storage",
+                hint=f"did you mean `{self.given.replace(':/', ':///' if local else '://', 1)}`?",
+            )
         if not self.is_remote:
             return Location(LocalFileSystem(), str(Path(self.given).resolve()), self.given)
         parts = urlsplit(self.given)
+        if parts.scheme in _WITH_BUCKET and not parts.netloc:
+            raise PipelineError(
+                f"expected a URI with a bucket, but got `{self.given}`",
+                where="--storage",
+                hint=f"for instance {parts.scheme}://BUCKET/PREFIX",
+            )
         if parts.password or _SECRET.search(parts.query):
             raise PipelineError(
                 "expected a URI without a password or key, for it is stored with the results, but got one in "

@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,6 +42,11 @@ class StudyFolder:
     def shown(self) -> Path | Location:
         """What a user is told."""
         return self.remote or self.directory
+
+    @property
+    def origin(self) -> str:
+        """What tells the study from another one of its name, whatever machine asks."""
+        return self.remote.uri if self.remote else f"{socket.gethostname()}:{self.directory.resolve()}"
 
     def publish(self, *names: str) -> None:
         """Copy finished files to where they belong, one after the other.

@@ -14,8 +14,6 @@ import re
 import shutil
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -37,6 +35,7 @@ from mlflow.entities import Run as MlflowRun
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
+from pipeline import reach
 from pipeline.errors import PipelineError
 
 logger = logging.getLogger("pipeline.tracking")
@@ -47,6 +46,8 @@ PARENT_TAG, NAME_TAG = "mlflow.parentRunId", "mlflow.runName"
 NOTE_TAG = "mlflow.note.content"
 """Shown as the description of a run, in Markdown."""
 STUDY_TAG, TRIAL_TAG = "study", "tune_trial_id"
+ORIGIN_TAG = "results"
+"""Where a study's results are: tells it from another one of its name on the same server."""
 READINGS_TAG, READING_TIME_TAG = "test_readings", "test_reading_time"
 
 _MAX_PARAMS, _MAX_METRICS = 100, 1000
@@ -55,7 +56,6 @@ MAX_TAG = 500
 """Characters of a tag that holds a message; MLflow takes a few thousand."""
 _METRIC_NAME = re.compile(r"[\w\-. :/]{1,250}", re.ASCII)
 """Names that MLflow accepts."""
-_SERVER_TIMEOUT_S = 10.0
 
 
 def written(value: Any) -> str:
@@ -142,8 +142,8 @@ class Tracker:
         logging.getLogger("alembic").setLevel(logging.WARNING)
         if uri.startswith("sqlite:"):
             self._prepare_sqlite(create)
-        elif uri.startswith(("http://", "https://")):
-            _check_server(uri)
+        else:
+            reach.check_tracking(uri)
         with translated(f"cannot use the tracking store `{uri}`", hint="see `--tracking-uri`"), self._alone():
             self.client.search_experiments(max_results=1)
 
@@ -197,7 +197,29 @@ class Tracker:
                 location = (self.artifact_root.resolve() / name.replace("/", "-")).as_uri()
             # without it the MLflow UI opens the experiment among language-model traces
             tags = {"mlflow.experimentKind": "custom_model_development"}
-            return str(self.client.create_experiment(name, artifact_location=location, tags=tags))
+            try:
+                return str(self.client.create_experiment(name, artifact_location=location, tags=tags))
+            except MlflowException:
+                # another user of the server has made it since we looked
+                found = self.client.get_experiment_by_name(name)
+                if found is None:
+                    raise
+                return str(found.experiment_id)
+
+    def refuse_another(self, experiment_id: str, name: str, origin: str) -> None:
+        """Keep a new study from going on in the run of another one of its name, with results elsewhere.
+
+        Raises:
+            PipelineError: if there is such a run.
+        """
+        found = self.latest_study(experiment_id, name)
+        theirs = None if found is None else found.tags.get(ORIGIN_TAG)
+        if theirs not in (None, origin):
+            raise PipelineError(
+                f"{self.uri} tracks a study `{name}` already, whose results are in {theirs}",
+                where="--name",
+                hint="choose another name",
+            )
 
     def start_study(
         self, experiment_id: str, name: str, parameters: Mapping[str, Any], tags: Mapping[str, str]
@@ -402,19 +424,6 @@ def translated(message: str, *, hint: str | None = None) -> Iterator[None]:
         own = getattr(error, "orig", None) or getattr(error, "message", None) or error
         reason = " ".join(str(own).split())
         raise PipelineError(f"{message}: {reason}", hint=hint) from error
-
-
-def _check_server(uri: str) -> None:
-    """Find a server that is not there at once, instead of after MLflow's many tries."""
-    try:
-        with urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=_SERVER_TIMEOUT_S):
-            pass
-    except urllib.error.HTTPError:
-        pass  # it answers: that it has no /health, or wants a password, is no matter here
-    except OSError as error:
-        raise PipelineError(
-            f"no MLflow server answers at {uri}: {error}", where="--tracking-uri", hint="is it running?"
-        ) from error
 
 
 def warn_skipped(skipped: Counter[str]) -> None:

@@ -149,13 +149,25 @@ def ray_node(folder: Path, arguments: list[str], environment: Mapping[str, str])
         *(str(Path(sys.executable).with_name("ray")), "start", "--block", "--disable-usage-stats"),
         *("--node-ip-address=127.0.0.1", *arguments),
     ]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, cwd=folder, env=dict(environment), stdout=output, stderr=output, start_new_session=True
-        )
-    node = RayNode(process, log)
+    for tries_left in (2, 1, 0):
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=dict(environment),
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        node = RayNode(process, log)
+        try:
+            _until(lambda: "Ray runtime started" in log.read_text(errors="replace"), process, log)
+            break
+        except RuntimeError:  # on a busy machine it ends by itself after 30 s
+            node.stop()
+            if not tries_left:
+                raise
     try:
-        _until(lambda: "Ray runtime started" in log.read_text(errors="replace"), process, log)
         yield node
     finally:
         node.stop()

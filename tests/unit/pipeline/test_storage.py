@@ -138,7 +138,10 @@ def test_a_password_is_not_shown(text: str, shown: str):
     ("given", "message", "hint"),
     [
         ("ftp://host/x", "ftp://host/x: expected a URI that pyarrow opens", "s3://BUCKET/PREFIX"),
-        ("s3:///x", "s3:///x: expected a URI that pyarrow opens .Missing bucket name", "s3://BUCKET/PREFIX"),
+        ("s3:///x", "expected a URI with a bucket, but got `s3:///x`", "s3://BUCKET/PREFIX"),
+        ("s3://", "expected a URI with a bucket, but got `s3://`", "s3://BUCKET/PREFIX"),
+        ("s3:/b/x", "expected a folder or a URI, but got `s3:/b/x`", "did you mean `s3://b/x`?"),
+        ("file:/tmp/x", "expected a folder or a URI", "did you mean `file:///tmp/x`?"),
         ("s3://b/x?colour=red", "expected a URI that pyarrow opens .Unexpected query", "s3://BUCKET/PREFIX"),
         ("s3://k:hush@b/x", "without a password or key, .* got one in `s3://k:\\*\\*\\*@b/x`", "AWS_ACCESS"),
         ("s3://b/x?secret_key=hush", "without a password or key, .* got one in `s3://b/x`", "AWS_ACCESS"),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pipeline import tracking
 from pipeline.errors import PipelineError
 from pipeline.tracking import (
+    ORIGIN_TAG,
     PARENT_TAG,
     READING_TIME_TAG,
     READINGS_TAG,
@@ -168,6 +169,33 @@ def test_deleted_experiment_is_named(tracker: Tracker):
     with pytest.raises(PipelineError, match="the experiment `beer/gone` was deleted") as caught:
         tracker.experiment("beer", "gone")
     assert f"--experiment-id {experiment}" in (caught.value.hint or "")
+
+
+def test_an_experiment_that_another_user_makes_meanwhile_is_taken(
+    tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+):
+    find, found = tracker.client.get_experiment_by_name, []
+
+    def slow(name: str) -> object:
+        found.append(find(name))
+        if len(found) == 1:  # somebody else is faster
+            tracker.client.create_experiment(name)
+        return found[-1]
+
+    monkeypatch.setattr(tracker.client, "get_experiment_by_name", slow)
+    made = tracker.experiment("beer", "raced")
+    assert found[0] is None
+    assert made == find("beer/raced").experiment_id
+
+
+def test_a_study_of_that_name_with_results_elsewhere_is_not_gone_on_with(tracker: Tracker, experiment: str):
+    tracker.refuse_another(experiment, "taken", "here:/runs")
+    tracker.start_study(experiment, "taken", {}, {ORIGIN_TAG: "there:/runs"})
+    tracker.refuse_another(experiment, "taken", "there:/runs")
+    with pytest.raises(
+        PipelineError, match="--name: .* a study `taken` already, whose results are in there:/"
+    ):
+        tracker.refuse_another(experiment, "taken", "here:/runs")
 
 
 def test_study_is_opened_again_by_its_name(tracker: Tracker, experiment: str):
