@@ -115,9 +115,12 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "Compariso
     rate = given.target_selection_rate
     if rate is None:
         rate = registry.preset(INFOCAL, given.dataset, aspect, given.sample).get(_RATE)
-    if rate is None:
+    if not rate:
+        lacks = "a selection rate of 0 selects nothing"
+        if rate is None:
+            lacks = f"{settings.title(given.dataset, aspect)} has no target of its own to compare at"
         raise PipelineError(
-            f"{settings.title(given.dataset, aspect)} has no target of its own to compare at",
+            lacks,
             where="--target-selection-rate",
             hint="name the share of tokens that every method is to select, such as 0.15",
         )
