@@ -425,8 +425,9 @@ def _metrics(table: Standings) -> dict[str, float]:
             continue
         for column in table.columns:
             cell = row.cells.get(column.score)
-            figures = {"mean": cell and cell.mean, "sd": cell and cell.deviation}
-            figures["p"] = row.p_values.get(column.score)
+            figures = {"p": row.p_values.get(column.score)}
+            if cell is not None:
+                figures |= {"mean": cell.mean, "sd": cell.deviation}
             label = "".join(c if c.isalnum() or c in " -_." else "" for c in row.name)
             found |= {f"{label}/{column.score}_{k}": v for k, v in figures.items() if v is not None}
     return found
