@@ -7,6 +7,7 @@ read with `weights_only`. A package is refused where a file does not match its d
 import dataclasses
 import hashlib
 import json
+import os
 import pickle
 import shutil
 from collections.abc import Mapping
@@ -193,6 +194,13 @@ def copy_tree(source: Path, target: Path) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file, readable and in the order given."""
     path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_json_whole(path: Path, value: Any) -> None:
+    """The same, whole or not at all: who reads it meanwhile finds the old file."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    write_json(temporary, value)
+    temporary.replace(path)
 
 
 def read_json(path: Path) -> Any:

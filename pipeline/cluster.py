@@ -95,8 +95,16 @@ def check_packing(address: str | None, device: str) -> None:
         raise PipelineError(f"torch {torch.__version__} sees no GPU on this machine", where=flag, hint=hint)
 
 
-def check_resources(address: str | None, cpus_per_trial: float, gpus_per_trial: float) -> None:
+def check_resources(
+    address: str | None, cpus_per_trial: float, gpus_per_trial: float, what: str = "trial"
+) -> None:
     """Refuse trials that a local Ray can never start; a cluster may still grow.
+
+    Args:
+        address: of a running cluster; None: RAY_ADDRESS, else a private local one.
+        cpus_per_trial: cores that each asks for.
+        gpus_per_trial: GPUs that each asks for.
+        what: how the flags `--cpus-per-WHAT` and `--gpus-per-WHAT` call it.
 
     Raises:
         PipelineError: if a trial asks for more cores or GPUs than this machine has.
@@ -109,8 +117,8 @@ def check_resources(address: str | None, cpus_per_trial: float, gpus_per_trial: 
     for flag, kind, asked in (("cpus", "CPU", cpus_per_trial), ("gpus", "GPU", gpus_per_trial)):
         if asked > there.get(kind, 0):
             raise PipelineError(
-                f"a trial asks for {asked:g} {kind}, but this machine has {there.get(kind, 0):g}",
-                where=f"--{flag}-per-trial",
+                f"a {what} asks for {asked:g} {kind}, but this machine has {there.get(kind, 0):g}",
+                where=f"--{flag}-per-{what}",
                 hint="ask for less, or name a cluster with `--address`",
             )
 

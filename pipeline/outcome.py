@@ -54,14 +54,8 @@ def conduct(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     features = feature_copies.features_of(run)
     logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
-    device = resolve_device(run.device)
-    check_bf16(run.bf16, device)
-    derived = None
-    if run.config().reads_language_model:
-        # trained here, once; the trials find the stored scores
-        language_model = LanguageModelConfig(**run.language_model)
-        language_model_scores(features, language_model, device, may_train=not run.features_uri)
-        derived = language_model_dir(features, language_model)
+    check_bf16(run.bf16, resolve_device(run.device))
+    derived = prepare_language_model(run, features)
     make_folder(folder.directory.parents[1], "--storage")
     tracker = Tracker(uri)
     make_folder(folder.directory, "--storage")
@@ -109,6 +103,20 @@ def conduct(
     finally:
         tracker.finish(study_run, status)
     return text
+
+
+def prepare_language_model(run: RunSettings, features: Features) -> Path | None:
+    """Train the language model here, once; trials find the stored scores.
+
+    Returns:
+        Where they are; None where the method reads none.
+    """
+    if not run.config().reads_language_model:
+        return None
+    language_model = LanguageModelConfig(**run.language_model)
+    device = resolve_device(run.device)
+    language_model_scores(features, language_model, device, may_train=not run.features_uri)
+    return language_model_dir(features, language_model)
 
 
 def _save(prepared: StudySettings, folder: StudyFolder) -> None:

@@ -17,6 +17,7 @@ from pipeline.columns import Column, columns, label_of
 from pipeline.figures import ERRORS, Epochs
 from pipeline.published import PublishedRow
 from pipeline.results import MISSING, Findings, ScoreRow, TrialResult, number, percent
+from pipeline.standings import Standings
 from search_spaces.base import Criterion
 
 _NUM_EXAMPLES = 10
@@ -275,3 +276,16 @@ def _trial_row(trial: TrialResult, findings: Findings) -> dict[str, Any]:
         "verdict": verdict,
         "state": trial.failure.replace("_", " ") or ended,
     }
+
+
+def comparison_page(table: Standings, *, command: str, is_sample: bool) -> str:
+    """The table of a comparison.
+
+    Args:
+        table: to show.
+        command: that made it.
+        is_sample: whether the corpus was the made-up one.
+    """
+    return _render(
+        "comparison_page.html.j2", title=table.title, table=table, command=command, is_sample=is_sample
+    )

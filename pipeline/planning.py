@@ -176,10 +176,17 @@ def criterion_of(features: "Features") -> Criterion:
     return registry.settled_criterion(features.dataset, aspect, features.task.kind, has_rationales)
 
 
-def with_features(given: argparse.Namespace, run: settings.RunSettings) -> settings.RunSettings:
+def with_features(
+    given: argparse.Namespace, run: settings.RunSettings, *, is_first: bool = True
+) -> settings.RunSettings:
     """The settings with the features' folder, and with a criterion that what they hold has settled.
 
     Opens or builds the features and says aloud what has to be said about them.
+
+    Args:
+        given: parsed flags.
+        run: the settings so far.
+        is_first: whether it is said: not where it was for another run on the same data.
 
     Raises:
         PipelineError: if no validation text has a human rationale, where the criterion reads them.
@@ -187,7 +194,7 @@ def with_features(given: argparse.Namespace, run: settings.RunSettings) -> setti
     from feature_store.store import open_features
 
     features = open_features(feature_request(given, run))
-    for note in features.notes:
+    for note in features.notes if is_first else ():
         logger.info("note: %s", note)
     directory = str(features.directory.resolve())
     if registry.depends_on_data(run.dataset):

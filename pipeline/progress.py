@@ -93,7 +93,7 @@ class ProgressLines(tune.Callback):
             )
         left = self.num_trials * self.num_epochs - self.epochs_seen - self.epochs_spared
         seconds = (time.monotonic() - self.started) / max(self.epochs_seen, 1) * max(left, 0)
-        return f"{text} | at most {_clock(seconds)} left"
+        return f"{text} | at most {clock(seconds)} left"
 
     def _status(self, trials: list[Trial]) -> None:
         running = sum(trial.status == "RUNNING" for trial in trials)
@@ -120,7 +120,8 @@ def _rationale(scores: Mapping[str, Any], prefix: str = "") -> str:
     return " ".join(f"{label} {value:.3f}" for label, value in found if value is not None)
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """A time as `H:MM:SS` or `M:SS`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -222,9 +222,39 @@ def rate_of_lines(scores: Mapping[str, float], prefix: str = "") -> float:
 
 def trivial_validation(features: Features, rate: float) -> dict[str, Scores]:
     """The trivial lines on the annotated validation texts at a selection rate."""
-    loader = Loader(features.annotated_validation(), task_of(features))
+    return _trivial(features, Loader(features.annotated_validation(), task_of(features)), rate)
+
+
+def trivial_test(features: Features, rate: float) -> dict[str, Scores]:
+    """The same on the test texts. No model reads them, so this is not a reading that is recorded."""
+    return _trivial(features, Loader(features.table("test"), task_of(features)), rate)
+
+
+def _trivial(features: Features, loader: Loader, rate: float) -> dict[str, Scores]:
     lengths = loader.token_ids.lengths
     return baselines.trivial_scores(loader.golds(), lengths, rate, mode=metric_mode(features.dataset))
+
+
+def published_test(features: Features, masks: Mapping[str, Sequence[int]]) -> tuple[Scores, int]:
+    """Scores of given masks on those test texts that they are of; no model, so no reading.
+
+    Args:
+        features: whose test texts.
+        masks: id of a text -> positions of its selected tokens; those beyond the cut of a text are left out.
+
+    Returns:
+        The scores, none where there is no such text, and the number of texts.
+    """
+    table = features.table("test")
+    golds, ids = Loader(table, task_of(features)).golds(), table["example_id"].to_pylist()
+    rows = [row for row, name in enumerate(ids) if name in masks]
+    if not rows:
+        return {}, 0
+    sizes = [len(table["tokens"][row]) for row in rows]
+    selected = [np.isin(np.arange(n), masks[ids[row]]) for row, n in zip(rows, sizes, strict=True)]
+    given = [mask.astype(np.float64) for mask in selected]
+    mode = metric_mode(features.dataset)
+    return metrics.rationale_scores(given, [golds[row] for row in rows], mode=mode), len(rows)
 
 
 def group_scores(

@@ -16,7 +16,7 @@ from infocal.methods.registry import INFOCAL
 from pipeline.errors import PipelineError
 from pipeline.storage import Storage
 from search_spaces import registry
-from search_spaces.base import Criterion
+from search_spaces.base import Bound, Criterion
 
 SAMPLERS = ("tpe", "random", "grid", "gp")
 """Who may propose points; `pipeline.scheduler` makes them."""
@@ -56,6 +56,17 @@ class RunSettings:
     """Where a machine without that folder fetches the features from; empty: all share the folder."""
     hold_rate: bool = False
     """Whether the threshold is set on validation texts so that the target selection rate is met."""
+
+    @classmethod
+    def stored(cls, values: Mapping[str, Any]) -> "RunSettings":
+        """The settings again from what `dataclasses.asdict` made of them, as JSON gives it back.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError: if that is not what it is.
+        """
+        criterion = dict(values["criterion"])
+        bounds = tuple(Bound(**bound) for bound in criterion.pop("bounds"))
+        return cls(**{**values, "criterion": Criterion(bounds=bounds, **criterion)})
 
     def config(self, **changes: Any) -> MethodConfig:
         """The method's hyper-parameters: `base`, with changes.
@@ -229,14 +240,20 @@ def add_storage_arguments(target: argparse.ArgumentParser) -> None:
     )
 
 
-def add_training_arguments(target: argparse.ArgumentParser) -> None:
-    """Flags of how one configuration is trained."""
+def add_training_arguments(target: argparse.ArgumentParser, *, has_one_method: bool = True) -> None:
+    """Flags of how one configuration is trained.
+
+    Args:
+        target: gets them.
+        has_one_method: whether `--method` is among them.
+    """
     group = target.add_argument_group("training")
-    group.add_argument(
-        "--method",
-        default=INFOCAL,
-        help=f"method to train: {', '.join(registry.method_names())} (default: %(default)s)",
-    )
+    if has_one_method:
+        group.add_argument(
+            "--method",
+            default=INFOCAL,
+            help=f"method to train: {', '.join(registry.method_names())} (default: %(default)s)",
+        )
     group.add_argument(
         "--target-selection-rate",
         type=fraction,
@@ -247,7 +264,9 @@ def add_training_arguments(target: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--epochs", type=positive_int, default=50, help="epochs of a trial (default: %(default)s)"
     )
-    group.add_argument("--seed", type=seed, default=0, help="seed of the study (default: %(default)s)")
+    group.add_argument(
+        "--seed", type=seed, default=0, help="seed, the first one of several (default: %(default)s)"
+    )
     group.add_argument(
         "--device", type=device, default="auto", help="auto, cpu, cuda or cuda:N (default: %(default)s)"
     )

@@ -1,7 +1,6 @@
 """A study: the Tune run of one search, from its settings to the ranked candidates."""
 
 import dataclasses
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from pipeline.settings import RunSettings
 from pipeline.storage import Location
 from pipeline.study_folder import OPTUNA_DB, SETTINGS, TUNE
 from pipeline.trainable import tune_trainable
-from search_spaces.base import Bound, Criterion, Space
+from search_spaces.base import Space
 
 _MAX_FAILURES = 2
 """Times a trial whose worker died is started again from its last checkpoint."""
@@ -51,9 +50,7 @@ class StudySettings:
 
     def save(self, directory: Path) -> None:
         """Write `study.json`, whole or not at all."""
-        temporary = directory / f".{SETTINGS}.{os.getpid()}"
-        checkpoints.write_json(temporary, dataclasses.asdict(self))
-        temporary.replace(directory / SETTINGS)
+        checkpoints.write_json_whole(directory / SETTINGS, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, directory: Path) -> "StudySettings":
@@ -64,10 +61,7 @@ class StudySettings:
         """
         stored = checkpoints.read_json(directory / SETTINGS)
         try:
-            run = stored.pop("run")
-            criterion = run.pop("criterion")
-            bounds = tuple(Bound(**bound) for bound in criterion.pop("bounds"))
-            return cls(run=RunSettings(criterion=Criterion(bounds=bounds, **criterion), **run), **stored)
+            return cls(run=RunSettings.stored(stored.pop("run")), **stored)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(
                 f"expected the settings of a study, but got others ({error})", where=str(directory / SETTINGS)

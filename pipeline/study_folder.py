@@ -80,7 +80,7 @@ def opened(storage: Storage, name: str, *, resume: bool) -> Iterator[StudyFolder
     remote = home / STUDIES / name
     with tempfile.TemporaryDirectory(prefix="infocal-") as working, claim.held(home / _CLAIMS / name, name):
         if not resume and (remote / TUNE).exists():
-            raise _taken(name)
+            raise _taken(name, "study")
         try:
             yield StudyFolder(storage, Path(working) / STUDIES / name, remote)
         finally:
@@ -88,16 +88,16 @@ def opened(storage: Storage, name: str, *, resume: bool) -> Iterator[StudyFolder
                 remote.remove()
 
 
-def _taken(name: str) -> PipelineError:
+def _taken(name: str, kind: str) -> PipelineError:
     return PipelineError(
-        f"there is a study `{name}` already",
+        f"there is a {kind} `{name}` already",
         where="--name",
         hint="choose another name, or add `--resume`",
     )
 
 
 @contextlib.contextmanager
-def claimed(directory: Path, *, resume: bool) -> Iterator[None]:
+def claimed(directory: Path, *, resume: bool, kind: str = "study", sign: str = TUNE) -> Iterator[None]:
     """Keep a study's folder for this process; a new one in which nothing was trained is removed at the end.
 
     A process that dies gives its claim up, so a study that was killed can be resumed at once.
@@ -105,19 +105,21 @@ def claimed(directory: Path, *, resume: bool) -> Iterator[None]:
     Args:
         directory: the study's folder.
         resume: it is there already.
+        kind: what it is called, where it is no study.
+        sign: what lies in it once something was trained.
 
     Raises:
         PipelineError: if a study of that name was trained before, or another process has it.
     """
-    if not resume and (directory / TUNE).exists():
-        raise _taken(directory.name)
+    if not resume and (directory / sign).exists():
+        raise _taken(directory.name, kind)
     make_folder(directory, "--storage")
     lock = filelock.FileLock(directory / _LOCK)
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout as error:
         raise PipelineError(
-            f"another process is running the study `{directory.name}`",
+            f"another process is running the {kind} `{directory.name}`",
             where="--name",
             hint="choose another name, or wait until it has ended",
         ) from error
@@ -131,7 +133,7 @@ def claimed(directory: Path, *, resume: bool) -> Iterator[None]:
         yield
     finally:
         lock.release()
-        if not resume and not (directory / TUNE).exists():
+        if not resume and not (directory / sign).exists():
             shutil.rmtree(directory, ignore_errors=True)
             with contextlib.suppress(OSError):  # others may have results there
                 for above in (directory.parent, directory.parent.parent):

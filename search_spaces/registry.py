@@ -69,6 +69,29 @@ def method_names() -> list[str]:
     return [*_SEARCHES, *VARIANTS]
 
 
+def chosen_methods(text: str, dataset: str, where: str) -> list[str]:
+    """The methods that a comma list names, each once and in its order; `all` stands for every one.
+
+    Args:
+        text: names between commas, or `all`.
+        dataset: on which they are to be trained.
+        where: flag that the text was given with.
+
+    Raises:
+        ConfigError: if the dataset has no such method, naming the nearest one.
+    """
+    known = {name: name for name, place in methods_and_datasets() if place == dataset}
+    if text.strip() == "all":
+        return list(known)
+    names = [name.strip() for name in text.split(",")]
+    return list(dict.fromkeys(_find(known, name, f"method on {dataset}", where) for name in names))
+
+
+def title(method: str) -> str:
+    """How the published tables call a method or variant."""
+    return VARIANTS[method].title if method in VARIANTS else METHODS[method].title
+
+
 def fixed_by(method: str) -> dict[str, Any]:
     """The hyper-parameters that make a variant what it is; none of a method's own name."""
     return dict(VARIANTS[method].fixed) if method in VARIANTS else {}

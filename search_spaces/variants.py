@@ -11,6 +11,8 @@ class Variant:
 
     method: str
     """The method that it is a configuration of."""
+    title: str
+    """Its row in the published tables."""
     fixed: Mapping[str, Any]
     """The hyper-parameters that make it what it is; neither searched nor set."""
     why: str
@@ -20,27 +22,32 @@ class Variant:
 VARIANTS: dict[str, Variant] = {
     "infocal-no-adv": Variant(
         method="infocal",
+        title="InfoCal - L_adv",
         fixed={"lambda_g": 0.0, "lambda_mi": 0.0},
         why="InfoCal - L_adv: Eq. (20) weights L_g and L_mi; the guider is trained beside it, and unheard",
     ),
     "infocal-no-lm": Variant(
         method="infocal",
+        title="InfoCal - L_lm",
         fixed={"lambda_lm": 0.0, "lambda_coherence": 0.0},
         why="InfoCal - L_lm: nothing binds adjacent tokens; the fused lasso of our recipe goes with "
         "L_lm, for with it alone the row would be that of the HardKuma regularizer",
     ),
     "infocal-dense": Variant(
         method="infocal",
+        title="InfoCal - L_adv - L_ib (w/o)",
         fixed={"lambda_g": 0.0, "lambda_mi": 0.0, "lambda_ib": 0.0, "target_selection_rate": 1.0},
         why="InfoCal - L_adv - L_ib: nothing makes the rationale short, so that every token is read",
     ),
     "infocal-hardkuma-reg": Variant(
         method="infocal",
+        title="InfoCal (HardKuma reg)",
         fixed={"lambda_lm": 0.0, "lambda_coherence": 0.1},
         why="InfoCal (HardKuma reg): the fused lasso in place of L_lm, at the weight that was best on beer",
     ),
     "infocal-invase-reg": Variant(
         method="infocal",
+        title="InfoCal (INVASE reg)",
         fixed={"calibration_loss": "invase"},
         why="InfoCal (INVASE reg): the difference of cross-entropies in place of the discriminator",
     ),

@@ -20,6 +20,8 @@ class Method:
     """`module:class` of a `MethodConfig`."""
     trainer: str
     """`module:class` of a `Trainer`."""
+    title: str
+    """Its row in [Sha2023]'s tables."""
 
     def config_class(self) -> type[MethodConfig]:
         """The class of its hyper-parameters."""
@@ -35,18 +37,20 @@ class Method:
 
 
 METHODS = {
-    INFOCAL: Method("infocal.config:InfoCalConfig", "infocal.methods.infocal:InfoCalTrainer"),
+    INFOCAL: Method("infocal.config:InfoCalConfig", "infocal.methods.infocal:InfoCalTrainer", "InfoCal"),
     "bernoulli": Method(
-        "infocal.methods.bernoulli:BernoulliConfig", "infocal.methods.bernoulli:BernoulliTrainer"
+        "infocal.methods.bernoulli:BernoulliConfig", "infocal.methods.bernoulli:BernoulliTrainer", "Bernoulli"
     ),
-    "hardkuma": Method("infocal.methods.hardkuma:HardKumaConfig", "infocal.methods.hardkuma:HardKumaTrainer"),
+    "hardkuma": Method(
+        "infocal.methods.hardkuma:HardKumaConfig", "infocal.methods.hardkuma:HardKumaTrainer", "HardKuma"
+    ),
     "attention": Method(
-        "infocal.methods.attention:AttentionConfig", "infocal.methods.attention:AttentionTrainer"
+        "infocal.methods.attention:AttentionConfig", "infocal.methods.attention:AttentionTrainer", "Attention"
     ),
     "sparse_ib": Method(
-        "infocal.methods.sparse_ib:SparseIBConfig", "infocal.methods.sparse_ib:SparseIBTrainer"
+        "infocal.methods.sparse_ib:SparseIBConfig", "infocal.methods.sparse_ib:SparseIBTrainer", "Sparse IB"
     ),
-    "fresh": Method("infocal.methods.fresh:FreshConfig", "infocal.methods.fresh:FreshTrainer"),
+    "fresh": Method("infocal.methods.fresh:FreshConfig", "infocal.methods.fresh:FreshTrainer", "FRESH"),
 }
 
 

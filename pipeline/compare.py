@@ -1,0 +1,185 @@
+"""Compare methods at equal selection and budget: train each with each seed, read test once, one table.
+
+python -m pipeline.compare --dataset beer --aspect palate --methods all --seeds 3
+"""
+
+import argparse
+import dataclasses
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feature_store.sources import get_source
+from feature_store.sources.base import resolve_aspect
+from infocal.errors import UserError
+from infocal.methods.registry import INFOCAL
+from pipeline import cluster, planning, settings, study_folder
+from pipeline.errors import PipelineError, run_command
+from pipeline.storage import without_password
+from search_spaces import registry
+
+if TYPE_CHECKING:
+    from pipeline.comparison import ComparisonSettings
+
+logger = logging.getLogger("pipeline.compare")
+
+COMPARISONS, SETTINGS = "comparisons", "comparison.json"
+"""Folder of all comparisons, in the storage; what lies in each once it was started."""
+_RATE = "target_selection_rate"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of `pipeline.compare`."""
+    parser = settings.parser("pipeline.compare", "Compare methods at equal selection rate and equal budget.")
+    settings.add_data_arguments(parser)
+    settings.add_training_arguments(parser, has_one_method=False)
+    settings.add_storage_arguments(parser)
+    group = parser.add_argument_group("comparison")
+    group.add_argument(
+        "--methods",
+        default="all",
+        metavar="A,B,...",
+        help=f"methods to compare, of {', '.join(registry.method_names())} (default: %(default)s)",
+    )
+    group.add_argument(
+        "--seeds",
+        type=settings.positive_int,
+        default=3,
+        help="seeds that each method is trained with (default: %(default)s)",
+    )
+    group.add_argument(
+        "--cpus-per-run",
+        type=settings.positive_float,
+        default=1.0,
+        help="cores of a training; as many run at once as fit (default: %(default)s)",
+    )
+    group.add_argument(
+        "--gpus-per-run",
+        type=settings.num_gpus,
+        default=0.0,
+        help="GPUs of a training, may be a fraction (default: %(default)s)",
+    )
+    group.add_argument(
+        "--name",
+        type=settings.study_name,
+        help="name of the comparison (default: made of dataset, aspect and time)",
+    )
+    group.add_argument(
+        "--resume", action="store_true", help="train what is missing of the comparison that --name names"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    given = build_parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    cluster.prepare_environment()
+    storage = settings.storage(given.storage, given.sample)
+    home = storage.folder / COMPARISONS
+    uri = settings.tracking_uri(given.tracking_uri, storage)
+    prepared = _resumed(given, home) if given.resume else _prepared(given, arguments)
+    planning.check_device(prepared.runs[0])
+    if not given.resume:
+        planning.check_data(given, prepared.runs[0])
+    directory = home / prepared.name
+    with study_folder.claimed(directory, resume=given.resume, kind="comparison", sign=SETTINGS):
+        logger.info("results: %s\ntracking: %s", directory, uri)
+        planning.compile_ahead(prepared.runs[0])
+        if not given.resume:
+            prepared = _with_features(given, prepared)
+        from pipeline.comparison import conduct
+
+        table, broken = conduct(prepared, directory, uri)
+    print(table)
+    if broken:
+        name, reason = next(iter(broken.items()))
+        raise PipelineError(
+            f"{len(broken)} of {len(prepared.runs) * len(prepared.seeds)} trainings broke; {name}: {reason}",
+            hint=f"what is missing is trained with `--resume --name {prepared.name}`",
+        )
+    return 0
+
+
+def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "ComparisonSettings":
+    """Check every flag and resolve the settings; the features' folders are still missing."""
+    aspect = resolve_aspect(get_source(given.dataset), given.aspect) or ""
+    registry.criterion(given.dataset, aspect)
+    methods = registry.chosen_methods(given.methods, given.dataset, "--methods")
+    if given.gpus_per_run == settings.AUTO:
+        raise PipelineError("expected a number of GPUs, but got `auto`", where="--gpus-per-run")
+    rate = given.target_selection_rate
+    if rate is None:
+        rate = registry.preset(INFOCAL, given.dataset, aspect, given.sample).get(_RATE)
+    if not rate:
+        lacks = "a selection rate of 0 selects nothing"
+        if rate is None:
+            lacks = f"{settings.title(given.dataset, aspect)} has no target of its own to compare at"
+        raise PipelineError(
+            lacks,
+            where="--target-selection-rate",
+            hint="name the share of tokens that every method is to select, such as 0.15",
+        )
+    runs = [_run_settings(given, method, rate) for method in methods]
+    from pipeline.comparison import ComparisonSettings  # loads torch and ray: only once all is checked
+
+    return ComparisonSettings(
+        name=given.name or settings.default_name(given.dataset, aspect),
+        runs=runs,
+        seeds=[given.seed + i for i in range(given.seeds)],
+        target_rate=rate,
+        sample=given.sample,
+        data_dir=None if given.sample else given.data_dir or os.environ.get("INFOCAL_DATA"),
+        cpus_per_run=given.cpus_per_run,
+        gpus_per_run=given.gpus_per_run,
+        command=shlex.join(["python", "-m", "pipeline.compare", *map(without_password, arguments)]),
+    )
+
+
+def _for_method(given: argparse.Namespace, method: str, rate: float) -> argparse.Namespace:
+    """The flags as if one method alone were to be trained; a variant that fixes its rate keeps it."""
+    held = None if _RATE in registry.fixed_by(method) else rate
+    return argparse.Namespace(**{**vars(given), "method": method, _RATE: held})
+
+
+def _run_settings(given: argparse.Namespace, method: str, rate: float) -> settings.RunSettings:
+    own = _for_method(given, method, rate)
+    try:
+        run = planning.run_settings(own, {}, num_threads=max(1, int(given.cpus_per_run)))
+    except UserError as error:
+        raise PipelineError(f"{method}: {error.message}", where=error.where, hint=error.hint) from error
+    if 0 < given.gpus_per_run < 1:
+        run = dataclasses.replace(run, gpu_memory_rate=given.gpus_per_run)
+    return run
+
+
+def _with_features(given: argparse.Namespace, prepared: "ComparisonSettings") -> "ComparisonSettings":
+    runs = [
+        planning.with_features(_for_method(given, run.method, prepared.target_rate), run, is_first=i == 0)
+        for i, run in enumerate(prepared.runs)
+    ]
+    return dataclasses.replace(prepared, runs=runs)
+
+
+def _resumed(given: argparse.Namespace, home: Path) -> "ComparisonSettings":
+    if not given.name:
+        raise PipelineError("which comparison is to be resumed?", where="--resume", hint="add `--name NAME`")
+    if not (home / given.name / SETTINGS).is_file():
+        known = ", ".join(sorted(path.parent.name for path in home.glob(f"*/{SETTINGS}"))) or "none"
+        raise PipelineError(
+            f"there is no comparison `{given.name}` in {home}; there is {known}",
+            where="--name",
+            hint="is `--storage` that of the comparison? without `--resume` a new one is started",
+        )
+    from pipeline.comparison import ComparisonSettings
+
+    logger.info("resuming with the comparison's own settings; other flags of this command have no effect")
+    return ComparisonSettings.load(home / given.name)
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
