@@ -89,7 +89,7 @@ def test_a_corpus_of_ones_own_ends_in_a_champion_that_finds_the_words(
     tracker: Tracker = store_of(tmp_path)
     assert [model.name for model in tracker.client.search_registered_models()] == [name]
     capsys.readouterr()
-    text = "word1 word2 my screen stays black word3"
+    text = "word1 word2 word5 screen black word3"
     question = ["--model", f"models:/{name}@champion", "--storage", str(tmp_path / "runs"), "--text", text]
     assert run_command(explain.main, question) == 0
     answer = capsys.readouterr().out
