@@ -70,7 +70,9 @@ def conduct(
     if not resume:
         tracker.refuse_another(experiment, prepared.name, folder.origin)
     of_study = {**tags, ORIGIN_TAG: folder.origin}
-    study_run = tracker.start_study(experiment, prepared.name, _parameters(prepared), of_study)
+    study_run = tracker.start_study(
+        experiment, prepared.name, _parameters(prepared), of_study, resumed=resume
+    )
     status = "FAILED"
     try:
         with cluster.session(address):

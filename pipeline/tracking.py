@@ -222,15 +222,30 @@ class Tracker:
             )
 
     def start_study(
-        self, experiment_id: str, name: str, parameters: Mapping[str, Any], tags: Mapping[str, str]
+        self,
+        experiment_id: str,
+        name: str,
+        parameters: Mapping[str, Any],
+        tags: Mapping[str, str],
+        *,
+        resumed: bool = True,
     ) -> str:
         """Id of the study's run: a new one, or the one of that name, which is opened again.
 
         A parameter that has another value than the first time cannot be changed in MLflow: the new value
         becomes the tag `resumed.NAME`.
+
+        Args:
+            experiment_id: where the run is.
+            name: of the study.
+            parameters: of the study.
+            tags: of the run; ORIGIN_TAG among them says where the study's results are.
+            resumed: take a run of that name whose results were elsewhere, too: the folder may have moved.
         """
         with translated(f"cannot start the run of study `{name}`"):
-            found = self.latest_study(experiment_id, name)
+            found = self.latest_study(experiment_id, name, tags.get(ORIGIN_TAG))
+            if found is None and resumed:
+                found = self.latest_study(experiment_id, name)
             if found is None:
                 every = {**tags, STUDY_TAG: name, NAME_TAG: name}
                 run_id = str(self.client.create_run(experiment_id, run_name=name, tags=every).info.run_id)
@@ -360,12 +375,18 @@ class Tracker:
             if not token:
                 return runs
 
-    def latest_study(self, experiment_id: str, name: str | None = None) -> TrackedRun | None:
-        """The study that was started last, of that name where one is given."""
+    def latest_study(
+        self, experiment_id: str, name: str | None = None, origin: str | None = None
+    ) -> TrackedRun | None:
+        """The study that was started last, of that name and with its results there where these are given."""
         with translated(f"cannot list the studies of experiment {experiment_id}"):
             studies = self._search([experiment_id], f"tags.{STUDY_TAG} != ''")
         fitting = [
-            run for run in studies if PARENT_TAG not in run.tags and name in (None, run.tags[STUDY_TAG])
+            run
+            for run in studies
+            if PARENT_TAG not in run.tags
+            and name in (None, run.tags[STUDY_TAG])
+            and origin in (None, run.tags.get(ORIGIN_TAG))
         ]
         return max(fitting, key=lambda run: run.started, default=None)
 

@@ -198,6 +198,17 @@ def test_a_study_of_that_name_with_results_elsewhere_is_not_gone_on_with(tracker
         tracker.refuse_another(experiment, "taken", "here:/runs")
 
 
+def test_two_users_who_start_studies_of_one_name_at_once_have_a_run_each(tracker: Tracker, experiment: str):
+    mine, theirs = ({ORIGIN_TAG: f"{host}:/runs"} for host in ("here", "there"))
+    first = tracker.start_study(experiment, "at once", {}, theirs, resumed=False)
+    second = tracker.start_study(experiment, "at once", {}, mine, resumed=False)
+    assert first != second
+    assert tracker.start_study(experiment, "at once", {}, theirs) == first, "each goes on with its own"
+    assert tracker.start_study(experiment, "at once", {}, mine, resumed=False) == second
+    moved = tracker.start_study(experiment, "at once", {}, {ORIGIN_TAG: "elsewhere:/runs"})
+    assert moved == second, "the folder has moved"
+
+
 def test_study_is_opened_again_by_its_name(tracker: Tracker, experiment: str):
     first = tracker.start_study(
         experiment, "a study's name", {"num_trials": 4, "seed": 0}, {"corpus": "real"}
