@@ -33,7 +33,7 @@ def main(data_dir: str, cache_dir: str) -> None:
         "seconds": time.perf_counter() - started,
         "added_mb": _resident() - before,
         "peak_mb": _resident(most=True),
-        "num_texts": features.table("train").num_rows,
+        "num_texts": features.provenance["counts"]["train_rows"],
     }
     print(json.dumps(found))
 

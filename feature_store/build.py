@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from feature_store import embeddings
 from feature_store.cache import MANIFEST, Manifest, describe_files, write_manifest, write_table
+from feature_store.columns import VOCABULARY_SCHEMA, staged_schema, table_schema
 from feature_store.errors import BadInputError
 from feature_store.recipe import TOKENIZER_FILE, Recipe
-from feature_store.schema import MAX_TOKENS, staged_schema, table_schema, validate
+from feature_store.schema import MAX_TOKENS, validate
 from feature_store.sources.base import Example, Report, TaskKind, TaskSpec, cut_splits
 from feature_store.sources.lines import read_lines
 from feature_store.vocabulary import Vocabulary, build_vocabulary, encode_column
@@ -42,11 +43,12 @@ def build(stage: Path, recipe: Recipe) -> None:
     spec = recipe.source.task(recipe.query, report)
     word_counts = _stage_rows(stage, recipe, spec, report)
     vocabulary, counts = build_vocabulary(word_counts, int(recipe.parameters["min_count"]))
-    write_table(stage / VOCABULARY_FILE, pa.table({"token": vocabulary.tokens, "count": counts}))
+    words = pa.table({"token": vocabulary.tokens, "count": counts}, schema=VOCABULARY_SCHEMA)
+    write_table(stage / VOCABULARY_FILE, words)
     for split in splits:
         _number_tokens(stage, split, vocabulary, spec.kind)
     np.save(stage / EMBEDDINGS_FILE, _embed(stage, recipe, vocabulary, counts, report), allow_pickle=False)
-    task = _task(stage, spec, recipe.source.name)
+    task = _task(stage, spec, _raw_files(recipe))
     names = [*(f"{split}.arrow" for split in splits), VOCABULARY_FILE, EMBEDDINGS_FILE]
     if contents := _tokenizer_files(recipe):
         (stage / TOKENIZER_FILE).write_text(json.dumps(contents), encoding="utf-8")
@@ -83,11 +85,14 @@ def _tokenizer_files(recipe: Recipe) -> dict[str, str]:
 class _SplitWriter:
     """Collects the rows of one split and writes them in chunks."""
 
-    def __init__(self, path: Path, split: str, kind: TaskKind, max_length: int | None) -> None:
+    def __init__(
+        self, path: Path, split: str, kind: TaskKind, max_length: int | None, raw_files: str
+    ) -> None:
         self._sink = pa.OSFile(str(path), "wb")
         self._schema = staged_schema(kind)
         self._writer = pa.ipc.new_file(self._sink, self._schema)
         self._split, self._kind, self._max_length = split, kind, max_length
+        self._raw_files = raw_files
         self._rows: list[dict[str, Any]] = []
         self.words: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
@@ -100,8 +105,9 @@ class _SplitWriter:
             self.counts["cut"] += 1
         if len(tokens) > MAX_TOKENS:
             raise BadInputError(
-                f"a text of {len(tokens)} tokens; at most {MAX_TOKENS} are supported",
-                where=f"example `{example.example_id}`",
+                f"the text of example `{example.example_id[:60]}` has {len(tokens)} tokens; "
+                f"at most {MAX_TOKENS} are supported",
+                where=self._raw_files,
             )
         if self._split == "train":
             self.words.update(tokens)
@@ -137,7 +143,9 @@ def _stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> 
     splits = recipe.source.splits
     cut = cut_splits(splits)
     writers = {
-        split: _SplitWriter(_staged(stage, split), split, spec.kind, limit if split in cut else None)
+        split: _SplitWriter(
+            _staged(stage, split), split, spec.kind, limit if split in cut else None, _raw_files(recipe)
+        )
         for split in splits
     }
     try:
@@ -150,10 +158,16 @@ def _stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> 
             writer.close()
     for split, writer in writers.items():
         if not writer.counts["rows"]:
-            names = ", ".join(str(path) for path in recipe.inputs.values())
-            raise BadInputError(f"too few examples: nothing is left for the split `{split}`", where=names)
+            raise BadInputError(
+                f"too few examples: nothing is left for the split `{split}`", where=_raw_files(recipe)
+            )
         report.counts.update({f"{split}_{name}": count for name, count in writer.counts.items()})
     return writers["train"].words
+
+
+def _raw_files(recipe: Recipe) -> str:
+    """The files that were read, for messages about all of them."""
+    return ", ".join(str(path) for path in recipe.inputs.values())
 
 
 def _staged(stage: Path, split: str) -> Path:
@@ -212,7 +226,7 @@ def _embed(
     return embeddings.word2vec(vocabulary, counts, embeddings.Sentences(sentences), size=size, seed=seed)
 
 
-def _task(stage: Path, spec: TaskSpec, dataset: str) -> dict[str, Any]:
+def _task(stage: Path, spec: TaskSpec, where: str) -> dict[str, Any]:
     """Kind of the task, and mean and variance of the training targets."""
     with pa.memory_map(str(stage / "train.arrow")) as file:
         targets = np.concatenate([batch.column("target").to_numpy() for batch in _batches(file)]).astype(
@@ -221,7 +235,7 @@ def _task(stage: Path, spec: TaskSpec, dataset: str) -> dict[str, Any]:
     if targets.var() == 0:
         raise BadInputError(
             f"all {len(targets)} training targets are {targets[0]:g}: nothing to learn",
-            where=f"dataset `{dataset}`",
+            where=where,
         )
     return {
         "kind": spec.kind,

@@ -3,20 +3,22 @@
 Everything a build makes is written to a staging folder beside its goal, flushed to the disk and renamed, so
 that a killed process leaves no half-written file under a name that anyone reads.
 
-What opening checks: the manifest parses, every file it lists is there with its size, and every Arrow file's
-footer and record batch headers can be read. That takes milliseconds and finds a file that is cut short,
-missing or overwritten. It does not read the data, so a flipped bit inside a column is found by `verify_files`
-only (`python -m feature_store verify`, or `open_features(..., verify=True)`), which computes every digest.
+What opening checks: the manifest agrees with its own digest, every file it lists is there with its size, and
+every Arrow file's footer and record batch headers can be read. That takes milliseconds and finds a file that
+is cut short, missing or overwritten. It does not read the data: a flipped bit inside a column is found by
+`verify_files` (`python -m feature_store verify`, or `open_features(..., verify=True)`, as each search and
+training does), which computes every digest. docs/robustness.md has the table.
 """
 
 import hashlib
 import json
 import logging
 import os
+import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,6 +35,8 @@ from feature_store.fingerprint import FORMAT, file_digest, files_below, folder_d
 logger = logging.getLogger("feature_store")
 
 MANIFEST = "manifest.json"
+_SEAL = "manifest_sha256"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _RACY_NS = 2_000_000_000
 """A file changed this recently may change again without its time stamp showing it."""
 
@@ -56,7 +60,17 @@ def describe_files(folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """Write a manifest atomically."""
-    write_text(path, json.dumps(asdict(manifest), indent=1, sort_keys=True, allow_nan=False))
+    write_text(path, sealed(asdict(manifest)))
+
+
+def sealed(manifest: Mapping[str, Any]) -> str:
+    """Text of a manifest with a digest of its own: no other file has that of this one."""
+    values = {name: value for name, value in manifest.items() if name != _SEAL}
+    return json.dumps(values | {_SEAL: _seal_of(values)}, indent=1, sort_keys=True, allow_nan=False)
+
+
+def _seal_of(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -66,16 +80,31 @@ def read_manifest(path: Path) -> Manifest:
         DamagedCacheError: if the manifest or a file is missing, cut short or not as written.
     """
     try:
-        manifest = Manifest(**json.loads(path.read_text(encoding="utf-8")))
-        listed = {name: int(entry["size"]) for name, entry in manifest.files.items()}
+        values = json.loads(path.read_text(encoding="utf-8"))
+        seal = values.pop(_SEAL, None)
+        manifest = Manifest(**values)
+        listed = {str(name): int(entry["size"]) for name, entry in manifest.files.items()}
+        is_whole = seal == _seal_of(values)
     except FileNotFoundError as error:
         raise DamagedCacheError("no manifest", where=str(path)) from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+        ArithmeticError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise DamagedCacheError(f"the manifest cannot be read ({error})", where=str(path)) from error
     if manifest.format != FORMAT:
         raise DamagedCacheError(f"written in format {manifest.format}, but this is {FORMAT}", where=str(path))
+    if not is_whole:
+        raise DamagedCacheError("the manifest differs from its own sha256", where=str(path))
     for name, size in listed.items():
         file = path.parent / name
+        if Path(name).name != name:
+            raise DamagedCacheError(f"the manifest names `{name}`, which lies elsewhere", where=str(path))
         if not file.is_file():
             raise DamagedCacheError("the file is missing", where=str(file))
         if file.stat().st_size != size:
@@ -92,7 +121,11 @@ def verify_files(folder: Path, manifest: Manifest) -> None:
         DamagedCacheError: at the first file that differs.
     """
     for name, entry in manifest.files.items():
-        if file_digest(folder / name) != entry["sha256"]:
+        try:
+            is_same = file_digest(folder / name) == entry.get("sha256")
+        except OSError as error:  # a disk that fails says so here
+            raise DamagedCacheError(f"cannot be read: {error.strerror}", where=str(folder / name)) from error
+        if not is_same:
             raise DamagedCacheError(
                 "the content differs from its sha256 in the manifest", where=str(folder / name)
             )
@@ -107,7 +140,7 @@ def open_table(path: Path) -> pa.Table:
     try:
         with pa.memory_map(str(path)) as source:
             return pa.ipc.open_file(source).read_all()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, MemoryError) as error:
         raise DamagedCacheError(f"not a readable Arrow file ({error})", where=str(path)) from error
 
 
@@ -245,7 +278,7 @@ class DigestBook:
         self._path = path
         try:
             self._known: dict[str, Any] = dict(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             self._known = {}  # only a shortcut: what is missing is computed again
 
     def digest(self, file: Path) -> str:
@@ -253,8 +286,10 @@ class DigestBook:
         stamp, changed_ns = _folder_stamp(file) if file.is_dir() else _stamp(file)
         name = str(file.resolve())
         known = self._known.get(name)
-        if isinstance(known, dict) and known.get("stamp") == stamp and isinstance(known.get("sha256"), str):
-            return str(known["sha256"])
+        if isinstance(known, dict) and known.get("stamp") == stamp:
+            digest = known.get("sha256")
+            if isinstance(digest, str) and _SHA256.fullmatch(digest):
+                return digest
         digest = folder_digest(file) if file.is_dir() else file_digest(file)
         if time.time_ns() - changed_ns > _RACY_NS:
             self._known[name] = {"stamp": stamp, "sha256": digest}

@@ -119,7 +119,10 @@ def from_file(path: Path, vocabulary: Vocabulary, *, size: int, max_bytes: int) 
         raise BadInputError(
             f"none of the {len(ids)} words of the vocabulary is in this file", where=str(path)
         )
-    mean = matrix[found].mean(axis=0)
+    with np.errstate(over="ignore"):
+        mean = matrix[found].mean(axis=0)
+    if not np.isfinite(mean).all():
+        raise BadInputError("the mean of its vectors is not finite", where=str(path))
     found[PAD_ID] = True
     matrix[~found] = mean
     return matrix, int(found.sum()) - 1

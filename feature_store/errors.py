@@ -3,6 +3,9 @@
 import difflib
 from collections.abc import Iterable
 
+MAX_MESSAGE = 1000
+"""Characters of a message; a value that it quotes may be longer than one can read."""
+
 
 class UserError(Exception):
     """An error that a user can mend; `str()` gives `WHERE: message`.
@@ -14,8 +17,8 @@ class UserError(Exception):
     """
 
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = _readable(message)
+        super().__init__(self.message)
         self.where = where
         self.hint = hint
 
@@ -24,6 +27,12 @@ class UserError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.where, self.hint)
+
+
+def _readable(message: str) -> str:
+    """The message in one line that ends."""
+    line = " ".join(message.splitlines())
+    return line if len(line) <= MAX_MESSAGE else f"{line[:MAX_MESSAGE]} ... ({len(line)} characters)"
 
 
 def _rebuild(kind: type[UserError], message: str, where: str | None, hint: str | None) -> UserError:

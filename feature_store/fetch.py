@@ -7,11 +7,14 @@ archive the files that are wanted are unpacked in the same way, and nothing else
 
 import gzip
 import logging
+import lzma
 import shutil
+import struct
 import tempfile
 import zipfile
 import zlib
 from pathlib import Path
+from typing import IO
 from urllib.parse import urlsplit
 
 import pooch
@@ -20,7 +23,7 @@ import requests
 from feature_store.cache import publish
 from feature_store.errors import FetchError
 from feature_store.fingerprint import file_digest
-from feature_store.sources.base import RemoteFile, Source
+from feature_store.sources.base import MAX_INPUT_BYTES, RemoteFile, Source
 
 logger = logging.getLogger("feature_store")
 
@@ -29,13 +32,21 @@ TIMEOUT_S = 30
 """Longest wait for a server's next bytes."""
 
 _BLOCK_BYTES = 1 << 20
+_BROKEN = (
+    *(OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error),
+    RuntimeError,  # zipfile's word for an archive with a password, or packed in a way that it cannot read
+)
+"""What a download that is not what it should be makes the readers of its format raise."""
 
 
-def fetch(source: Source, aspect: str | None, data_dir: Path) -> list[Path]:
+def fetch(
+    source: Source, aspect: str | None, data_dir: Path, *, max_bytes: int = MAX_INPUT_BYTES
+) -> list[Path]:
     """Download what is missing of a data set's raw files into `data_dir/FOLDER/`.
 
     Args:
         aspect: leave out the files that only other aspects need; None takes all.
+        max_bytes: most bytes to accept of a file, after decompression.
 
     Returns:
         The files that are there now.
@@ -56,10 +67,10 @@ def fetch(source: Source, aspect: str | None, data_dir: Path) -> list[Path]:
             failed[file] = dead_hosts[host]
         elif not found:
             try:
-                found = _download(file, folder)
+                found = _download(file, folder, max_bytes)
             except requests.ConnectionError:
                 failed[file] = dead_hosts[host] = f"{host} cannot be reached"
-            except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
+            except _BROKEN as error:
                 failed[file] = _reason(error)
         present += found
     _report(failed, data_dir, source.name)
@@ -84,7 +95,7 @@ def _finished(file: RemoteFile, folder: Path) -> list[Path]:
     return [plain] if plain.is_file() else []
 
 
-def _download(file: RemoteFile, folder: Path) -> list[Path]:
+def _download(file: RemoteFile, folder: Path, max_bytes: int) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=".fetching-", dir=folder))
     goal = folder / file.name
@@ -95,18 +106,19 @@ def _download(file: RemoteFile, folder: Path) -> list[Path]:
         known = None if file.sha256 is None else f"sha256:{file.sha256}"
         partial = Path(pooch.retrieve(file.url, known, fname=file.name, path=staged, downloader=downloader))
         if file.name.endswith(".gz"):
-            _read_to_end(partial)
+            with gzip.open(partial) as stream:
+                _copy(stream, None, max_bytes)
         if file.sha256 is None:
             logger.info("%s: no official digest is known; sha256 %s", goal, file_digest(partial))
         if file.members:
-            return _unpack(partial, file, staged, folder)
+            return _unpack(partial, file, staged, folder, max_bytes)
         publish(partial, goal)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
     return [goal]
 
 
-def _unpack(archive: Path, file: RemoteFile, staged: Path, folder: Path) -> list[Path]:
+def _unpack(archive: Path, file: RemoteFile, staged: Path, folder: Path, max_bytes: int) -> list[Path]:
     """The wanted files of a zip archive, each at its path under `folder`."""
     goals = []
     with zipfile.ZipFile(archive) as unpacked:
@@ -117,17 +129,22 @@ def _unpack(archive: Path, file: RemoteFile, staged: Path, folder: Path) -> list
         for member in file.members:
             part, goal = staged / Path(member).name, folder / member
             with unpacked.open(known[member]) as source, part.open("wb") as sink:
-                shutil.copyfileobj(source, sink)
+                _copy(source, sink, max_bytes)
             goal.parent.mkdir(parents=True, exist_ok=True)
             publish(part, goal)
             goals.append(goal)
     return goals
 
 
-def _read_to_end(path: Path) -> None:
-    with gzip.open(path) as stream:
-        while stream.read(_BLOCK_BYTES):
-            pass
+def _copy(source: IO[bytes] | gzip.GzipFile, sink: IO[bytes] | None, max_bytes: int) -> None:
+    """Decompress to the end, which checks that all is there, and write it where there is a sink."""
+    total = 0
+    while block := source.read(_BLOCK_BYTES):
+        total += len(block)
+        if total > max_bytes:
+            raise ValueError(f"more than {max_bytes} bytes after decompression, the most that is accepted")
+        if sink is not None:
+            sink.write(block)
 
 
 def _reason(error: Exception) -> str:
@@ -147,5 +164,6 @@ def _report(failed: dict[RemoteFile, str], data_dir: Path, name: str) -> None:
         names = ", ".join(f"`{file.name}`" for file in needed)
         raise FetchError(
             f"could not download {names}: {failed[needed[0]]}",
+            where=str(data_dir),
             hint=f"place these files by hand, then build with `--data-dir {data_dir}`:{places}",
         )

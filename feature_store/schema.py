@@ -1,4 +1,4 @@
-"""Shape of the tables: what a source must deliver and what the store gives out."""
+"""What a source must deliver, row by row; the tables' columns stand in `feature_store.columns`."""
 
 import dataframely as dy
 import polars as pl
@@ -55,24 +55,6 @@ _SCHEMAS: dict[TaskKind, type[RationaleExample]] = {
     "regression": RegressionExample,
     "classification": ClassificationExample,
 }
-
-
-def staged_schema(kind: TaskKind) -> pa.Schema:
-    """Arrow schema of the rows before their tokens have numbers."""
-    return pa.schema(
-        [
-            pa.field("example_id", pa.string(), nullable=False),
-            pa.field("tokens", pa.list_(pa.string()), nullable=False),
-            pa.field("target", pa.float32() if kind == "regression" else pa.int32(), nullable=False),
-            pa.field("rationale", pa.list_(pa.uint16())),
-            pa.field("groups", pa.list_(pa.string()), nullable=False),
-        ]
-    )
-
-
-def table_schema(kind: TaskKind) -> pa.Schema:
-    """Arrow schema of `Features.table`: the staged columns and `token_ids` (int32, one per token)."""
-    return staged_schema(kind).insert(2, pa.field("token_ids", pa.list_(pa.int32()), nullable=False))
 
 
 def validate(batch: pa.RecordBatch, split: str, kind: TaskKind) -> None:

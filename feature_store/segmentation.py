@@ -101,10 +101,10 @@ def _kept_table(
     parameters = {"jieba": metadata.version("jieba"), "dictionary": dictionary_digest}
     key = fingerprint("segments", VERSION, parameters, [file.digest])
     directory = cache_dir / "segments" / key[:32]
-    table = _if_whole(directory, file)
+    table = _if_whole(directory, key, file)
     if table is None:
         with cache.locked(cache_dir, f"segments-{key[:32]}"):
-            table = _if_whole(directory, file)
+            table = _if_whole(directory, key, file)
             if table is None:
                 with cache.staging(directory) as stage:
                     _build(stage, file, words, workers)
@@ -131,11 +131,15 @@ def _workers() -> int:
     return int(given)
 
 
-def _if_whole(directory: Path, file: TextFile) -> pa.Table | None:
+def _if_whole(directory: Path, key: str, file: TextFile) -> pa.Table | None:
     if not directory.exists():
         return None
     try:
-        cache.read_manifest(directory / cache.MANIFEST)
+        # every digest, for all of it is read in any case
+        manifest = cache.read_manifest(directory / cache.MANIFEST)
+        if manifest.fingerprint != key or _TABLE not in manifest.files:
+            raise DamagedCacheError("these are other lengths", where=str(directory))
+        cache.verify_files(directory, manifest)
         table = cache.open_table(directory / _TABLE)
         if table.num_rows != file.num_texts:
             raise DamagedCacheError(

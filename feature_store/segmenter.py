@@ -30,6 +30,9 @@ _IDEOGRAPHS = re.compile(r"([\u4E00-\u9FD5]+)")  # jieba 0.42.1, `finalseg.re_ha
 _NUMBERS = re.compile(r"([a-zA-Z0-9]+(?:\.\d+)?%?)")  # jieba 0.42.1, `finalseg.re_skip`
 _BETWEEN = re.compile("\r\n|.", re.DOTALL)
 _REMEMBERED_RUNS = 1 << 16
+_MAX_DIGITS = 18
+"""Of a frequency: more than any corpus has words, and Python refuses to read thousands."""
+_MAX_CHARACTERS = 256
 _ENTRY = re.compile(r"(?P<word>.+?)(?: (?P<frequency>[0-9]+))?(?: [a-z]+)?")  # jieba 0.42.1, `re_userdict`
 
 
@@ -50,18 +53,26 @@ def parse_dictionary(lines: Iterable[tuple[int, str]], where: str) -> tuple[Word
         where: the file, for messages.
 
     Raises:
-        BadInputError: for a frequency of 0, which jieba would apply to every text of the process, or a file
-        without a word.
+        BadInputError: for a frequency of 0, which jieba would apply to every text of the process, a number or
+        a word without end, or a file without a word.
     """
     words = []
     for number, line in lines:
         match = _ENTRY.fullmatch(line.strip())
         if match is None:
             continue  # an empty line
-        frequency = None if match["frequency"] is None else int(match["frequency"])
-        if frequency == 0:
+        digits = match["frequency"] or "1"
+        if len(digits) > _MAX_DIGITS or int(digits) == 0:
             raise BadInputError(
-                f"expected a frequency of at least 1, but got {line.strip()!r}", where=f"{where}:{number}"
+                f"expected a frequency of at least 1 and at most {_MAX_DIGITS} digits, "
+                f"but got {line.strip()[-60:]!r}",
+                where=f"{where}:{number}",
+            )
+        frequency = None if match["frequency"] is None else int(digits)
+        if len(match["word"]) > _MAX_CHARACTERS:  # jieba keeps each of its beginnings
+            raise BadInputError(
+                f"a word of {len(match['word'])} characters; at most {_MAX_CHARACTERS} are supported",
+                where=f"{where}:{number}",
             )
         words.append(Word(match["word"], frequency))
     if not words:

@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import time
+import tokenize
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from feature_store import cache
+from feature_store.columns import VOCABULARY_SCHEMA, check_layout, check_numbers, check_values, table_schema
 from feature_store.errors import (
     BadInputError,
     DamagedCacheError,
@@ -35,14 +37,18 @@ from feature_store.errors import (
 from feature_store.fingerprint import fingerprint
 from feature_store.recipe import TOKENIZER_FILE, VERSION, Recipe
 from feature_store.sources import get_source
-from feature_store.sources.base import FOLDER_ROLES, Source, TaskKind, resolve_aspect, resolve_options
+from feature_store.sources.base import (
+    FOLDER_ROLES,
+    MAX_INPUT_BYTES,
+    SPLITS,
+    Source,
+    TaskKind,
+    resolve_aspect,
+    resolve_options,
+)
 from feature_store.vocabulary import Vocabulary
 
 logger = logging.getLogger("feature_store")
-
-MAX_INPUT_BYTES = 16 * 2**30
-"""Most bytes accepted from one raw file after decompression; the largest official file has about 0.1 GiB."""
-
 
 DERIVED_FILE = "table.arrow"
 
@@ -127,7 +133,7 @@ class Features:
         self.fingerprint = self.manifest.fingerprint
         try:
             meta = self.manifest.meta
-            self.splits: tuple[str, ...] = tuple(meta["splits"])
+            self.splits: tuple[str, ...] = tuple(split for split in SPLITS if split in meta["splits"])
             self.tokenizer: str = meta["tokenizer"]
             self.dataset: str = meta["dataset"]
             self.aspect: str | None = meta["aspect"]
@@ -135,15 +141,43 @@ class Features:
             self.notes: list[str] = list(self.provenance["notes"])
             names = meta["task"]["class_names"]
             self.task = TaskInfo(**{**meta["task"], "class_names": None if names is None else tuple(names)})
-            self._tables = {split: cache.open_table(directory / f"{split}.arrow") for split in self.splits}
-            self._words = cache.open_table(directory / "vocabulary.arrow")
-            self.embeddings: npt.NDArray[np.float32] = np.load(directory / "embeddings.npy", mmap_mode="r")
+            self._tables = {split: self._open(f"{split}.arrow", self._schema()) for split in self.splits}
+            self._words = self._open("vocabulary.arrow", VOCABULARY_SCHEMA)
+            self.embeddings: npt.NDArray[np.float32] = self._open_vectors()
             self.tokenizer_files: dict[str, str] = {}
             if TOKENIZER_FILE in self.manifest.files:
                 self.tokenizer_files = json.loads((directory / TOKENIZER_FILE).read_text(encoding="utf-8"))
             self.token_counts: npt.NDArray[np.int64] = cache.as_numpy(self._words["count"])
-        except (KeyError, TypeError, ValueError, OSError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OSError, RecursionError) as error:
             raise DamagedCacheError(f"the folder cannot be read ({error})", where=str(directory)) from error
+        self._checked: set[str] = set()
+
+    def _schema(self) -> pa.Schema:
+        return table_schema(self.task.kind)
+
+    def _open(self, name: str, schema: pa.Schema) -> pa.Table:
+        """One of the folder's Arrow files, with the columns that it must have."""
+        self.manifest.files[name]  # verify compares those alone that stand there
+        table = cache.open_table(self.directory / name)
+        check_layout(table, schema, self.directory / name)
+        return table
+
+    def _open_vectors(self) -> npt.NDArray[np.float32]:
+        path = self.directory / "embeddings.npy"
+        self.manifest.files[path.name]
+        try:
+            # not np.load, which takes other formats as well
+            matrix: npt.NDArray[np.float32] = np.lib.format.open_memmap(path, mode="r")
+        except (tokenize.TokenError, SyntaxError, ArithmeticError, RecursionError, MemoryError) as error:
+            # numpy reads the header as an expression of Python's
+            raise DamagedCacheError(f"not a readable array ({error})", where=str(path)) from error
+        if matrix.dtype != np.float32 or matrix.ndim != 2 or len(matrix) != self._words.num_rows:
+            raise DamagedCacheError(
+                f"word vectors of type {matrix.dtype} and shape {matrix.shape} "
+                f"for {self._words.num_rows} words",
+                where=str(path),
+            )
+        return matrix
 
     @functools.cached_property
     def vocabulary(self) -> Vocabulary:
@@ -152,10 +186,12 @@ class Features:
         Raises:
             DamagedCacheError: if the file of words does not hold a vocabulary.
         """
+        path = self.directory / "vocabulary.arrow"
+        check_values(self._words, path)
         try:
             return Vocabulary(self._words["token"].to_pylist())
-        except (KeyError, ValueError) as error:
-            raise DamagedCacheError(f"not a vocabulary ({error})", where=str(self.directory)) from error
+        except ValueError as error:
+            raise DamagedCacheError(f"not a vocabulary ({error})", where=str(path)) from error
 
     def table(self, split: str) -> pa.Table:
         """Rows of one split, in the order of the files, memory-mapped.
@@ -164,12 +200,23 @@ class Features:
         (regression) or int32 (class) | `rationale` list<uint16>, positions of the human rationale's tokens,
         null where nobody annotated | `groups` list<string>, groups that the text is about.
 
+        The first call checks what reading it relies on: every offset, and that numbers point at words,
+        classes and tokens that there are. The words of `train`, by far the most bytes, it leaves unread.
+
         Raises:
             RequestError: if there is no such split.
+            DamagedCacheError: if an offset or number is wrong.
         """
         if split not in self._tables:
             raise RequestError(f"no split `{split}`; there is {', '.join(self._tables)}")
-        return self._tables[split]
+        table = self._tables[split]
+        if split not in self._checked:
+            path = self.directory / f"{split}.arrow"
+            check_values(table.drop_columns(["tokens"]) if split == "train" else table, path)
+            names = self.task.class_names
+            check_numbers(table, self._words.num_rows, None if names is None else len(names), path)
+            self._checked.add(split)
+        return table
 
     def annotated_validation(self) -> pa.Table:
         """The validation texts whose rationales are scored: `val_annotated`, or `val` where there is none."""
@@ -211,11 +258,11 @@ def open_features(request: FeatureRequest, *, verify: bool = False) -> Features:
     recipe = _recipe(request, source, aspect, data_dir)
     name = "-".join(part for part in (source.name, aspect, recipe.fingerprint[:16]) if part)
     directory = request.cache_dir / "features" / name
-    found = _load_if_whole(directory, verify)
+    found = _load_if_whole(directory, recipe, verify)
     if found is not None:
         return found
     with cache.locked(request.cache_dir, name):
-        found = _load_if_whole(directory, verify)  # another process may have built it while we waited
+        found = _load_if_whole(directory, recipe, verify)  # another process may have built it while we waited
         if found is None:
             _build(directory, recipe)
             found = load_features(directory)
@@ -251,11 +298,14 @@ def raw_files(request: FeatureRequest) -> dict[str, Path]:
     return source.inputs(_data_dir(request, source), resolve_aspect(source, request.aspect))
 
 
-def _load_if_whole(directory: Path, verify: bool) -> Features | None:
+def _load_if_whole(directory: Path, recipe: Recipe, verify: bool) -> Features | None:
     if not directory.exists():
         return None
     try:
-        return load_features(directory, verify=verify)
+        features = load_features(directory, verify=verify)
+        if features.fingerprint != recipe.fingerprint:
+            raise DamagedCacheError(f"these are features {features.fingerprint[:16]}", where=str(directory))
+        return features
     except DamagedCacheError as error:
         logger.warning("%s: building it again", error)
         return None
@@ -386,11 +436,11 @@ def derived(
         raise RequestError(f"a step's name is made of letters, digits, `_` and `-`, but got `{step}`")
     key = fingerprint(step, version, parameters, [features.fingerprint])
     directory = derived_dir(features, step, version, parameters)
-    found = _derived_if_whole(directory)
+    found = _derived_if_whole(directory, key)
     if found is not None:
         return found
     with cache.locked(features.directory.parent.parent, f"{features.directory.name}-{directory.name}"):
-        found = _derived_if_whole(directory)
+        found = _derived_if_whole(directory, key)
         if found is None:
             table = build()
             with cache.staging(directory) as stage:
@@ -420,12 +470,18 @@ def verify_derived(features: Features) -> None:
         cache.verify_files(directory, cache.read_manifest(directory / cache.MANIFEST))
 
 
-def _derived_if_whole(directory: Path) -> pa.Table | None:
+def _derived_if_whole(directory: Path, key: str) -> pa.Table | None:
     if not directory.exists():
         return None
     try:
-        cache.read_manifest(directory / cache.MANIFEST)
-        return cache.open_table(directory / DERIVED_FILE)
+        # every digest, for there is one table, which its reader goes through anyway
+        manifest = cache.read_manifest(directory / cache.MANIFEST)
+        if manifest.fingerprint != key or DERIVED_FILE not in manifest.files:
+            raise DamagedCacheError("this is another table", where=str(directory))
+        cache.verify_files(directory, manifest)
+        table = cache.open_table(directory / DERIVED_FILE)
+        check_values(table, directory / DERIVED_FILE)
+        return table
     except DamagedCacheError as error:
         logger.warning("%s: computing it again", error)
         return None

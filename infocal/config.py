@@ -341,9 +341,16 @@ def _check_types(config: Task | MethodConfig | LanguageModelConfig) -> None:
             if value not in choices:
                 raise ConfigError(f"`{field.name}` must be one of {', '.join(choices)}, but got {value!r}")
         elif field.type is float and isinstance(value, int) and not isinstance(value, bool):
-            object.__setattr__(config, field.name, float(value))
+            object.__setattr__(config, field.name, _as_float(field.name, value))
         elif type(value) is not field.type:
             wanted = field.type.__name__ if isinstance(field.type, type) else str(field.type)
             raise ConfigError(f"`{field.name}` must be of type {wanted}, but got {value!r}")
         elif isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"`{field.name}` must be finite, but got {value}")
+
+
+def _as_float(name: str, value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ConfigError(f"`{name}` must be finite, but got a number too large for one") from error

@@ -1,5 +1,8 @@
 """Errors that a user of the model can cause or has to know about."""
 
+MAX_MESSAGE = 1000
+"""Characters of a message; a value that it quotes may be longer than one can read."""
+
 
 class UserError(Exception):
     """A mistake the user can mend; shown as one line, without a traceback.
@@ -11,13 +14,19 @@ class UserError(Exception):
     """
 
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = _readable(message)
+        super().__init__(self.message)
         self.where = where
         self.hint = hint
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}" if self.where else self.message
+
+
+def _readable(message: str) -> str:
+    """The message in one line that ends."""
+    line = " ".join(message.splitlines())
+    return line if len(line) <= MAX_MESSAGE else f"{line[:MAX_MESSAGE]} ... ({len(line)} characters)"
 
 
 class ConfigError(UserError):

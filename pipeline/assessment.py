@@ -91,7 +91,7 @@ def of_run(tracker: Tracker, run_id: str, given: argparse.Namespace, folder: Pat
         )
     best = tracker.download(run_id, checkpoints.BEST, folder)
     stored = checkpoints.read_json(tracker.download(run_id, CONFIG_ARTIFACT, folder))
-    scores = checkpoints.read_json(best / checkpoints.BEST_SCORES)
+    scores = checkpoints.load_scores(best)
     metadata = {
         "dataset": stored["run"]["dataset"],
         "aspect": stored["run"]["aspect"],
@@ -131,13 +131,13 @@ def features_of(metadata: Mapping[str, Any], given: argparse.Namespace) -> Featu
         _check_fingerprint(fingerprint_of(request), wanted, str(request.data_dir))
     for directory in sorted((cache / "features").glob(f"*-{wanted[:16]}")):
         try:
-            found = load_features(directory)
+            found = load_features(directory, verify=True)
         except UserError as error:
             logger.warning("%s: building the features again", error)
             continue
         if found.fingerprint == wanted:
             return found
-    built = open_features(request)
+    built = open_features(request, verify=True)
     _check_fingerprint(built.fingerprint, wanted, str(built.directory))
     return built
 

@@ -5,12 +5,10 @@ read with `weights_only`. A package is refused where a file does not match its d
 """
 
 import dataclasses
-import hashlib
 import json
 import os
-import pickle
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,14 +22,26 @@ from infocal.errors import StateError
 from infocal.methods.registry import INFOCAL, method, method_of
 from infocal.rationalizer import HALF, Rationalizer
 from infocal.trainer import Trainer
+from pipeline.reading import (
+    BROKEN,
+    DIGESTS,
+    check_digests,
+    names_its_folder,
+    one_line,
+    read_json,
+    write_digests,
+)
+
+__all__ = ["DIGESTS", "read_json"]  # known by this module's name
 
 STATE, BEST, HISTORY = "state.pt", "best", "history.json"
-WEIGHTS, CONFIG, VOCABULARY, DIGESTS = "model.safetensors", "config.json", "vocabulary.json", "digests.json"
+WEIGHTS, CONFIG, VOCABULARY = "model.safetensors", "config.json", "vocabulary.json"
 _PACKED = (WEIGHTS, CONFIG, VOCABULARY)
 """Files of a package that have a digest."""
 TOKENIZER = "tokenizer.json"
 """One more where the user's own files change how a text is split: their contents."""
 BEST_SCORES, BEST_PREDICTIONS = "scores.json", "predictions.json"
+_OF_BEST = (WEIGHTS, CONFIG, BEST_SCORES, BEST_PREDICTIONS)
 _FORMAT = 1
 
 
@@ -45,6 +55,21 @@ class Package:
     """Where the model comes from: dataset, aspect, run, threshold, fingerprints; JSON."""
     tokenizer_files: dict[str, str] = dataclasses.field(default_factory=dict)
     """Contents of the user's files that change how a text is split, by the option that named them."""
+
+    def __post_init__(self) -> None:
+        """Refuse parts that do not fit one another: they would give wrong answers, or fail at one."""
+        words = self.vocabulary
+        if not all(isinstance(word, str) for word in words) or len(words) != len(self.model.embeddings):
+            raise StateError(f"{len(words)} words do not fit {len(self.model.embeddings)} word vectors")
+        names = self.metadata.get("class_names") or []
+        if not all(isinstance(name, str) for name in names):
+            raise StateError(f"expected names of classes, but got {str(names)[:100]}")
+        if names and self.model.task.kind == "classification" and len(names) != self.model.task.num_classes:
+            raise StateError(
+                f"{len(names)} names of classes do not fit {self.model.task.num_classes} classes"
+            )
+        if not all(isinstance(text, str) for pair in self.tokenizer_files.items() for text in pair):
+            raise StateError("expected texts as the files of the tokenizer")
 
 
 def save_package(directory: Path, package: Package) -> None:
@@ -64,38 +89,55 @@ def save_package(directory: Path, package: Package) -> None:
     if package.tokenizer_files:
         write_json(directory / TOKENIZER, package.tokenizer_files)
         packed = (*_PACKED, TOKENIZER)
-    write_json(directory / DIGESTS, {name: _digest(directory / name) for name in packed})
+    write_digests(directory, packed)
 
 
+@names_its_folder
 def load_package(directory: Path) -> Package:
     """Read a package, on the CPU and in evaluation mode.
 
     Raises:
-        StateError: if a file is missing, does not match its digest or has another format.
+        StateError: if a file is missing, does not match its digest, has another format or does not fit the
+        others.
     """
     digests = read_json(directory / DIGESTS)
-    if not isinstance(digests, dict) or digests.keys() - {TOKENIZER} != set(_PACKED):
-        raise StateError(
-            f"expected a digest of each of {', '.join(_PACKED)}, but got {digests}",
-            where=str(directory / DIGESTS),
-        )
-    for name, digest in digests.items():
-        if not (directory / name).is_file() or _digest(directory / name) != digest:
-            raise StateError(
-                f"`{name}` is missing or does not match its sha256 {digest}", where=str(directory)
-            )
+    check_digests(directory, digests, (*_PACKED, TOKENIZER) if TOKENIZER in digests else _PACKED)
     description = read_json(directory / CONFIG)
     if description["format"] != _FORMAT:
         raise StateError(
             f"expected format {_FORMAT}, but got {description['format']}", where=str(directory / CONFIG)
         )
     weights = load_weights(directory / WEIGHTS)
-    model = _as_described(description, weights["embeddings"])
-    if not model.config.train_embeddings:
+    embeddings = weights["embeddings"]
+    if not description["config"]["train_embeddings"]:
         del weights["embeddings"]
-    model.load_state_dict(weights)
+    model = _model_of(description, embeddings, weights)
     files = read_json(directory / TOKENIZER) if TOKENIZER in digests else {}
     return Package(model.eval(), read_json(directory / VOCABULARY), description["metadata"], files)
+
+
+def _model_of(
+    description: Mapping[str, Any], embeddings: torch.Tensor, weights: Mapping[str, torch.Tensor]
+) -> Rationalizer:
+    """The model that a file describes, with its weights.
+
+    Raises:
+        StateError: if the weights have other names or shapes; found before memory is taken for the model, of
+            which a file can ask for any amount.
+    """
+    with torch.device("meta"):
+        planned = _as_described(description, embeddings.to("meta")).state_dict()
+    shapes, wanted = (
+        {name: tuple(value.shape) for name, value in held.items()} for held in (weights, planned)
+    )
+    if wrong := sorted(name for name in shapes | wanted if shapes.get(name) != wanted.get(name)):
+        raise StateError(
+            f"the weights do not fit: `{wrong[0]}` is {shapes.get(wrong[0], 'not there')}, "
+            f"but {wanted.get(wrong[0], 'nothing')} was expected"
+        )
+    model = _as_described(description, embeddings)
+    model.load_state_dict(weights)
+    return model
 
 
 def load_weights(path: Path) -> dict[str, torch.Tensor]:
@@ -120,8 +162,10 @@ def save_best(
     write_json(directory / CONFIG, _described(model))
     write_json(directory / BEST_SCORES, scores)
     write_json(directory / BEST_PREDICTIONS, predictions)
+    write_digests(directory, _OF_BEST)
 
 
+@names_its_folder
 def load_best(directory: Path, embeddings: torch.Tensor) -> Rationalizer:
     """The model that `save_best` wrote, in evaluation mode.
 
@@ -132,13 +176,42 @@ def load_best(directory: Path, embeddings: torch.Tensor) -> Rationalizer:
     Raises:
         StateError: if a file is missing or damaged, or the word vectors have another size.
     """
-    model = _as_described(read_json(directory / CONFIG), embeddings)
-    try:
-        model.load_state_dict(load_weights(directory / WEIGHTS))
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())  # torch's own has a line for each tensor
-        raise StateError(f"the weights do not fit the features: {reason}", where=str(directory)) from error
-    return model.eval()
+    _check_if_sealed(directory, _OF_BEST)
+    description = read_json(directory / CONFIG)
+    return _model_of(description, embeddings, load_weights(directory / WEIGHTS)).eval()
+
+
+@names_its_folder
+def load_scores(directory: Path) -> dict[str, Any]:
+    """What `save_best` wrote of an epoch: `epoch`, `value`, `violation`, `degenerate`, `scores`.
+
+    Raises:
+        StateError: if the file is missing or holds something else.
+    """
+    found = read_json(directory / BEST_SCORES)
+    numbers = [found["value"], found["violation"], *found["scores"].values()]
+    if type(found["epoch"]) is not int or not all(type(number) in (int, float) for number in numbers):
+        raise StateError("expected the number of an epoch, and numbers", where=str(directory / BEST_SCORES))
+    if found["degenerate"] is not None and not isinstance(found["degenerate"], str):
+        raise StateError("expected a name as `degenerate`", where=str(directory / BEST_SCORES))
+    return dict(found)
+
+
+@names_its_folder
+def load_predictions(path: Path) -> list[dict[str, Any]]:
+    """The texts that `save_best` wrote, each with its marks.
+
+    Raises:
+        StateError: if the file is missing or holds something else.
+    """
+    found = read_json(path)
+    for text in found:
+        marks = [text[key] for key in ("human", "selected", "probability") if text.get(key) is not None]
+        if not all(isinstance(token, str) for token in text["tokens"]) or not all(
+            type(mark) in (int, float) for row in marks for mark in row
+        ):
+            raise StateError(f"expected texts with marks, but got {str(text)[:200]}", where=str(path))
+    return list(found)
 
 
 def _described(model: Rationalizer) -> dict[str, Any]:
@@ -159,30 +232,38 @@ def _as_described(description: Mapping[str, Any], embeddings: torch.Tensor) -> R
     found = method(description.get("method", INFOCAL))
     config = found.config_class().from_mapping(description["config"])
     model: Rationalizer = found.trainer_class().model_class(config, Task(**description["task"]), embeddings)
-    model.threshold = description.get("threshold", HALF)
+    model.threshold = float(description.get("threshold", HALF))
     return model
 
 
 def save_state(directory: Path, trainer: Trainer, progress: Mapping[str, Any]) -> None:
     """Write the trainer's full state and the loop's own `progress` (JSON values) into `directory`."""
     torch.save({"trainer": trainer.state_dict(), "progress": dict(progress)}, directory / STATE)
+    write_digests(directory, (STATE,))
 
 
+@names_its_folder
 def load_state(directory: Path, trainer: Trainer) -> dict[str, Any]:
     """Put the trainer where `save_state` left it; returns the `progress` stored with it.
 
     Raises:
         StateError: if the file is missing or damaged, or belongs to other hyper-parameters.
     """
+    _check_if_sealed(directory, (STATE,))
     path = directory / STATE
     try:
         state = torch.load(path, map_location=trainer.device, weights_only=True)
+        progress: dict[str, Any] = dict(state["progress"])
         trainer.load_state_dict(state["trainer"])
-    except (OSError, KeyError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        reason = " ".join(str(error).split())
-        raise StateError(f"cannot read the checkpoint: {reason}", where=str(path)) from error
-    progress: dict[str, Any] = state["progress"]
+    except BROKEN as error:
+        raise StateError(f"cannot read the checkpoint: {one_line(error)}", where=str(path)) from error
     return progress
+
+
+def _check_if_sealed(directory: Path, names: Sequence[str]) -> None:
+    """Compare digests where there are some: checkpoints of before they were written have none."""
+    if (directory / DIGESTS).exists():
+        check_digests(directory, read_json(directory / DIGESTS), names)
 
 
 def copy_tree(source: Path, target: Path) -> None:
@@ -201,20 +282,3 @@ def write_json_whole(path: Path, value: Any) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     write_json(temporary, value)
     temporary.replace(path)
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        StateError: if it is missing or not JSON.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StateError(f"cannot read the file: {error}", where=str(path)) from error
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -130,10 +130,15 @@ def num_cores() -> float:
     return float(ray.cluster_resources().get("CPU", 0))
 
 
-def prepare_environment() -> None:
+def prepare_environment(address: str | None = None) -> None:
     """Set what Ray and MLflow read when they are imported: nothing is sent home, snapshots are fresh.
 
+    A private Ray listens on 127.0.0.1 alone, as it does by itself on other systems than Linux.
+
     Must run before either is imported; what the user has set stays.
+
+    Args:
+        address: of a running cluster; None: RAY_ADDRESS, else a private local one.
     """
     defaults = {
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -155,5 +160,7 @@ def prepare_environment() -> None:
         # stdout holds the result alone
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     }
+    if _wanted(address) == LOCAL:
+        defaults["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray's name for: take part in no cluster
     for name, value in defaults.items():
         os.environ.setdefault(name, value)

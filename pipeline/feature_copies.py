@@ -18,6 +18,7 @@ from feature_store.errors import DamagedCacheError
 from feature_store.store import Features, load_features
 from pipeline import settings
 from pipeline.errors import PipelineError
+from pipeline.reading import BROKEN
 from pipeline.storage import Location, Storage
 
 logger = logging.getLogger("pipeline.feature_copies")
@@ -108,7 +109,7 @@ def _is_whole(folder: Path) -> bool:
     try:
         files = json.loads((folder / INDEX).read_bytes())["files"]
         return all((folder / name).stat().st_size == entry["size"] for name, entry in files.items())
-    except FileNotFoundError:
+    except BROKEN:  # it is fetched again
         return False
 
 
@@ -116,6 +117,8 @@ def _fetch(source: Location, stage: Path) -> None:
     digest = PurePosixPath(source.path).name.rpartition("-")[2]
     _fetch_file(source / INDEX, stage / INDEX, digest)
     for name, entry in json.loads((stage / INDEX).read_bytes())["files"].items():
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise PipelineError(f"the copy's index names `{name}`, which lies elsewhere", where=str(source))
         _fetch_file(source / name, stage / name, entry["sha256"])
 
 
@@ -132,15 +135,19 @@ def _fetch_file(source: Location, target: Path, digest: str) -> None:
     )
 
 
-def features_of(run: settings.RunSettings) -> Features:
+def features_of(run: settings.RunSettings, *, verify: bool = False) -> Features:
     """The features of a run on the machine that trains.
+
+    Args:
+        run: what is trained.
+        verify: compare every file with its digest.
 
     Raises:
         PipelineError: if they are not on this machine, or cannot be fetched.
         DamagedCacheError: if they cannot be read.
     """
     if run.features_uri:
-        return load_features(fetched(run.features_uri, settings.cache_dir(None)))
+        return load_features(fetched(run.features_uri, settings.cache_dir(None)), verify=verify)
     directory = Path(run.features_dir)
     if not directory.is_dir():
         raise PipelineError(
@@ -148,4 +155,4 @@ def features_of(run: settings.RunSettings) -> Features:
             "machines share no disk, `--storage` is a URI such as s3://BUCKET/PREFIX, otherwise both "
             "`--storage` and `--cache-dir` are folders that all share"
         )
-    return load_features(directory)
+    return load_features(directory, verify=verify)

@@ -6,7 +6,6 @@ here. The sealed test split is not read either; a reading that was logged on the
 
 import dataclasses
 import datetime
-import json
 import logging
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -16,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from infocal import baselines
-from infocal.errors import ConfigError
-from pipeline import columns, pages, published
+from infocal.errors import ConfigError, StateError
+from pipeline import checkpoints, columns, pages, published
 from pipeline.errors import PipelineError
 from pipeline.results import Findings, ScoreRow, Searched, TrialResult
 from pipeline.tracking import PARENT_TAG, READINGS_TAG, STUDY_TAG, TrackedRun, Tracker, read_back
@@ -310,10 +309,9 @@ def _predictions(tracker: Tracker, run_id: str) -> list[dict[str, Any]]:
             logger.warning("no example rationales: %s", error)
             return []
         try:
-            found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise PipelineError(f"`{PREDICTIONS}` of run {run_id} is not JSON: {error}") from error
-    return found
+            return checkpoints.load_predictions(path)
+        except StateError as error:
+            raise PipelineError(f"`{PREDICTIONS}` of run {run_id} cannot be read: {error.message}") from error
 
 
 def _readings(run: TrackedRun, shown: Sequence[str]) -> list[ScoreRow]:

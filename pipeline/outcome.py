@@ -52,7 +52,7 @@ def conduct(
     """
     run = prepared.run
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    features = feature_copies.features_of(run)
+    features = feature_copies.features_of(run, verify=resume)
     logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
     check_bf16(run.bf16, resolve_device(run.device))
     derived = prepare_language_model(run, features)
@@ -168,8 +168,8 @@ def _callbacks(
 
 def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) -> dict[str, str]:
     """The pages of a trial: its rationales and its curves, by file name."""
-    best = checkpoints.read_json(checkpoint / checkpoints.BEST / checkpoints.BEST_SCORES)
-    shown = checkpoints.read_json(checkpoint / checkpoints.BEST / checkpoints.BEST_PREDICTIONS)
+    best = checkpoints.load_scores(checkpoint / checkpoints.BEST)
+    shown = checkpoints.load_predictions(checkpoint / checkpoints.BEST / checkpoints.BEST_PREDICTIONS)
     target = title(run.dataset, run.aspect)
     note = f"validation texts at epoch {best['epoch'] + 1}, the trial's best by: {run.criterion}"
     return {

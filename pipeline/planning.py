@@ -193,7 +193,8 @@ def with_features(
     """
     from feature_store.store import open_features
 
-    features = open_features(feature_request(given, run))
+    # every digest: a search takes hours, and hashing what it reads a moment
+    features = open_features(feature_request(given, run), verify=True)
     for note in features.notes if is_first else ():
         logger.info("note: %s", note)
     directory = str(features.directory.resolve())

@@ -17,7 +17,7 @@ from mlflow.entities import LoggedModel, LoggedModelOutput, LoggedModelStatus
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
-from pipeline import checkpoints, served_model
+from pipeline import checkpoints, reading, served_model
 from pipeline.errors import PipelineError
 from pipeline.tracking import Tracker, translated, written
 
@@ -261,11 +261,21 @@ def load_version_package(tracker: Tracker, name: str, which: str | int, destinat
     """Copy the package of a version into `destination`; returns its folder.
 
     Raises:
-        PipelineError: if there is no such version, or its files are gone.
+        PipelineError: if there is no such version, its files are gone, or other weights stand in their place.
     """
     version = find(tracker, name, which)
     destination.mkdir(parents=True, exist_ok=True)
     with translated(f"cannot read the files of {version.uri}"):
         source = tracker.client.get_model_version_download_uri(name, str(version.version))
         uri = f"{source.rstrip('/')}/artifacts/{served_model.PACKAGE_ARTIFACT}"
-        return Path(download_artifacts(artifact_uri=uri, dst_path=str(destination), tracking_uri=tracker.uri))
+        found = Path(
+            download_artifacts(artifact_uri=uri, dst_path=str(destination), tracking_uri=tracker.uri)
+        )
+    registered = version.tags.get(_DIGEST_TAG)
+    if registered and reading.digest(found / checkpoints.WEIGHTS) != registered:
+        raise PipelineError(
+            f"`{checkpoints.WEIGHTS}` of {version.uri} is not the file that was registered: its sha256 is "
+            f"not the version's tag `{_DIGEST_TAG}`, {registered}",
+            where=uri,
+        )
+    return found

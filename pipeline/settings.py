@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from feature_store.toml import read_toml
 from infocal.config import MethodConfig
 from infocal.methods.registry import INFOCAL
 from pipeline.errors import PipelineError
@@ -372,8 +373,8 @@ def hyper_parameters(config_file: str | None, assignments: Sequence[str]) -> dic
 
 def _read_toml(path: Path) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return read_toml(path)
+    except (OSError, ValueError) as error:
         raise PipelineError(
             f"cannot read the file: {error}",
             where=f"--config {path}",
@@ -385,5 +386,5 @@ def _value(text: str) -> Any:
     """A TOML value; a bare word is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text

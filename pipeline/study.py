@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from pydantic import TypeAdapter, ValidationError
 from ray import tune
 
 from infocal.config import MethodConfig
@@ -59,13 +60,21 @@ class StudySettings:
         Raises:
             StateError: if it is missing, not JSON, or not what `save` writes.
         """
-        stored = checkpoints.read_json(directory / SETTINGS)
+        path = directory / SETTINGS
         try:
-            return cls(run=RunSettings.stored(stored.pop("run")), **stored)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            found = TypeAdapter(cls).validate_json(path.read_bytes(), strict=True)
+        except OSError as error:
+            raise StateError(f"cannot read the file: {error}", where=str(path)) from error
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(map(str, first["loc"])) or "it"
             raise StateError(
-                f"expected the settings of a study, but got others ({error})", where=str(directory / SETTINGS)
+                f"expected the settings of a study, but got others ({place[:100]}: {first['msg'][:200]})",
+                where=str(path),
             ) from error
+        if found.name != directory.name:
+            raise StateError(f"these are the settings of the study `{found.name[:100]}`", where=str(path))
+        return found
 
 
 class Study:
@@ -213,7 +222,7 @@ def _candidate(result: tune.Result) -> Candidate | None:
         return None
     scores = f"{checkpoints.BEST}/{checkpoints.BEST_SCORES}"
     with checkpoint.localised(scores) as folder:
-        best = checkpoints.read_json(folder / scores)
+        best = checkpoints.load_scores(folder / checkpoints.BEST)
     return Candidate(
         trial_id=result.metrics["trial_id"],
         config=result.config or {},

@@ -13,7 +13,7 @@ import torch
 from feature_store.store import Features
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, MethodConfig
-from infocal.errors import TrainingFailure
+from infocal.errors import StateError, TrainingFailure
 from infocal.trainer import resolve_device
 from pipeline import checkpoints, columns, feature_copies
 from pipeline.loaders import Loader, embeddings_of, language_model_scores, prefetched, task_of
@@ -37,6 +37,20 @@ class Progress:
     history: list[Result] = field(default_factory=list)
     best: Result = field(default_factory=dict)
     """The best epoch's number, objective, violation and scores."""
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any], where: Path) -> "Progress":
+        """What a checkpoint kept.
+
+        Raises:
+            StateError: if it kept something else.
+        """
+        history, best = kept.get("history"), kept.get("best")
+        if not isinstance(history, list) or not isinstance(best, dict):
+            raise StateError(
+                f"expected `history` and `best`, but got {sorted(map(str, kept))}", where=str(where)
+            )
+        return cls(history, best)
 
 
 class Trial:
@@ -77,7 +91,7 @@ class Trial:
     def restore(self, checkpoint: Path) -> None:
         """Go on from a checkpoint that `save` wrote."""
         kept = checkpoints.load_state(checkpoint, self.trainer)
-        self.progress = Progress(history=kept["history"], best=kept["best"])
+        self.progress = Progress.of(kept, checkpoint)
         checkpoints.copy_tree(checkpoint / checkpoints.BEST, self.directory / checkpoints.BEST)
 
     def save(self, checkpoint: Path) -> None:

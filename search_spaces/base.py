@@ -131,7 +131,7 @@ class Criterion:
     """Maximise one validation score subject to bounds on others; beer's is recall at a precision."""
 
     metric: str
-    bounds: Sequence[Bound]
+    bounds: tuple[Bound, ...]
     why: str
 
     @property

@@ -18,6 +18,9 @@ UNANNOTATED = ("train", "val")
 """Splits without human rationales in a source that has `val_annotated`."""
 
 
+MAX_INPUT_BYTES = 16 * 2**30
+"""Most bytes accepted from one raw file after decompression; the largest official file has about 0.1 GiB."""
+
 FOLDER_ROLES = ("docs",)
 """Roles of `Source.inputs` whose path may be a folder; all files in it are part of the fingerprint."""
 

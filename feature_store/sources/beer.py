@@ -177,7 +177,7 @@ def _check_scores(values: list[str] | object, where: str) -> list[float]:
     for value in values:
         try:
             score = float("nan" if isinstance(value, bool) else value)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise BadInputError(f"expected a score in [0, 1], but got {value!r}", where=where) from error
         if not 0 <= score <= 1:  # also refuses NaN
             raise BadInputError(f"expected a score in [0, 1], but got {value}", where=where)

@@ -20,7 +20,7 @@ from feature_store.errors import BadInputError, MissingDataError, did_you_mean
 from feature_store.fingerprint import file_digest, unit_interval
 from feature_store.segmenter import DICTIONARY, STOP_WORDS, Word, parse_dictionary, parse_stop_words
 from feature_store.sources.base import Example, Query, RemoteFile, Report, SourceOption, TaskSpec
-from feature_store.sources.fields import check_text
+from feature_store.sources.fields import check_text, shown
 from feature_store.sources.lines import UTF8, parse_record, read_lines
 from feature_store.sources.locate import is_there, plain_or_gz
 
@@ -29,6 +29,8 @@ VAL_RATE = 0.1
 
 ENCODINGS = (UTF8, "GB18030")
 CHARGES, ARTICLES, TERMS = "charges", "articles", "terms"
+_MAX_DIGITS = 9
+"""No number of an article is longer; Python refuses to read one of thousands of digits."""
 _FOLDERS = ("cail2018", "CAIL2018_ALL_DATA", "")
 _ARCHIVE = "CAIL2018_ALL_DATA.zip"
 _URL = f"https://cail.oss-cn-qingdao.aliyuncs.com/{_ARCHIVE}"  # [Sha2023], section 4.3
@@ -434,25 +436,27 @@ def _without_brackets(text: str) -> str:
 def _charge(value: object, where: str) -> str:
     name = _without_brackets(value) if isinstance(value, str) else ""
     if not name:
-        raise BadInputError(f"expected a charge's name in `accusation`, but got {value!r}", where=where)
+        raise BadInputError(f"expected a charge's name in `accusation`, but got {shown(value)}", where=where)
     return name
 
 
 def _article(value: object, where: str) -> int:
     text = _without_brackets(value) if isinstance(value, str) else str(value)
-    if isinstance(value, bool) or not (text.isascii() and text.isdecimal()):
-        raise BadInputError(f"expected the number of an article, but got {value!r}", where=where)
+    if isinstance(value, bool) or not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
+        raise BadInputError(f"expected the number of an article, but got {shown(value)}", where=where)
     return int(text)
 
 
 def _months(value: object, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise BadInputError(f"expected a number of months as `imprisonment`, but got {value!r}", where=where)
+        raise BadInputError(
+            f"expected a number of months as `imprisonment`, but got {shown(value)}", where=where
+        )
     return value
 
 
 def _flag(term: Mapping[str, object], name: str, where: str) -> bool:
     value = term[name]
     if not isinstance(value, bool):
-        raise BadInputError(f"expected true or false as `{name}`, but got {value!r}", where=where)
+        raise BadInputError(f"expected true or false as `{name}`, but got {shown(value)}", where=where)
     return value

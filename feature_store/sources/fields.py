@@ -23,7 +23,7 @@ def check_id(value: object, key: str, where: str) -> str:
         BadInputError: for anything else.
     """
     if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
-        raise BadInputError(f"expected a number or text as `{key}`, but got {_shown(value)}", where=where)
+        raise BadInputError(f"expected a number or text as `{key}`, but got {shown(value)}", where=where)
     return check_encodable(str(value), f"`{key}`", where)
 
 
@@ -47,7 +47,7 @@ def check_text(value: object, key: str, where: str) -> str:
         BadInputError: for anything else.
     """
     if not isinstance(value, str):
-        raise BadInputError(f"expected text as `{key}`, but got {_shown(value)}", where=where)
+        raise BadInputError(f"expected text as `{key}`, but got {shown(value)}", where=where)
     if not value.strip():
         raise BadInputError(f"an empty text as `{key}`", where=where)
     return check_encodable(value, f"`{key}`", where)
@@ -92,12 +92,12 @@ def check_spans(
     """
     if not isinstance(spans, list):
         raise BadInputError(
-            f"expected a list of [start, end) spans as {key}, but got {_shown(spans)}", where=where
+            f"expected a list of [start, end) spans as {key}, but got {shown(spans)}", where=where
         )
     checked: list[tuple[int, int]] = []
     for span in spans:
         if not isinstance(span, list) or len(span) != 2 or not all(type(edge) is int for edge in span):
-            raise BadInputError(f"expected a span [start, end) in {key}, but got {_shown(span)}", where=where)
+            raise BadInputError(f"expected a span [start, end) in {key}, but got {shown(span)}", where=where)
         start, end = span
         if not 0 <= start <= end <= size:
             raise BadInputError(f"span {span} of {key} does not fit the text's {size} {unit}", where=where)
@@ -211,5 +211,6 @@ class Ledger:
             )
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """The start of a wrong value, for messages."""
     return repr(value)[:_SHOWN]

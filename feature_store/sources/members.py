@@ -157,5 +157,7 @@ def _value(held: str, position: int) -> tuple[object, int]:
         return _DECODER.raw_decode(held, position)
     except json.JSONDecodeError as error:
         raise JsonSyntaxError(error.msg, error.pos) from error
+    except ValueError as error:  # a whole number of thousands of digits
+        raise JsonSyntaxError(str(error), position) from error
     except RecursionError as error:
         raise JsonSyntaxError("nested too deeply", position) from error

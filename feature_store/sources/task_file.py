@@ -1,7 +1,6 @@
 """`task.toml`: what the user of an own corpus says about it."""
 
 import math
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -10,6 +9,7 @@ from feature_store.errors import BadInputError, did_you_mean, quoted
 from feature_store.sources.base import TaskKind
 from feature_store.sources.fields import check_id
 from feature_store.tokenize import TOKENIZERS
+from feature_store.toml import read_toml
 
 _KEYS = ("kind", "classes", "score_range", "tokenizer", "title")
 
@@ -40,11 +40,9 @@ def read_task_file(path: Path) -> TaskFile:
     """
     where = str(path)
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise BadInputError(f"not TOML: {error}", where=where) from error
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"not UTF-8: {error}", where=where) from error
+        values = read_toml(path)
+    except ValueError as error:
+        raise BadInputError(str(error), where=where) from error
     except OSError as error:
         raise BadInputError(f"cannot be read: {error.strerror or error}", where=where) from error
     for key in values:

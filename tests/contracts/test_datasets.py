@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from feature_store.checks import check_features
-from feature_store.schema import table_schema
+from feature_store.columns import table_schema
 from feature_store.sources import REGISTRY
 from feature_store.sources.base import SPLITS, cut_splits
 from feature_store.store import FeatureRequest, Features, load_features, open_features

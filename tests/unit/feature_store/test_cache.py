@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from feature_store import cache
@@ -139,11 +139,9 @@ def test_manifest_round_trip(built: Path):
         ('{"fingerprint": "f", "files": {"t.arrow": {}}}', "the manifest cannot be read .*size"),
         ('{"fingerprint": "f", "files": 3}', "the manifest cannot be read"),
         ('{"fingerprint": "f", "files": {}, "format": 0}', "written in format 0, but this is 1"),
-        ('{"fingerprint": "f", "files": {"u.arrow": {"size": 1}}}', "u.arrow: the file is missing"),
-        (
-            '{"fingerprint": "f", "files": {"t.arrow": {"size": 1}}}',
-            r"t.arrow: expected 1 bytes, but there are \d+",
-        ),
+        ('{"fingerprint": "f", "files": {}, "format": 1}', "the manifest differs from its own sha256"),
+        ("[" * 100_000, "the manifest cannot be read"),
+        ('{"fingerprint": "f", "files": {"t.arrow": {"size": 1e999}}}', "the manifest cannot be read"),
     ],
 )
 def test_a_damaged_manifest_is_named(built: Path, text: str | None, message: str):
@@ -151,6 +149,55 @@ def test_a_damaged_manifest_is_named(built: Path, text: str | None, message: str
     path.unlink() if text is None else path.write_text(text)
     with pytest.raises(DamagedCacheError, match=message):
         cache.read_manifest(path)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"u.arrow": {"size": 1}}, "u.arrow: the file is missing"),
+        ({"t.arrow": {"size": 1}}, r"t.arrow: expected 1 bytes, but there are \d+"),
+        ({"../t.arrow": {"size": 1}}, r"the manifest names `../t.arrow`, which lies elsewhere"),
+    ],
+)
+def test_a_manifest_of_other_files_is_named(built: Path, files: dict[str, object], message: str):
+    cache.write_manifest(built / cache.MANIFEST, cache.Manifest(fingerprint="f", files=files))
+    with pytest.raises(DamagedCacheError, match=message):
+        cache.read_manifest(built / cache.MANIFEST)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_no_flipped_bit_of_a_manifest_is_read(built: Path, data: st.DataObject):
+    """It has no digest in another file, so it carries its own; blanks between its values may differ."""
+    path = built / cache.MANIFEST
+    content = path.read_bytes()
+    expected = cache.read_manifest(path)
+    position = data.draw(st.integers(0, len(content) - 1))
+    changed = bytearray(content)
+    changed[position] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(changed)
+    try:
+        assert cache.read_manifest(path) == expected
+    except DamagedCacheError:
+        pass
+    finally:
+        path.write_bytes(content)
+
+
+def test_a_manifest_that_cannot_be_opened_is_named(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DamagedCacheError, match="the manifest cannot be read .*Not a directory"):
+        cache.read_manifest(tmp_path / "file" / cache.MANIFEST)
+
+
+def test_a_file_that_a_disk_cannot_give_back_is_named(built: Path, monkeypatch: pytest.MonkeyPatch):
+    def failing(path: Path) -> str:
+        raise OSError(5, "Input/output error", str(path))
+
+    manifest = cache.read_manifest(built / cache.MANIFEST)
+    monkeypatch.setattr(cache, "file_digest", failing)
+    with pytest.raises(DamagedCacheError, match="t.arrow: cannot be read: Input/output error"):
+        cache.verify_files(built, manifest)
 
 
 def test_a_flipped_bit_is_found_by_verify_alone(built: Path):
@@ -297,11 +344,15 @@ def test_a_file_of_this_moment_is_not_remembered(tmp_path: Path, raw: Path, monk
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[1, 2]", '{"PATH": 3}', '{"PATH": {"stamp": [3, 0], "sha256": "x"}}']
+    "text",
+    [
+        *("", "{", "[1, 2]", '{"PATH": 3}', '{"PATH": {"stamp": [3, 0], "sha256": "x"}}', "[" * 100_000),
+        '{"PATH": {"stamp": [3, STAMP], "sha256": "not a digest"}}',
+    ],
 )
 def test_a_spoilt_book_is_no_harm(tmp_path: Path, raw: Path, text: str):
     book = tmp_path / "digests.json"
-    book.write_text(text.replace("PATH", str(raw)))
+    book.write_text(text.replace("PATH", str(raw)).replace("STAMP", str(raw.stat().st_mtime_ns)))
     assert cache.DigestBook(book).digest(raw) == file_digest(raw)
     assert str(raw) in json.loads(book.read_text())
 

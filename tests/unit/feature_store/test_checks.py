@@ -9,6 +9,7 @@ import pytest
 
 from feature_store import cache
 from feature_store.checks import check_features, summary
+from feature_store.errors import DamagedCacheError
 from feature_store.store import Features, load_features
 
 
@@ -40,16 +41,36 @@ def test_built_features_are_right(features: Features):
 
 
 def test_other_columns_are_named(features: Features):
-    wrong = rewrite(features, "val", features.table("val").drop(["target"]))
     left = ["example_id", "tokens", "token_ids", "rationale", "groups"]
-    assert check_features(wrong) == [f"`val`: the columns are {left}, not the schema's"]
+    with pytest.raises(DamagedCacheError, match=re.escape(f"val.arrow: the columns are {left}")):
+        rewrite(features, "val", features.table("val").drop(["target"]))
 
 
 def test_a_row_against_the_schema_is_named(features: Features):
     table = features.table("test")
-    wrong = rewrite(features, "test", replace(table, "target", [7.0, *table["target"].to_pylist()[1:]]))
+    wrong = rewrite(features, "test", replace(table, "groups", [[""], *table["groups"].to_pylist()[1:]]))
     first = table["example_id"][0]
-    assert check_features(wrong) == [f"`test`: 1 rows break `target|max`; the first is `{first}`"]
+    assert check_features(wrong) == [
+        f"`test`: 1 rows break `groups|inner_min_length`; the first is `{first}`"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *(("target", 7.0), ("target", float("nan")), ("rationale", [10_000]), ("rationale", [1, 0])),
+        *(("token_ids", [0]), ("token_ids", []), ("tokens", ["one more"] * 200)),
+    ],
+)
+def test_numbers_that_point_nowhere_are_found_when_a_table_is_read(
+    features: Features, column: str, value: object
+):
+    table = features.table("val")
+    wrong = rewrite(features, "val", replace(table, column, [value, *table[column].to_pylist()[1:]]))
+    named = "tokens" if column == "token_ids" and not value else column
+    with pytest.raises(DamagedCacheError, match=f"val.arrow: numbers in `(token_ids|{named})` point nowhere"):
+        wrong.table("val")
+    assert wrong.table("test").num_rows > 0
 
 
 def test_wrong_token_numbers_are_named(features: Features):
@@ -77,22 +98,36 @@ def test_an_annotated_text_in_training_is_named(features: Features, split: str):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("shape", r"word vectors have the shape \(3, 4\) for \d+ words"),
         ("nan", "2 entries of the word vectors are not finite"),
         ("padding", "the vector of padding is not zero"),
     ],
 )
 def test_wrong_vectors_are_named(features: Features, change: str, message: str):
     matrix = np.array(features.embeddings)
-    if change == "shape":
-        matrix = matrix[:3]
-    elif change == "nan":
+    if change == "nan":
         matrix[5, :2] = np.nan
     else:
         matrix[0, 1] = 0.5
     np.save(features.directory / "embeddings.npy", matrix)
     (problem,) = check_features(_sign(features))
     assert re.fullmatch(message, problem)
+
+
+@pytest.mark.parametrize("kind", ["fewer", "flat", "double", "archive", "header"])
+def test_vectors_of_another_form_are_found_at_open(features: Features, kind: str):
+    path = features.directory / "embeddings.npy"
+    matrix = np.array(features.embeddings)
+    if kind == "archive":
+        np.savez(path.with_suffix(".npz"), matrix)
+        path.with_suffix(".npz").replace(path)
+    elif kind == "header":
+        path.write_bytes(path.read_bytes().replace(b"'shape': (", b"'shape':((", 1))
+    else:
+        np.save(path, {"fewer": matrix[:3], "flat": matrix[:, 0], "double": matrix.astype(np.float64)}[kind])
+    other = {"archive": "the folder cannot be read", "header": "not a readable array"}
+    message = other.get(kind, r"word vectors of type float\d+ and shape")
+    with pytest.raises(DamagedCacheError, match=message):
+        _sign(features)
 
 
 def test_summary_counts_only_annotated_texts(features: Features, annotations: Path):

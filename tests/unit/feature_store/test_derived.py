@@ -1,6 +1,7 @@
 """Further tables cached beside features."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +68,21 @@ def test_an_error_leaves_nothing(features: Features):
     assert table_of(features, Builder()).num_rows == 2
 
 
-@pytest.mark.parametrize("damage", ["cut", "gone", "manifest"])
+@pytest.mark.parametrize("damage", ["cut", "gone", "manifest", "bit", "other"])
 def test_a_damaged_table_is_computed_again(features: Features, caplog: pytest.LogCaptureFixture, damage: str):
     table_of(features, Builder())
     path = folders(features)[0] / ("manifest.json" if damage == "manifest" else "table.arrow")
-    path.unlink() if damage == "gone" else path.write_bytes(path.read_bytes()[:50])
+    if damage == "bit":
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    elif damage == "other":  # a whole table, but of other parameters
+        table_of(features, Builder(9), version=2)
+        (other,) = [folder for folder in folders(features) if folder != path.parent]
+        shutil.rmtree(path.parent)
+        other.rename(path.parent)
+    else:
+        path.unlink() if damage == "gone" else path.write_bytes(path.read_bytes()[:50])
     build = Builder(4)
     assert table_of(features, build)["score"][0].as_py() == [4.0]
     assert build.calls == 1

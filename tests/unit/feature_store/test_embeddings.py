@@ -74,6 +74,13 @@ def test_a_file_of_other_words_is_refused(vectors: Path):
         read(vectors)
 
 
+def test_vectors_whose_mean_is_endless_are_refused(tmp_path: Path):
+    path = tmp_path / "v.txt"
+    path.write_text("".join(f"{word} 3e38 1\n" for word in "abc"))
+    with pytest.raises(BadInputError, match=f"{path}: the mean of its vectors is not finite"):
+        embeddings.from_file(path, Vocabulary(["<pad>", "<unk>", *"abc"]), size=2, max_bytes=1000)
+
+
 def test_random_vectors():
     vocabulary = Vocabulary([PAD, UNK, *(f"w{i}" for i in range(500))])
     matrix = embeddings.random(vocabulary, size=20, seed=1)

@@ -52,3 +52,9 @@ def test_quoted():
 )
 def test_did_you_mean(given: str, hint: str | None):
     assert errors.did_you_mean(given, ["smell", "palate"], "--aspect ") == hint
+
+
+def test_a_message_is_one_line_that_ends():
+    error = errors.BadInputError("got\n" + "9" * 5000, where="f:1")
+    assert str(error) == "f:1: got " + "9" * 996 + " ... (5004 characters)"
+    assert error.message == error.args[0]

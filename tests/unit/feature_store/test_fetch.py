@@ -7,7 +7,7 @@ import io
 import logging
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,6 +29,7 @@ def zipped(**files: bytes) -> bytes:
     return packed.getvalue()
 
 
+MEMBERS = ("data/train.json", "data/test.json")
 FILES = {
     "/all.zip": zipped(train=b"{}\n" * 500, test=b"{}\n"),
     "/bad.zip": b"no archive",
@@ -173,6 +174,88 @@ def test_a_server_that_cannot_be_reached_is_asked_once(tmp_path: Path, caplog: p
     assert caplog.text.count("fetching http://127.0.0.1:9/") == 1
 
 
+def packed(*members: tuple[str, bytes], kind: int = zipfile.ZIP_DEFLATED) -> bytes:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", kind) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("name", ["bomb.zip", "bomb.txt.gz"])
+def test_a_bomb_is_refused_before_it_fills_the_disk(
+    server: http.server.HTTPServer, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    content = bytes(5 * 2**20)
+    monkeypatch.setitem(FILES, "/bomb.zip", packed((MEMBERS[0], content)))
+    monkeypatch.setitem(FILES, "/bomb.txt.gz", gzip.compress(content))
+    members = MEMBERS[:1] if name.endswith("zip") else ()
+    source = Source(remote(server, name, members=members))
+    with pytest.raises(
+        FetchError, match="more than 1048576 bytes after decompression, the most that is accepted"
+    ):
+        fetch(source, None, tmp_path, max_bytes=2**20)
+    assert names(tmp_path) == []
+
+
+def test_a_member_that_points_outside_is_not_unpacked(
+    server: http.server.HTTPServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    link = zipfile.ZipInfo("data/test.json")
+    link.external_attr = 0o120777 << 16
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        archive.writestr("../../escaped", b"x")
+        archive.writestr("data/train.json", b"{}")
+        archive.writestr(link, b"/etc/passwd")
+    monkeypatch.setitem(FILES, "/links.zip", sink.getvalue())
+    goal = tmp_path / "a" / "b"
+    _, test = fetch(Source(remote(server, "links.zip", members=MEMBERS)), None, goal)
+    assert not test.is_symlink()
+    assert test.read_bytes() == b"/etc/passwd"  # where it points, not what is there
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["train.json", "test.json"]
+
+
+def _with_password(content: bytes) -> bytes:
+    at = content.index(b"PK\x01\x02")
+    return content[:6] + b"\x01" + content[7 : at + 8] + b"\x01" + content[at + 9 :]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (_with_password, "File 'data/train.json' is encrypted"),
+        (
+            lambda content: content.replace(
+                b"PK\x01\x02\x14\x03\x14\x00\x00\x00\x08\x00", b"PK\x01\x02\x14\x03\x14\x00\x00\x00\x63\x00"
+            ),
+            "compression",
+        ),
+    ],
+    ids=["password", "method"],
+)
+def test_an_archive_that_cannot_be_unpacked_is_named(
+    server: http.server.HTTPServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[bytes], bytes],
+    reason: str,
+):
+    monkeypatch.setitem(FILES, "/odd.zip", change(packed((MEMBERS[0], b"{}" * 99))))
+    with pytest.raises(FetchError, match=f"{tmp_path}: could not download `odd.zip`: .*{reason}"):
+        fetch(Source(remote(server, "odd.zip", members=MEMBERS[:1])), None, tmp_path)
+
+
+def test_lzma_that_is_none_is_named(
+    server: http.server.HTTPServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    content = bytearray(packed((MEMBERS[0], bytes(range(256)) * 9), kind=zipfile.ZIP_LZMA))
+    content[60:90] = bytes(30)
+    monkeypatch.setitem(FILES, "/lzma.zip", bytes(content))
+    with pytest.raises(FetchError, match="could not download `lzma.zip`: "):
+        fetch(Source(remote(server, "lzma.zip", members=MEMBERS[:1])), None, tmp_path)
+
+
 def test_the_official_list_of_beer():
     files = {file.name: file for file in Beer.remote_files}
     assert [name for name, file in files.items() if not file.optional] == [
@@ -184,9 +267,6 @@ def test_the_official_list_of_beer():
     assert files["reviews.aspect2.train.txt.gz"].aspect == "palate"
     assert all(file.url == f"http://people.csail.mit.edu/taolei/beer/{name}" for name, file in files.items())
     assert all(len(file.sha256) == 64 for name, file in files.items() if "heldout" in name and file.sha256)
-
-
-MEMBERS = ("data/train.json", "data/test.json")
 
 
 def test_the_wanted_files_of_an_archive_are_unpacked_once(server: http.server.HTTPServer, tmp_path: Path):

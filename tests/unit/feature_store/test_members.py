@@ -139,3 +139,9 @@ def test_a_member_that_never_ends_is_not_read_to_the_end(tmp_path: Path, monkeyp
     path = write(tmp_path, '{"a": "' + "x" * 1000 + '"}')
     with pytest.raises(BadInputError, match="Unterminated string"):
         read(path)
+
+
+def test_a_number_of_thousands_of_digits_is_named(tmp_path: Path):
+    path = write(tmp_path, '{"a": 1,\n"b": [' + "9" * 5000 + "]}")
+    with pytest.raises(BadInputError, match=f"{path}:2: not one whole JSON object: Exceeds the limit"):
+        read(path)

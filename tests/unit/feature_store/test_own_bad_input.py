@@ -1,5 +1,6 @@
 """Bad files of one's own: the message names file and line, and the cache holds nothing afterwards."""
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -131,7 +132,13 @@ def test_a_score_that_is_missing(tmp_path: Path, cache_dir: Path, leftovers: Lef
         ('kind = "regression"\nscore_range = 5', r"`score_range` is \[lowest, highest\]", None),
         ('kind = "regression"\ntokenizer = "englsh"', "`tokenizer` is one of .* but got 'englsh'", "english"),
         ('kind = "regression"\ntitle = 5', "expected text as `title`, but got 5", None),
+        ('kind = "regression"\ntitle = ' + "9" * 5000, "not TOML: Exceeds the limit", None),
+        ('kind = "regression"\ntitle = 0x' + "f" * 5000, "not TOML: a whole number of more than 64", None),
+        ('kind = "regression"\nscore_range = [0, ' + "9" * 400 + "]", "not TOML: a whole number of", None),
+        ('kind = "regression"\ntitle = ' + "[" * 100_000, "not TOML: nested too deeply", None),
+        ('kind = "regression"\ntitle = "' + "x" * 2**20 + '"', "more than 1048576 bytes", None),
     ],
+    ids=itertools.count(),
 )
 def test_a_bad_task_file(
     tmp_path: Path, cache_dir: Path, leftovers: Leftovers, task: str, message: str, hint: str | None

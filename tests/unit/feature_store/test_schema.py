@@ -5,8 +5,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from feature_store.columns import staged_schema, table_schema
 from feature_store.errors import BadInputError
-from feature_store.schema import staged_schema, table_schema, validate
+from feature_store.schema import validate
 
 ROW = {"example_id": "1", "tokens": ["a", "b"], "target": 0.5, "rationale": [0, 1], "groups": []}
 

@@ -110,7 +110,7 @@ def test_without_a_folder_nothing_is_kept(tmp_path: Path):
     assert list(word_lengths(text_file(), None)) == PLAIN
 
 
-@pytest.mark.parametrize("damage", ["short", "rows"])
+@pytest.mark.parametrize("damage", ["short", "rows", "bit"])
 def test_a_damaged_entry_is_cut_again(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture, small_chunks: None
 ):
@@ -118,8 +118,16 @@ def test_a_damaged_entry_is_cut_again(
     (path,) = tmp_path.rglob("lengths.arrow")
     if damage == "short":
         path.write_bytes(path.read_bytes()[:-8])
+    if damage == "bit":
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
     assert list(word_lengths(text_file(), tmp_path, num_workers=1)) == PLAIN
-    said = "399 texts for the 400 of `f.json`" if damage == "rows" else "lengths.arrow: expected"
+    said = {
+        "rows": "399 texts for the 400 of `f.json`",
+        "short": "lengths.arrow: expected",
+        "bit": "lengths.arrow: the content differs",
+    }[damage]
     assert any(said in line and line.endswith("cutting the texts again") for line in caplog.messages)
 
 

@@ -122,8 +122,22 @@ def test_a_dictionary():
 def test_a_dictionary_that_is_none():
     with pytest.raises(BadInputError, match="f: no word in the dictionary"):
         parse_dictionary([(1, " ")], "f")
-    with pytest.raises(BadInputError, match="f:2: expected a frequency of at least 1, but got '乙 0'"):
+    with pytest.raises(BadInputError, match="f:2: expected a frequency of at least 1 .*, but got '乙 0'"):
         parse_dictionary([(1, "甲 1"), (2, "乙 0")], "f")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("乙 " + "9" * 5000, "f:2: expected a frequency of at least 1 and at most 18 digits"),
+        ("x" * 200_000, "f:2: a word of 200000 characters; at most 256 are supported"),
+    ],
+)
+def test_an_entry_without_end(line: str, message: str):
+    """jieba keeps each beginning of a word: 200,000 characters would take it 20 GB."""
+    with pytest.raises(BadInputError, match=message) as caught:
+        parse_dictionary([(1, "甲 1"), (2, line)], "f")
+    assert len(str(caught.value)) < 300
 
 
 def test_stop_words():

@@ -5,6 +5,8 @@ import json
 import logging
 import multiprocessing
 import os
+import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -297,9 +299,47 @@ def test_a_flipped_bit_is_found_when_asked(
 
 def test_a_manifest_without_meta_is_damage(features: Features):
     path = features.directory / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "meta": {}}))
+    path.write_text(cache.sealed({**json.loads(path.read_text()), "meta": {}}))
     with pytest.raises(DamagedCacheError, match="the folder cannot be read"):
         load_features(features.directory)
+
+
+def test_features_under_the_name_of_others_are_built_again(make_request: MakeRequest, features: Features):
+    other = make_request(seed=1)
+    wanted = open_features(other)
+    shutil.rmtree(wanted.directory)
+    shutil.copytree(features.directory, wanted.directory)
+    assert open_features(other).fingerprint == wanted.fingerprint != features.fingerprint
+
+
+def test_a_file_in_place_of_the_folder_is_damage(make_request: MakeRequest, features: Features):
+    shutil.rmtree(features.directory)
+    features.directory.write_text("no folder")
+    assert open_features(make_request()).fingerprint == features.fingerprint
+
+
+def test_a_disk_that_fills_up_is_said_and_leaves_nothing(make_request: MakeRequest):
+    """A limit on the size of files stands for it: writing fails in the middle of a file in the same way."""
+    request = make_request()
+    said = _in_a_process(_build_on_a_full_disk, request)
+    assert re.fullmatch(r".*: cannot write to the cache: .*File too large.*", said)
+    left = [path for path in request.cache_dir.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    assert [path.name for path in left if path.name != "digests.json"] == []
+    assert open_features(request).table("train").num_rows > 0
+
+
+def _in_a_process(function: Callable[[FeatureRequest], str], request: FeatureRequest) -> str:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply_async(function, [request]).get(120)
+
+
+def _build_on_a_full_disk(request: FeatureRequest) -> str:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+    try:
+        open_features(request)
+    except CacheError as error:
+        return str(error)
+    return "built"
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path):
@@ -450,9 +490,10 @@ def test_a_second_open_loads_nothing_but_its_maps(features: Features):
 
 def test_words_that_are_no_vocabulary_are_found_when_they_are_read(features: Features):
     path = features.directory / "vocabulary.arrow"
-    cache.write_table(path, pa.table({"token": ["a", "b"], "count": [1, 2]}))
+    tokens = ["a", *(f"word{number}" for number in range(1, len(features.embeddings)))]
+    cache.write_table(path, pa.table({"token": tokens, "count": [1] * len(tokens)}))
     manifest = json.loads((features.directory / "manifest.json").read_text())
     manifest["files"]["vocabulary.arrow"] = {"size": path.stat().st_size, "sha256": cache.file_digest(path)}
-    (features.directory / "manifest.json").write_text(json.dumps(manifest))
+    (features.directory / "manifest.json").write_text(cache.sealed(manifest))
     with pytest.raises(DamagedCacheError, match="not a vocabulary"):
         _ = load_features(features.directory).vocabulary

@@ -92,6 +92,16 @@ def test_not_finite(name, value):
         build(name, value)
 
 
+def test_a_whole_number_too_large_for_a_float():
+    with pytest.raises(ConfigError, match="^`lambda_ib` must be finite, but got a number too large for one$"):
+        build("lambda_ib", 10**400)
+
+
+def test_a_message_is_one_line_that_ends():
+    error = ConfigError("got\n" + "9" * 5000, where="run.toml")
+    assert str(error) == "run.toml: got " + "9" * 996 + " ... (5004 characters)"
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

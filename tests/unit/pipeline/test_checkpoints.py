@@ -1,6 +1,7 @@
 import json
 import pickletools
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from infocal.config import Task
 from infocal.errors import StateError
 from infocal.model import InfoCal
-from pipeline import checkpoints
+from pipeline import checkpoints, reading
 from pipeline.checkpoints import Package, load_best, load_package, load_state, save_best, save_state
 from tests.small_model import (
     REGRESSION,
@@ -126,7 +127,7 @@ def test_a_package_of_another_format_is_refused(package: Path):
     description = json.loads((package / "config.json").read_text())
     (package / "config.json").write_text(json.dumps(description | {"format": 99}))
     digests = json.loads((package / "digests.json").read_text())
-    digests["config.json"] = checkpoints._digest(package / "config.json")
+    digests["config.json"] = reading.digest(package / "config.json")
     (package / "digests.json").write_text(json.dumps(digests))
     with pytest.raises(StateError, match=r"config\.json: expected format 1, but got 99"):
         load_package(package)
@@ -179,7 +180,9 @@ def test_a_new_best_epoch_replaces_the_old_one(tmp_path: Path):
 
 def test_a_best_epoch_of_other_features_is_refused(tmp_path: Path):
     save_best(tmp_path / "best", small_infocal(), {}, [])
-    with pytest.raises(StateError, match="the weights do not fit the features: .*size mismatch"):
+    with pytest.raises(
+        StateError, match=r"best: the weights do not fit: `\S+` is \(.*\), but \(.*\) was expected"
+    ):
         load_best(tmp_path / "best", torch.randn(12, 7))
 
 
@@ -240,6 +243,9 @@ def test_a_damaged_state_is_refused_and_named(tmp_path: Path, damage: str):
         middle[200:260] = b"\xff" * 60
         short = content[: len(content) // 2]
         path.write_bytes({"empty": b"", "short": short, "text": b"no state", "middle": middle}[damage])
+    with pytest.raises(StateError, match=f"^{tmp_path}: `state.pt` is missing or does not match its sha256"):
+        load_state(tmp_path, small_trainer())
+    (tmp_path / "digests.json").unlink()  # as before there were any
     with pytest.raises(StateError, match=f"^{path}: cannot read the checkpoint: "):
         load_state(tmp_path, small_trainer())
 
@@ -295,3 +301,101 @@ def test_a_package_without_files_of_the_user_has_none(tmp_path: Path):
     checkpoints.save_package(tmp_path / "model", Package(small_infocal(), WORDS, {"epoch": 3}))
     assert not (tmp_path / "model" / "tokenizer.json").exists()
     assert load_package(tmp_path / "model").tokenizer_files == {}
+
+
+# ------------------------------------------------------------------------- damage, and what means harm
+
+
+def flip_bit(path: Path, position: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_flipped_bit_of_a_weight_in_a_state_is_found(tmp_path: Path):
+    """torch checks no sum of what it reads: without a digest the weight would just be another one."""
+    trainer = small_trainer()
+    save_state(tmp_path, trainer, {})
+    path = tmp_path / "state.pt"
+    weight = trainer.model.state_dict()["output.weight"].numpy().tobytes()
+    flip_bit(path, path.read_bytes().index(weight) + 2)
+    with pytest.raises(StateError, match=f"^{tmp_path}: `state.pt` is missing or does not match its sha256"):
+        load_state(tmp_path, trainer)
+    (tmp_path / "digests.json").unlink()
+    assert load_state(tmp_path, trainer) == {}
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "scores.json", "predictions.json"])
+def test_a_flipped_bit_of_a_best_epoch_is_found(tmp_path: Path, name: str):
+    folder = tmp_path / "best"
+    save_best(folder, small_infocal(), {"epoch": 1}, [])
+    flip_bit(folder / name, (folder / name).stat().st_size - 2)
+    with pytest.raises(StateError, match=f"^{folder}: `{name}` is missing or does not match its sha256"):
+        load_best(folder, random_embeddings())
+
+
+def reseal(package: Path, name: str, content: object) -> None:
+    """Put another content in a package, with digests that agree, as somebody who means harm would."""
+    (package / name).write_text(json.dumps(content))
+    digests = json.loads((package / "digests.json").read_text())
+    reading.write_digests(package, digests)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": None}, "expected format 1, but got None"),
+        (
+            {"config": {"hidden_size": 10**6}},
+            "the weights do not fit: `.*` is .*, but .*1000000.* was expected",
+        ),
+        ({"config": {"learning_rate": -1.0}}, "`learning_rate` must be > 0, but got -1.0"),
+        ({"config": 3}, "cannot be read: "),
+        ({"task": {"kind": "regression", "colour": 1}}, "cannot be read: .*unexpected keyword"),
+        ({"metadata": []}, "cannot be read: "),
+        ({"threshold": "high"}, "cannot be read: could not convert"),
+        ({"method": "klingon"}, "klingon"),
+    ],
+)
+def test_a_description_that_means_harm_is_refused_before_it_takes_memory(
+    package: Path, change: dict[str, object], message: str
+):
+    description = json.loads((package / "config.json").read_text())
+    config = change.get("config")
+    if isinstance(config, dict):
+        change = {"config": description["config"] | config}
+    reseal(package, "config.json", description | change)
+    tracemalloc.start()
+    with pytest.raises(StateError, match=f"^{package}.*: .*{message}"):
+        load_package(package)
+    assert tracemalloc.get_traced_memory()[1] < 10**8
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("words", [WORDS[:-1], [*WORDS, "more"], [*WORDS[:-1], 3], 3, None])
+def test_words_that_do_not_fit_the_vectors_are_refused(package: Path, words: object):
+    reseal(package, "vocabulary.json", words)
+    with pytest.raises(StateError, match=f"^{package}: "):
+        load_package(package)
+
+
+def test_class_names_that_do_not_fit_the_classes_are_refused():
+    model = small_infocal(Task(kind="classification", num_classes=3))
+    with pytest.raises(StateError, match="2 names of classes do not fit 3 classes"):
+        Package(model, WORDS, {"class_names": ["a", "b"]})
+
+
+def test_scores_and_predictions_of_something_else_are_refused(tmp_path: Path):
+    for content in (
+        "[]",
+        "{}",
+        '{"epoch": "1", "value": 0, "violation": 0, "degenerate": null, "scores": {}}',
+    ):
+        (tmp_path / "scores.json").write_text(content)
+        with pytest.raises(StateError, match=f"^{tmp_path}"):
+            checkpoints.load_scores(tmp_path)
+    path = tmp_path / "predictions.json"
+    for content in ("3", "[3]", '[{"tokens": [3]}]', '[{"tokens": ["a"], "human": ["x"]}]', "[" * 100_000):
+        path.write_text(content)
+        with pytest.raises(StateError, match=f"^{path}"):
+            checkpoints.load_predictions(path)

@@ -297,8 +297,16 @@ def test_missing_predictions_are_said_and_empty(caplog):
 
 
 def test_damaged_predictions_are_an_error():
-    with pytest.raises(PipelineError, match="`best/predictions.json` of run run0 is not JSON"):
-        gather(child(0, 0.5), artifacts={"run0": "[{"})
+    for content in (
+        "[{",
+        "[" * 100_000,
+        "3",
+        '[{"tokens": 3}]',
+        '[{"tokens": [1]}]',
+        '[{"tokens": [], "human": "x"}]',
+    ):
+        with pytest.raises(PipelineError, match="`best/predictions.json` of run run0 cannot be read"):
+            gather(child(0, 0.5), artifacts={"run0": content})
 
 
 def test_logged_trivial_lines_come_first():

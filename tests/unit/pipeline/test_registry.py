@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from infocal.errors import StateError
-from pipeline import checkpoints, registry
+from pipeline import checkpoints, reading, registry
 from pipeline.errors import PipelineError
 from pipeline.registry import CHALLENGER, CHAMPION, parse_uri
 from pipeline.tracking import Tracker
@@ -88,6 +88,21 @@ def test_the_same_weights_of_the_same_run_get_one_version(tracker: Tracker, tmp_
     (logged,) = tracker.client.search_model_versions("name = 'infocal-beer-palate'")
     digests = checkpoints.read_json(package / "digests.json")
     assert logged.tags["weights_sha256"] == digests["model.safetensors"]
+
+
+def test_weights_put_in_the_place_of_registered_ones_are_refused(tracker: Tracker, tmp_path: Path):
+    """Whoever can write to the artifacts can make their digests agree, but not the tag of the version."""
+    registered(tracker, small_package(tmp_path / "model"))
+    folder = registry.load_version_package(tracker, NAME, 1, tmp_path / "first")
+    (stored,) = [path for path in tmp_path.rglob("model.safetensors") if "artifacts" in path.parts]
+    content = bytearray(stored.read_bytes())
+    content[-1] ^= 1
+    stored.write_bytes(content)
+    reading.write_digests(stored.parent, checkpoints.read_json(folder / "digests.json"))
+    with pytest.raises(
+        PipelineError, match="`model.safetensors` of models:/.*/1 is not the file that was reg"
+    ):
+        registry.load_version_package(tracker, NAME, 1, tmp_path / "second")
 
 
 def test_champion_is_none_until_a_version_is_promoted(tmp_path: Path):

@@ -190,8 +190,13 @@ def test_set_wins_over_the_file_and_the_last_set_wins(tmp_path: Path):
     [
         (None, "No such file or directory"),
         (b"hidden_size = = 4", "Invalid value"),
+        (b"hidden_size = " + b"9" * 5000, "not TOML: Exceeds the limit"),
+        (b"hidden_size = 0x" + b"f" * 5000, "not TOML: a whole number of more than 64 bits"),
+        (b"a = " + b"[" * 100_000, "not TOML: nested too deeply"),
+        (b"#" * (2**20 + 1), "more than 1048576 bytes, the most that is accepted"),
         (b"encoder = 'caf\xe9'", "invalid continuation byte|unexpected end of data|can't decode byte"),
     ],
+    ids=range(7),
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, reason: str):
     file = tmp_path / "run.toml"

@@ -57,17 +57,25 @@ class FakeTuner:
 # ------------------------------------------------------------------------------------------- settings
 
 
+def folder_of(settings: StudySettings, storage: Path) -> Path:
+    folder = storage / settings.name
+    folder.mkdir()
+    return folder
+
+
 def test_settings_are_read_back_equal(tmp_path: Path):
     settings = study_settings(run_settings(base={"lambda_coherence": 0.5}), first_points=[POINT])
-    settings.save(tmp_path)
-    assert StudySettings.load(tmp_path) == settings
-    assert [path.name for path in tmp_path.iterdir()] == [SETTINGS], "no temporary file is left"
+    folder = folder_of(settings, tmp_path)
+    settings.save(folder)
+    assert StudySettings.load(folder) == settings
+    assert [path.name for path in folder.iterdir()] == [SETTINGS], "no temporary file is left"
 
 
 def test_settings_can_be_saved_again(tmp_path: Path):
-    study_settings(num_trials=3).save(tmp_path)
-    study_settings(num_trials=5).save(tmp_path)
-    assert StudySettings.load(tmp_path).num_trials == 5
+    folder = folder_of(study_settings(), tmp_path)
+    study_settings(num_trials=3).save(folder)
+    study_settings(num_trials=5).save(folder)
+    assert StudySettings.load(folder).num_trials == 5
 
 
 def test_settings_are_readable(tmp_path: Path):
@@ -82,8 +90,43 @@ def test_missing_or_broken_settings_are_named(tmp_path: Path):
     with pytest.raises(StateError, match=f"{tmp_path / SETTINGS}: cannot read the file: .*No such file"):
         StudySettings.load(tmp_path)
     (tmp_path / SETTINGS).write_text("{")
-    with pytest.raises(StateError, match=f"{tmp_path / SETTINGS}: cannot read the file: Expecting"):
+    with pytest.raises(StateError, match=f"{tmp_path / SETTINGS}: expected the settings of a study"):
         StudySettings.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"num_trials": "8"}, "num_trials: Input should be a valid integer"),
+        ({"sample": 1}, "sample: Input should be a valid boolean"),
+        ({"first_points": [{"lambda_ib": None}]}, "first_points.0.lambda_ib: Input should be a valid number"),
+        ({"command": None}, "command: Input should be a valid string"),
+    ],
+)
+def test_settings_of_another_type_are_named(tmp_path: Path, change: dict[str, object], place: str):
+    folder = folder_of(study_settings(), tmp_path)
+    study_settings().save(folder)
+    path = folder / SETTINGS
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(
+        StateError, match=f"{path}: expected the settings of a study, but got others .{place}"
+    ):
+        StudySettings.load(folder)
+
+
+def test_settings_nested_too_deeply_are_refused(tmp_path: Path):
+    (tmp_path / SETTINGS).write_text('{"run":' * 100_000)
+    with pytest.raises(StateError, match="expected the settings of a study"):
+        StudySettings.load(tmp_path)
+
+
+def test_settings_cannot_send_a_study_to_another_folder(tmp_path: Path):
+    (tmp_path / "study").mkdir()
+    study_settings(name="../../elsewhere").save(tmp_path / "study")
+    with pytest.raises(
+        StateError, match=r"study.json: these are the settings of the study `\.\./\.\./elsewhere`"
+    ):
+        StudySettings.load(tmp_path / "study")
 
 
 # ---------------------------------------------------------------------------------------------- tuning

@@ -1,0 +1,105 @@
+"""Columns of the cached tables, and cheap checks that what a file holds can be read without going astray."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from feature_store.errors import DamagedCacheError
+from feature_store.sources.base import TaskKind
+
+VOCABULARY_SCHEMA = pa.schema([pa.field("token", pa.string()), pa.field("count", pa.int64())])
+"""Arrow schema of the words and how often each stands in train."""
+
+
+def staged_schema(kind: TaskKind) -> pa.Schema:
+    """Arrow schema of the rows before their tokens have numbers."""
+    return pa.schema(
+        [
+            pa.field("example_id", pa.string(), nullable=False),
+            pa.field("tokens", pa.list_(pa.string()), nullable=False),
+            pa.field("target", pa.float32() if kind == "regression" else pa.int32(), nullable=False),
+            pa.field("rationale", pa.list_(pa.uint16())),
+            pa.field("groups", pa.list_(pa.string()), nullable=False),
+        ]
+    )
+
+
+def table_schema(kind: TaskKind) -> pa.Schema:
+    """Arrow schema of `Features.table`: the staged columns and `token_ids` (int32, one per token)."""
+    return staged_schema(kind).insert(2, pa.field("token_ids", pa.list_(pa.int32()), nullable=False))
+
+
+def check_layout(table: pa.Table, schema: pa.Schema, path: Path) -> None:
+    """Columns, their types and nulls, and that each buffer is as large as the rows need; reads no data.
+
+    Raises:
+        DamagedCacheError: if the file holds something else.
+    """
+    if not table.schema.equals(schema):
+        raise DamagedCacheError(f"the columns are {table.schema.names}, not the schema's", where=str(path))
+    try:
+        table.validate()
+    except pa.ArrowInvalid as error:
+        raise DamagedCacheError(f"not a sound table ({error})", where=str(path)) from error
+    if holed := [field.name for field in schema if not field.nullable and table[field.name].null_count]:
+        raise DamagedCacheError(f"entries of `{holed[0]}` are missing", where=str(path))
+
+
+def check_values(table: pa.Table, path: Path) -> None:
+    """Every offset and text of a table: what reading it needs, lest it read beyond the file.
+
+    Raises:
+        DamagedCacheError: if one is wrong.
+    """
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise DamagedCacheError(f"not a sound table ({error})", where=str(path)) from error
+
+
+def check_numbers(table: pa.Table, num_words: int, num_classes: int | None, path: Path) -> None:
+    """That numbers of words, targets and positions of rationales point at what is there.
+
+    Args:
+        table: one split, whose offsets `check_values` found right.
+        num_words: words of the vocabulary, V.
+        num_classes: of a classification; None for a regression.
+        path: its file, for messages.
+
+    Raises:
+        DamagedCacheError: if one points elsewhere.
+    """
+    highest = 1 if num_classes is None else num_classes - 1
+    for batch in table.to_batches():
+        lengths, ids = _lists(batch.column("token_ids"))
+        target = batch.column("target").to_numpy()
+        right = {
+            # <pad>, 0, is the number of no token
+            "token_ids": lengths.min(initial=1) > 0
+            and ids.min(initial=1) > 0
+            and ids.max(initial=1) < num_words,
+            "tokens": np.array_equal(lengths, _lists(batch.column("tokens"))[0]),
+            "target": ((target >= 0) & (target <= highest)).all(),
+            "rationale": _point_into(batch.column("rationale"), lengths),
+        }
+        if wrong := [name for name, is_right in right.items() if not is_right]:
+            raise DamagedCacheError(f"numbers in `{wrong[0]}` point nowhere", where=str(path))
+
+
+def _lists(column: pa.ListArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    """Length of each list, and the entries of all; nothing for entries that are no numbers."""
+    offsets = column.offsets.to_numpy()
+    entries = column.values.slice(offsets[0], offsets[-1] - offsets[0])
+    numbers = entries.to_numpy() if pa.types.is_integer(entries.type) else np.empty(0)
+    return np.diff(offsets), numbers
+
+
+def _point_into(rationales: pa.ListArray, lengths: npt.NDArray[np.int64]) -> bool:
+    """Whether the positions of each rationale ascend and stay within its text's length."""
+    marked, positions = _lists(rationales)
+    rows = np.repeat(np.arange(len(marked)), marked)
+    step_back = (np.diff(positions.astype(np.int64)) < 1) & (np.diff(rows) == 0)
+    return not step_back.any() and bool((positions < lengths[rows]).all())

@@ -1,0 +1,100 @@
+"""Reading back what was stored: digests beside the files, and errors that name the file whatever it holds."""
+
+import functools
+import hashlib
+import json
+import pickle
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from safetensors import SafetensorError
+
+from infocal.errors import StateError
+from pipeline.errors import USER_ERRORS
+
+DIGESTS = "digests.json"
+"""SHA-256 of the files beside it, by name."""
+
+BROKEN = (
+    *(OSError, EOFError, MemoryError, RuntimeError, LookupError, TypeError, AttributeError, ValueError),
+    *(ArithmeticError, AssertionError, pickle.UnpicklingError, SafetensorError, struct.error),
+)
+"""What readers and constructors raise that are given other contents than they were written for."""
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def names_its_folder(load: Callable[Concatenate[Path, _P], _T]) -> Callable[Concatenate[Path, _P], _T]:
+    """A loader whose every failure is a `StateError` that names the folder, its first argument."""
+
+    @functools.wraps(load)
+    def guarded(directory: Path, /, *args: _P.args, **keywords: _P.kwargs) -> _T:
+        try:
+            return load(directory, *args, **keywords)
+        except USER_ERRORS as error:
+            if error.where is not None and str(directory) in error.where:
+                raise
+            raise StateError(error.message, where=str(directory), hint=error.hint) from error
+        except BROKEN as error:
+            raise StateError(f"cannot be read: {one_line(error)}", where=str(directory)) from error
+
+    return guarded
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, short: torch's own has a line for each tensor."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 400 else f"{text[:400]} ..."
+
+
+def write_digests(directory: Path, names: Iterable[str]) -> None:
+    """Write the digests of files beside them."""
+    digests = {name: digest(directory / name) for name in names}
+    text = json.dumps(digests, indent=1, ensure_ascii=False) + "\n"
+    (directory / DIGESTS).write_text(text, encoding="utf-8")
+
+
+def check_digests(directory: Path, digests: object, names: Iterable[str]) -> None:
+    """Compare files with their digests.
+
+    Args:
+        directory: the folder.
+        digests: what should be the digest of each name.
+        names: of the files that there must be.
+
+    Raises:
+        StateError: if a digest or a file is missing, or they do not agree.
+    """
+    wanted = list(names)
+    if not isinstance(digests, Mapping) or set(digests) != set(wanted):
+        raise StateError(
+            f"expected a digest of each of {', '.join(wanted)}, but got {str(digests)[:200]}",
+            where=str(directory / DIGESTS),
+        )
+    for name in wanted:
+        if not (directory / name).is_file() or digest(directory / name) != digests[name]:
+            raise StateError(
+                f"`{name}` is missing or does not match its sha256 {str(digests[name])[:64]}",
+                where=str(directory),
+            )
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        StateError: if it is missing or not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise StateError(f"cannot read the file: {error}", where=str(path)) from error
