@@ -34,6 +34,8 @@ LABELS = {"method": ("name", "model"), "corpus": ("aspect", "dataset", "task")}
 """Columns that name a row, and the texts it was measured on."""
 
 _MAX_BYTES = 2**24
+_MAX_GUESSED = 100
+"""Titles for which a known one is looked for."""
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(%?)")
 _NOT_REPORTED = ("", "-", "–", "—")
 _SLACK = 1e-12
@@ -185,7 +187,8 @@ def _names(header: Sequence[str], where: str) -> dict[int, str]:
                 where=where,
             )
     if not any(name in COLUMNS for name in names.values()):
-        near = next((hint for title in given if (hint := did_you_mean(title, COLUMNS))), None)
+        some = given[:_MAX_GUESSED]  # a line of delimiters is a header of a million empty titles
+        near = next((hint for title in some if (hint := did_you_mean(title, COLUMNS))), None)
         raise PipelineError(
             f"no column to check among {quoted(map(str.strip, header))}; known are {quoted(COLUMNS)}",
             where=where,
