@@ -142,7 +142,8 @@ def _check_size(given: int, size: int, where: str, *, first: bool) -> None:
 
 def _numbers(values: list[str], where: str) -> Matrix:
     try:
-        vector = np.array(values, dtype=np.float32)
+        with np.errstate(over="ignore"):  # it is infinite then, and refused
+            vector = np.array(values, dtype=np.float32)
     except ValueError as error:
         raise BadInputError(
             f"expected numbers, but got {str(error).rsplit(':', 1)[-1].strip()}", where=where

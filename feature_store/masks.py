@@ -13,7 +13,7 @@ Besides, in their own formats: the beer corpus's `annotations.json`, and files l
 (`rid`, and a list of positions under the name of each aspect).
 """
 
-import math
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -35,6 +35,8 @@ from feature_store.sources.fields import (
     unread_keys,
 )
 from feature_store.sources.lines import parse_record, read_lines
+
+_LARGEST = sys.float_info.max
 
 MAX_BYTES = 4 * 2**30
 """Most bytes to accept from one mask file, after decompression."""
@@ -231,6 +233,6 @@ def _scores(value: object, size: int | None, where: str) -> list[float] | None:
         given = f"{len(value)}" if isinstance(value, list) else str(value)[:60]
         raise BadInputError(f"expected {size} numbers as `scores`, but got {given}", where=where)
     for score in value:
-        if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+        if isinstance(score, bool) or not isinstance(score, int | float) or not abs(score) <= _LARGEST:
             raise BadInputError(f"expected numbers as `scores`, but got {str(score)[:60]}", where=where)
     return [float(score) for score in value]

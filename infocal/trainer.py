@@ -292,8 +292,8 @@ class Trainer:
         Raises:
             StateError: if the state belongs to another config.
         """
-        if state["config"] != self.config.to_dict():
-            theirs, mine = state["config"], self.config.to_dict()
+        theirs, mine = dict(state["config"]), self.config.to_dict()
+        if theirs != mine:
             names = [name for name in theirs | mine if theirs.get(name) != mine.get(name)]
             other = {name: (theirs.get(name), mine.get(name)) for name in names}
             raise StateError(f"the checkpoint has other hyper-parameters (checkpoint's, this run's): {other}")

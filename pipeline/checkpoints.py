@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from feature_store.tokenize import make_tokenizer
 from infocal.config import Task
 from infocal.errors import StateError
 from infocal.methods.registry import INFOCAL, method, method_of
@@ -113,6 +115,7 @@ def load_package(directory: Path) -> Package:
         del weights["embeddings"]
     model = _model_of(description, embeddings, weights)
     files = read_json(directory / TOKENIZER) if TOKENIZER in digests else {}
+    make_tokenizer(description["metadata"]["tokenizer"], files)  # refuses what is none
     return Package(model.eval(), read_json(directory / VOCABULARY), description["metadata"], files)
 
 
@@ -252,7 +255,10 @@ def load_state(directory: Path, trainer: Trainer) -> dict[str, Any]:
     _check_if_sealed(directory, (STATE,))
     path = directory / STATE
     try:
-        state = torch.load(path, map_location=trainer.device, weights_only=True)
+        with warnings.catch_warnings(
+            action="ignore"
+        ):  # of other versions of the format, before it is refused
+            state = torch.load(path, map_location=trainer.device, weights_only=True)
         progress: dict[str, Any] = dict(state["progress"])
         trainer.load_state_dict(state["trainer"])
     except BROKEN as error:

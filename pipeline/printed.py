@@ -126,7 +126,10 @@ def read_table(path: Path) -> Table:
         PipelineError: if it has no column to check or no row, or a cell holds no number; names line and
             column.
     """
-    (number, header), *body = _records(path)
+    records = list(_records(path))
+    if not records:
+        raise PipelineError("expected a header, but every line is blank", where=str(path))
+    (number, header), *body = records
     names = _names(header, f"{path}:{number}")
     if not body:
         raise PipelineError("a header, but no row", where=str(path))

@@ -37,7 +37,7 @@ def names_its_folder(load: Callable[Concatenate[Path, _P], _T]) -> Callable[Conc
         except USER_ERRORS as error:
             if error.where is not None and str(directory) in error.where:
                 raise
-            raise StateError(error.message, where=str(directory), hint=error.hint) from error
+            raise StateError(str(error), where=str(directory), hint=error.hint) from error
         except BROKEN as error:
             raise StateError(f"cannot be read: {one_line(error)}", where=str(directory)) from error
 

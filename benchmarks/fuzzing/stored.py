@@ -352,7 +352,7 @@ def best_epoch() -> Reader:
     def read(folder: Path) -> None:
         checkpoints.load_best(folder / "best", _vectors())
         found = checkpoints.load_scores(folder / "best")
-        if not (isinstance(found["epoch"], int) and isinstance(found["value"], float)):
+        if not (isinstance(found["epoch"], int) and isinstance(found["value"], int | float)):
             raise AssertionError(f"no scores: {found}")
         checkpoints.load_predictions(folder / "best" / checkpoints.BEST_PREDICTIONS)
 

@@ -187,7 +187,8 @@ def test_a_checkpoint_goes_on_bit_for_bit(name, task):
 def test_packages_and_best_epochs_answer_as_the_model_does(name, task, tmp_path: Path):
     model = trained(name, task).evaluated_model.eval()
     model.threshold = 0.2
-    save_package(tmp_path / "package", Package(model, ["<pad>"], {}))
+    words = ["<pad>", "<unk>", *map(str, range(len(model.embeddings) - 2))]
+    save_package(tmp_path / "package", Package(model, words, {"tokenizer": "english"}))
     save_best(tmp_path / "best", model, {}, [])
     (batch,) = random_batches(1, task)
     for read in (load_package(tmp_path / "package").model, load_best(tmp_path / "best", random_embeddings())):

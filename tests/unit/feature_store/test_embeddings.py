@@ -74,6 +74,13 @@ def test_a_file_of_other_words_is_refused(vectors: Path):
         read(vectors)
 
 
+def test_a_number_too_large_for_a_vector_is_refused_without_a_warning(tmp_path: Path):
+    path = tmp_path / "v.txt"
+    path.write_text("a 1e300 1\n")
+    with pytest.raises(BadInputError, match=f"{path}:1: expected finite numbers, but got 1e300"):
+        embeddings.from_file(path, Vocabulary(["<pad>", "<unk>", "a"]), size=2, max_bytes=1000)
+
+
 def test_vectors_whose_mean_is_endless_are_refused(tmp_path: Path):
     path = tmp_path / "v.txt"
     path.write_text("".join(f"{word} 3e38 1\n" for word in "abc"))

@@ -82,6 +82,7 @@ def test_keys_that_are_not_read_are_named(tmp_path: Path):
         ({"id": 1, "rationale": [1], "scores": 1}, "expected 1 numbers as `scores`, but got 1"),
         ({"id": 1, "rationale": [1], "scores": ["x"]}, "expected numbers as `scores`, but got x"),
         ({"id": 1, "rationale": [1], "scores": [float("nan")]}, "expected numbers as `scores`, but got nan"),
+        ({"id": 1, "rationale": [1], "scores": [10**400]}, "expected numbers as `scores`, but got 1000000"),
         ({"id": [1], "rationale": [1]}, "expected a number or text as `id`"),
         ({"rid": 1, "palate": [0, -1]}, "expected a list of positions from 0 as `palate`"),
         ({"rid": 1, "smell": [0]}, "no key `palate`"),

@@ -33,7 +33,9 @@ def small_infocal(task: Task = REGRESSION, seed: int = 0, **changes: object) -> 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packages") / "model"
-    checkpoints.save_package(folder, Package(small_infocal(), WORDS, {"aspect": "palate", "name": "Bière"}))
+    checkpoints.save_package(
+        folder, Package(small_infocal(), WORDS, {"aspect": "palate", "name": "Bière", "tokenizer": "english"})
+    )
     return folder
 
 
@@ -52,10 +54,10 @@ def package(written: Path, tmp_path: Path) -> Path:
 )
 def test_a_package_predicts_as_the_model_it_was_made_of(tmp_path: Path, task: Task, train_embeddings: bool):
     model = small_infocal(task, train_embeddings=train_embeddings)
-    checkpoints.save_package(tmp_path / "model", Package(model, WORDS, {"epoch": 3}))
+    checkpoints.save_package(tmp_path / "model", Package(model, WORDS, {"epoch": 3, "tokenizer": "jieba"}))
     loaded = load_package(tmp_path / "model")
     assert not loaded.model.training
-    assert (loaded.vocabulary, loaded.metadata) == (WORDS, {"epoch": 3})
+    assert (loaded.vocabulary, loaded.metadata) == (WORDS, {"epoch": 3, "tokenizer": "jieba"})
     assert loaded.model.config == model.config
     assert loaded.model.task == task
     batch = random_batch([6, 3, 2], task=task)
@@ -290,7 +292,9 @@ def test_a_folder_is_copied_over_another_and_a_missing_one_is_none(tmp_path: Pat
 
 def test_the_users_files_travel_with_a_package(tmp_path: Path):
     files = {"stop_words": "的\n", "dictionary": "盗窃手机\n"}
-    checkpoints.save_package(tmp_path / "model", Package(small_infocal(), WORDS, {"epoch": 3}, files))
+    checkpoints.save_package(
+        tmp_path / "model", Package(small_infocal(), WORDS, {"epoch": 3, "tokenizer": "jieba"}, files)
+    )
     assert load_package(tmp_path / "model").tokenizer_files == files
     (tmp_path / "model" / "tokenizer.json").write_text("{}", encoding="utf-8")
     with pytest.raises(StateError, match="`tokenizer.json` is missing or does not match its sha256"):
@@ -298,7 +302,9 @@ def test_the_users_files_travel_with_a_package(tmp_path: Path):
 
 
 def test_a_package_without_files_of_the_user_has_none(tmp_path: Path):
-    checkpoints.save_package(tmp_path / "model", Package(small_infocal(), WORDS, {"epoch": 3}))
+    checkpoints.save_package(
+        tmp_path / "model", Package(small_infocal(), WORDS, {"epoch": 3, "tokenizer": "jieba"})
+    )
     assert not (tmp_path / "model" / "tokenizer.json").exists()
     assert load_package(tmp_path / "model").tokenizer_files == {}
 
@@ -353,6 +359,9 @@ def reseal(package: Path, name: str, content: object) -> None:
         ({"config": 3}, "cannot be read: "),
         ({"task": {"kind": "regression", "colour": 1}}, "cannot be read: .*unexpected keyword"),
         ({"metadata": []}, "cannot be read: "),
+        ({"metadata": {}}, "cannot be read: 'tokenizer'"),
+        ({"metadata": {"tokenizer": "klingon"}}, "no tokenizer `klingon`; there is"),
+        ({"metadata": {"tokenizer": {}}}, "cannot be read: unhashable"),
         ({"threshold": "high"}, "cannot be read: could not convert"),
         ({"method": "klingon"}, "klingon"),
     ],

@@ -314,8 +314,8 @@ def test_a_package_replaces_an_older_one_whole(tmp_path: Path):
     target = tmp_path / "studies" / "model"
     target.mkdir(parents=True)
     (target / "left over").touch()
-    outcome.pack(best, target, sample_features(), {"epoch": 1})
-    assert checkpoints.load_package(target).metadata == {"epoch": 1}
+    outcome.pack(best, target, sample_features(), {"epoch": 1, "tokenizer": "english"})
+    assert checkpoints.load_package(target).metadata == {"epoch": 1, "tokenizer": "english"}
     assert not (target / "left over").exists()
     assert [path.name for path in target.parent.iterdir()] == ["model"], "no staging folder is left"
 

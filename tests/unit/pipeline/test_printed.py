@@ -76,6 +76,8 @@ def test_columns_that_mean_nothing_are_named(tmp_path: Path):
     ("text", "message"),
     [
         ("precision\n", "table.csv: a header, but no row"),
+        (" \n,\n", "table.csv: expected a header, but every line is blank"),
+        ("x" + "," * 10**5 + "\n", "table.csv:1: no column to check among"),
         (
             "precision,recall\n0.5,0.4\n0.5,x\n",
             "table.csv:3: column `recall`: expected one number, but got `x`",

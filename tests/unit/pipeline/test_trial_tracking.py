@@ -154,7 +154,7 @@ def test_artifacts_of_a_trial(tracker: Tracker, study: str, tmp_path: Path):
     assert config == {"config": {**BASE, "lambda_ib": 0.01}, "run": {"num_epochs": 3}}
     assert stored("rationales.html").read_text() == "<p>0.01"
     assert stored("curve.html").read_text() == "<p>2"
-    files = {"model.safetensors", "config.json", "scores.json", "predictions.json"}
+    files = {"model.safetensors", "config.json", "scores.json", "predictions.json", "digests.json"}
     assert {path.name for path in stored("best").iterdir()} == files
 
 
