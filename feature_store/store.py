@@ -13,13 +13,14 @@ only `verify=True` finds.
 import functools
 import json
 import logging
+import math
 import os
 import time
 import tokenize
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -110,6 +111,16 @@ class TaskInfo:
     target_mean: float
     target_variance: float
 
+    def __post_init__(self) -> None:
+        """Refuse what no build writes."""
+        names, numbers = self.class_names or (), (self.target_mean, self.target_variance)
+        if self.kind not in get_args(TaskKind) or (self.kind == "classification") != bool(names):
+            raise ValueError(f"no task of kind {self.kind!r} with {len(names)} classes")
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError(f"expected names of classes, but got {names}")
+        if not all(type(number) is float and math.isfinite(number) for number in numbers):
+            raise ValueError(f"expected mean and variance of the targets, but got {numbers}")
+
 
 class Features:
     """A built folder, memory-mapped.
@@ -134,6 +145,8 @@ class Features:
         try:
             meta = self.manifest.meta
             self.splits: tuple[str, ...] = tuple(split for split in SPLITS if split in meta["splits"])
+            if missing := {"train", "val", "test"} - set(self.splits):
+                raise ValueError(f"no split {sorted(missing)}")
             self.tokenizer: str = meta["tokenizer"]
             self.dataset: str = meta["dataset"]
             self.aspect: str | None = meta["aspect"]

@@ -304,6 +304,33 @@ def test_a_manifest_without_meta_is_damage(features: Features):
         load_features(features.directory)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"splits": ["train", "test"]},
+        {"splits": 3},
+        {"task": {"kind": "regression", "class_names": None, "target_mean": "high", "target_variance": 1.0}},
+        {"task": {"kind": "regression", "class_names": ["a"], "target_mean": 0.5, "target_variance": 1.0}},
+        {
+            "task": {
+                "kind": "classification",
+                "class_names": [1, 2],
+                "target_mean": 0.5,
+                "target_variance": 1.0,
+            }
+        },
+        {"task": {"kind": "klingon", "class_names": None, "target_mean": 0.5, "target_variance": 1.0}},
+        {"provenance": None},
+    ],
+)
+def test_a_manifest_of_something_else_is_damage(features: Features, change: dict[str, Any]):
+    path = features.directory / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(cache.sealed(manifest | {"meta": manifest["meta"] | change}))
+    with pytest.raises(DamagedCacheError, match=f"^{features.directory}: the folder cannot be read"):
+        load_features(features.directory)
+
+
 def test_features_under_the_name_of_others_are_built_again(make_request: MakeRequest, features: Features):
     other = make_request(seed=1)
     wanted = open_features(other)
