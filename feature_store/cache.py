@@ -178,17 +178,17 @@ def publish(staged: Path, goal: Path) -> None:
         for file in sorted(staged.rglob("*")):
             _fsync(file)
     _fsync(staged)
-    if goal.is_dir():
+    if goal.is_dir() or (goal.exists() and staged.is_dir()):
         _discard(goal)
     os.replace(staged, goal)
     _fsync(goal.parent)
 
 
-def _discard(folder: Path) -> None:
-    """Remove a folder that no name points to any more; readers that have mapped its files keep them."""
-    aside = _staging_name(folder)
-    os.replace(folder, aside)
-    shutil.rmtree(aside)
+def _discard(left: Path) -> None:
+    """Remove a folder, or a file in its place, under another name; who has mapped its files keeps them."""
+    aside = _staging_name(left)
+    os.replace(left, aside)
+    shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
 
 
 def _staging_name(goal: Path) -> Path:

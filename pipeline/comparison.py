@@ -26,6 +26,7 @@ from pipeline import assessment, checkpoints, cluster, outcome, pages, registry,
 from pipeline.assessment import Subject
 from pipeline.loaders import embeddings_of
 from pipeline.progress import clock, epoch_line
+from pipeline.reading import read_settings
 from pipeline.scoring import published_test, trivial_test
 from pipeline.settings import RunSettings
 from pipeline.standings import Outcome, Row, Standings, given_row, standings, trivial_rows
@@ -71,14 +72,13 @@ class ComparisonSettings:
         Raises:
             StateError: if it is missing, not JSON, or not what `save` writes.
         """
-        stored = checkpoints.read_json(directory / SETTINGS)
-        try:
-            return cls(runs=[RunSettings.stored(run) for run in stored.pop("runs")], **stored)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        path = directory / SETTINGS
+        found = read_settings(cls, path, "the settings of a comparison")
+        if found.name != directory.name:
             raise StateError(
-                f"expected the settings of a comparison, but got others ({error})",
-                where=str(directory / SETTINGS),
-            ) from error
+                f"these are the settings of the comparison `{found.name[:100]}`", where=str(path)
+            )
+        return found
 
 
 @dataclass(slots=True)
@@ -146,12 +146,7 @@ class Comparison:
         path = self.directory / OUTCOMES / f"{entry.name}.json"
         if not path.is_file():
             return None
-        try:
-            return Outcome(**checkpoints.read_json(path))
-        except TypeError as error:
-            raise StateError(
-                f"expected an outcome, but got something else ({error})", where=str(path)
-            ) from error
+        return read_settings(Outcome, path, "an outcome")
 
     def run(self) -> None:
         """Train every entry without an outcome, several at once."""
@@ -266,7 +261,7 @@ class Comparison:
         return found
 
     def _read(self, entry: Entry, best: Path) -> Outcome:
-        features, scores = self._features(entry), checkpoints.read_json(best / checkpoints.BEST_SCORES)
+        features, scores = self._features(entry), checkpoints.load_scores(best)
         config = entry.run.config()
         subject = Subject(
             label=entry.name,

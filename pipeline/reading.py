@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 
 from infocal.errors import StateError
@@ -86,6 +87,29 @@ def digest(path: Path) -> str:
     """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_settings(kind: type[_T], path: Path, what: str) -> _T:
+    """A dataclass again from the JSON file that `dataclasses.asdict` of it went to.
+
+    Args:
+        kind: the dataclass; every value is checked against the type that it declares.
+        path: the file.
+        what: what it holds, for messages.
+
+    Raises:
+        StateError: if it is missing, not JSON, or something else.
+    """
+    try:
+        return TypeAdapter(kind).validate_json(path.read_bytes(), strict=True)
+    except OSError as error:
+        raise StateError(f"cannot read the file: {error}", where=str(path)) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "it"
+        raise StateError(
+            f"expected {what}, but got something else ({place[:100]}: {first['msg'][:200]})", where=str(path)
+        ) from error
 
 
 def read_json(path: Path) -> Any:

@@ -17,7 +17,7 @@ from infocal.methods.registry import INFOCAL
 from pipeline.errors import PipelineError
 from pipeline.storage import Storage
 from search_spaces import registry
-from search_spaces.base import Bound, Criterion
+from search_spaces.base import Criterion
 
 SAMPLERS = ("tpe", "random", "grid", "gp")
 """Who may propose points; `pipeline.scheduler` makes them."""
@@ -57,17 +57,6 @@ class RunSettings:
     """Where a machine without that folder fetches the features from; empty: all share the folder."""
     hold_rate: bool = False
     """Whether the threshold is set on validation texts so that the target selection rate is met."""
-
-    @classmethod
-    def stored(cls, values: Mapping[str, Any]) -> "RunSettings":
-        """The settings again from what `dataclasses.asdict` made of them, as JSON gives it back.
-
-        Raises:
-            KeyError, TypeError, ValueError, AttributeError: if that is not what it is.
-        """
-        criterion = dict(values["criterion"])
-        bounds = tuple(Bound(**bound) for bound in criterion.pop("bounds"))
-        return cls(**{**values, "criterion": Criterion(bounds=bounds, **criterion)})
 
     def config(self, **changes: Any) -> MethodConfig:
         """The method's hyper-parameters: `base`, with changes.

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from pydantic import TypeAdapter, ValidationError
 from ray import tune
 
 from infocal.config import MethodConfig
@@ -16,6 +15,7 @@ from infocal.errors import StateError
 from pipeline import checkpoints
 from pipeline.criterion import Candidate, ranked
 from pipeline.errors import PipelineError
+from pipeline.reading import read_settings
 from pipeline.scheduler import ConstrainedOptunaSearch, asha, sampler
 from pipeline.settings import RunSettings
 from pipeline.storage import Location
@@ -61,17 +61,7 @@ class StudySettings:
             StateError: if it is missing, not JSON, or not what `save` writes.
         """
         path = directory / SETTINGS
-        try:
-            found = TypeAdapter(cls).validate_json(path.read_bytes(), strict=True)
-        except OSError as error:
-            raise StateError(f"cannot read the file: {error}", where=str(path)) from error
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(map(str, first["loc"])) or "it"
-            raise StateError(
-                f"expected the settings of a study, but got others ({place[:100]}: {first['msg'][:200]})",
-                where=str(path),
-            ) from error
+        found = read_settings(cls, path, "the settings of a study")
         if found.name != directory.name:
             raise StateError(f"these are the settings of the study `{found.name[:100]}`", where=str(path))
         return found

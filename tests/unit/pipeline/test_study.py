@@ -109,7 +109,7 @@ def test_settings_of_another_type_are_named(tmp_path: Path, change: dict[str, ob
     path = folder / SETTINGS
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(
-        StateError, match=f"{path}: expected the settings of a study, but got others .{place}"
+        StateError, match=f"{path}: expected the settings of a study, but got something else .{place}"
     ):
         StudySettings.load(folder)
 
@@ -245,7 +245,7 @@ def test_a_study_that_has_not_run_has_nothing_to_export(tmp_path: Path):
 )
 def test_settings_of_something_else_are_refused(tmp_path: Path, text: str):
     (tmp_path / "study.json").write_text(text)
-    with pytest.raises(StateError, match="study.json: expected the settings of a study, but got others"):
+    with pytest.raises(StateError, match="study.json: expected the settings of a study, but got something"):
         StudySettings.load(tmp_path)
 
 
