@@ -44,6 +44,8 @@ TOKENIZER = "tokenizer.json"
 """One more where the user's own files change how a text is split: their contents."""
 BEST_SCORES, BEST_PREDICTIONS = "scores.json", "predictions.json"
 _OF_BEST = (WEIGHTS, CONFIG, BEST_SCORES, BEST_PREDICTIONS)
+PARTS = (STATE, DIGESTS, HISTORY, BEST)
+"""Files and folders of a trial's checkpoint."""
 _FORMAT = 1
 
 
@@ -264,6 +266,17 @@ def load_state(directory: Path, trainer: Trainer) -> dict[str, Any]:
     except BROKEN as error:
         raise StateError(f"cannot read the checkpoint: {one_line(error)}", where=str(path)) from error
     return progress
+
+
+@names_its_folder
+def check(directory: Path) -> None:
+    """See whether a checkpoint is whole.
+
+    Raises:
+        StateError: if a file is missing or does not match its digest.
+    """
+    check_digests(directory, read_json(directory / DIGESTS), (STATE,))
+    check_digests(directory / BEST, read_json(directory / BEST / DIGESTS), _OF_BEST)
 
 
 def _check_if_sealed(directory: Path, names: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator
 
-from pipeline import reach
+from pipeline import interruption, reach
 from pipeline.errors import PipelineError
 
 LOCAL = "local"
@@ -47,6 +47,7 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
     except Exception as error:  # Ray raises that class itself, as where a node does not start in time
         reason = " ".join(str(error).split())
         raise PipelineError(f"cannot reach Ray at `{wanted}`: {reason}", where="--address") from error
+    interruption.renew()
     try:
         yield
     finally:
@@ -131,7 +132,7 @@ def num_cores() -> float:
 
 
 def prepare_environment(address: str | None = None) -> None:
-    """Set what Ray and MLflow read when they are imported: nothing is sent home, snapshots are fresh.
+    """Set what Ray and MLflow read when they are imported: nothing is sent home, stdout is ours.
 
     A private Ray listens on 127.0.0.1 alone, as it does by itself on other systems than Linux.
 
@@ -144,9 +145,6 @@ def prepare_environment(address: str | None = None) -> None:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_MODE": "token",
         "RAY_AIR_NEW_OUTPUT": "0",
-        # Tune's snapshot is what a resumed study starts from; ten seconds of it would be lost by default
-        "TUNE_GLOBAL_CHECKPOINT_S": "1",
-        "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
         # Tune would end the search at an interrupt as if all had been trained
         "TUNE_DISABLE_SIGINT_HANDLER": "1",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import feature_store.errors
 import infocal.errors
+from pipeline import interruption
 
 USER_ERRORS = (infocal.errors.UserError, feature_store.errors.UserError)
 """Mistakes a user can mend; everything else is a fault of ours and keeps its traceback."""
@@ -28,16 +29,20 @@ def describe(error: BaseException) -> str:
 def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> int:
     """Run a command's `main`; a user's mistake becomes its line on stderr and exit code 2.
 
-    The traceback is shown with `--debug` only. An interrupt gives 130.
+    The traceback is shown with `--debug` only. An interrupt gives 130, SIGTERM 143.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        return command(given)
+        with interruption.handled():
+            return command(given)
     except USER_ERRORS as error:
         if "--debug" in given:
             traceback.print_exc()
         print(describe(error), file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except interruption.Interrupted as stop:
+        print("error: interrupted", file=sys.stderr)
+        return stop.exit_code
+    except KeyboardInterrupt:  # where a library has handlers of its own
         print("error: interrupted", file=sys.stderr)
         return 130

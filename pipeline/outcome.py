@@ -1,110 +1,32 @@
 """What becomes of a study: run it under tracking, package and register its winner, say what was found."""
 
-import dataclasses
-import functools
 import logging
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import optuna
-
 from feature_store.store import Features, load_features
 from infocal.config import LanguageModelConfig
-from infocal.trainer import check_bf16, resolve_device
-from pipeline import checkpoints, cluster, columns, feature_copies, findings, pages, registry, summary
+from infocal.trainer import resolve_device
+from pipeline import checkpoints, columns, findings, pages, registry, summary
 from pipeline.criterion import Candidate
 from pipeline.errors import PipelineError
 from pipeline.loaders import embeddings_of, language_model_dir, language_model_scores
-from pipeline.probe import ClusterProbe, packed
-from pipeline.progress import ProgressLines, epoch_line
+from pipeline.progress import epoch_line
 from pipeline.scoring import final_validation, rate_of_lines, trivial_validation
 from pipeline.settings import RunSettings, make_folder, title
 from pipeline.study import Study, StudySettings
-from pipeline.study_folder import OPTUNA_DB, SETTINGS, StudyFolder
+from pipeline.study_folder import OPTUNA_DB
 from pipeline.summary import PACKAGE, REPORT
-from pipeline.tracking import NOTE_TAG, ORIGIN_TAG, TRIAL_TAG, Tracker
+from pipeline.tracking import NOTE_TAG
 from pipeline.trainable import Result, best_shown, train
 from pipeline.trial_tracking import TrialTracking
-from pipeline.utilisation import Stopwatch, Utilisation, utilisation
-from search_spaces.registry import metric_mode, space
+from pipeline.utilisation import Utilisation
 
 logger = logging.getLogger("pipeline.outcome")
-
-
-def conduct(
-    prepared: StudySettings, folder: StudyFolder, uri: str, *, address: str | None, resume: bool
-) -> str:
-    """Run a prepared study to its end.
-
-    Args:
-        prepared: what to do, its features built.
-        folder: where its results go.
-        uri: MLflow's.
-        address: Ray cluster; None: RAY_ADDRESS, else a private local one.
-        resume: go on with the study.
-
-    Returns:
-        The table of results and what to run next.
-    """
-    run = prepared.run
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    features = feature_copies.features_of(run, verify=resume)
-    logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
-    check_bf16(run.bf16, resolve_device(run.device))
-    derived = prepare_language_model(run, features)
-    make_folder(folder.directory.parents[1], "--storage")
-    tracker = Tracker(uri)
-    make_folder(folder.directory, "--storage")
-    if folder.remote and not run.features_uri:
-        sent = feature_copies.send(features, derived, folder.storage.opened())
-        prepared = dataclasses.replace(prepared, run=dataclasses.replace(run, features_uri=sent.portable))
-    _save(prepared, folder)
-    ranges = space(run.method, run.dataset, prepared.space_name)
-    study = Study(prepared, ranges, folder.directory, folder.remote)
-    tags = _tags(prepared, features)
-    experiment = tracker.experiment(run.dataset, run.aspect)
-    if not resume:
-        tracker.refuse_another(experiment, prepared.name, folder.origin)
-    of_study = {**tags, ORIGIN_TAG: folder.origin}
-    study_run = tracker.start_study(
-        experiment, prepared.name, _parameters(prepared), of_study, resumed=resume
-    )
-    status = "FAILED"
-    try:
-        with cluster.session(address):
-            if prepared.packs_gpus:
-                probe = ClusterProbe(is_local=cluster.is_local(address))
-                prepared = study.settings = packed(prepared, study.space, probe)
-                _save(prepared, folder)
-                tracker.log_metrics(study_run, {"gpus_per_trial_measured": prepared.gpus_per_trial}, step=0)
-            cluster.check_resources(address, prepared.cpus_per_trial, prepared.gpus_per_trial)
-            stopwatch = Stopwatch()
-            candidates = study.run([*_callbacks(prepared, tracker, study_run, tags), stopwatch], resume)
-            used = utilisation(stopwatch.epochs, cluster.num_cores(), run.num_threads)
-            replicates = (
-                study.replicate(candidates[0], _callbacks(prepared, tracker, study_run, tags))
-                if candidates
-                else []
-            )
-        text = _conclude(study, folder, features, tracker, study_run, [candidates, replicates], used)
-        status = "FINISHED"
-    except (KeyboardInterrupt, SystemExit):
-        status = "KILLED"
-        ended = {c.tags[TRIAL_TAG] for c in tracker.children(study_run) if c.status != "RUNNING"}
-        tracker.reconcile(study_run, ended)
-        logger.warning(
-            "interrupted; to go on: python -m pipeline.search --resume --name %s --storage %s",
-            prepared.name,
-            folder.storage,
-        )
-        raise
-    finally:
-        tracker.finish(study_run, status)
-    return text
 
 
 def prepare_language_model(run: RunSettings, features: Features) -> Path | None:
@@ -119,51 +41,6 @@ def prepare_language_model(run: RunSettings, features: Features) -> Path | None:
     device = resolve_device(run.device)
     language_model_scores(features, language_model, device, may_train=not run.features_uri)
     return language_model_dir(features, language_model)
-
-
-def _save(prepared: StudySettings, folder: StudyFolder) -> None:
-    """Write the settings from which a study is resumed."""
-    prepared.save(folder.directory)
-    folder.publish(SETTINGS)
-
-
-def _tags(prepared: StudySettings, features: Features) -> dict[str, str]:
-    """Tags of the study's run and of every trial's."""
-    return {
-        "data_fingerprint": features.fingerprint,
-        "git_commit": git_commit(),
-        "seed": str(prepared.run.seed),
-        "metric_mode": metric_mode(prepared.run.dataset),
-        "corpus": "sample" if prepared.sample else "real",
-        "criterion": str(prepared.run.criterion),
-        "notes": "\n".join(features.notes),
-    }
-
-
-def _parameters(prepared: StudySettings) -> dict[str, Any]:
-    """Parameters of the study's run: all settings but the nested ones, which get names of their own."""
-    values = dataclasses.asdict(prepared)
-    run = values.pop("run")
-    del values["first_points"]
-    base = {f"base.{name}": value for name, value in run.pop("base").items()}
-    language_model = {f"language_model.{name}": value for name, value in run.pop("language_model").items()}
-    return values | run | {"criterion": str(prepared.run.criterion)} | base | language_model
-
-
-def _callbacks(
-    prepared: StudySettings, tracker: Tracker, study_run: str, tags: Mapping[str, str]
-) -> list[Any]:
-    run = prepared.run
-    tracking = TrialTracking(
-        tracker,
-        study_run,
-        base=run.config().to_dict(),
-        settings=dataclasses.asdict(run),
-        tags=tags,
-        num_epochs=run.num_epochs,
-        render=functools.partial(render_trial, run=run),
-    )
-    return [tracking, ProgressLines(prepared.num_trials, run.num_epochs)]
 
 
 def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) -> dict[str, str]:
@@ -183,19 +60,27 @@ def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) 
     }
 
 
-def _conclude(
-    study: Study,
-    folder: StudyFolder,
-    features: Features,
-    tracker: Tracker,
-    study_run: str,
-    found: Sequence[list[Candidate]],
-    used: Utilisation | None,
-) -> str:
-    """Choose, package, register and report."""
-    candidates, replicates = found
-    prepared = study.settings
-    tracker.reconcile(study_run, {c.trial_id for group in found for c in group} | study.trial_ids)
+def conclude(study: Study, features: Features, tracking: TrialTracking, used: Utilisation | None) -> str:
+    """Choose the winner of a study that is complete, package, register and report it.
+
+    A process that died half way has done nothing that is done twice.
+
+    Args:
+        study: with all its trials.
+        features: on which it was made.
+        tracking: MLflow's picture of it, which has all of the ledger.
+        used: what became of the cores' time; None: nothing was trained just now.
+
+    Returns:
+        The table of results and what to run next.
+
+    Raises:
+        PipelineError: if no trial finished an epoch, or MLflow is away.
+    """
+    tracking.warn_skipped()
+    tracker, study_run, runs = tracking.tracker, tracking.study_run_id, tracking.runs
+    folder, prepared = study.folder, study.settings
+    candidates, replicates = study.candidates(study.searched), study.candidates(study.replicates)
     artifacts: dict[str, str | Path] = {OPTUNA_DB: study.export()}
     if not candidates:
         tracker.finish(study_run, "FAILED", artifacts=artifacts)
@@ -206,7 +91,6 @@ def _conclude(
             hint=f"their failures stand in `mlflow ui --backend-store-uri {tracker.uri}`",
         )
     winner = candidates[0]
-    runs = {run.tags["tune_trial_id"]: run.run_id for run in tracker.children(study_run)}
     package = pack_winner(study, features, winner, runs[winner.trial_id])
     version = registered = None
     if winner.is_met:
@@ -228,7 +112,7 @@ def _conclude(
         winner, runs[winner.trial_id], prepared.run.criterion, prepared.run.dataset, registered
     )
     tracker.finish(study_run, metrics=metrics, tags=outcome, artifacts=artifacts)
-    report = study.directory / REPORT
+    report = folder.directory / REPORT
     report.write_text(findings.page(tracker, study_run), encoding="utf-8")
     tracker.finish(study_run, artifacts={REPORT: report})
     # the digests after the files that they are of, the page after all that it speaks of
@@ -251,7 +135,7 @@ def pack_winner(study: Study, features: Features, winner: Candidate, run_id: str
     metadata = package_metadata(prepared.run, features, winner.epoch, winner.scores)
     metadata |= {"sample": prepared.sample, "study": prepared.name, "run_id": run_id}
     with winner.checkpoint.localised(checkpoints.BEST) as checkpoint:
-        return pack(checkpoint / checkpoints.BEST, study.directory / PACKAGE, features, metadata)
+        return pack(checkpoint / checkpoints.BEST, study.folder.directory / PACKAGE, features, metadata)
 
 
 def package_metadata(

@@ -8,6 +8,10 @@ from typing import Any, TextIO
 from ray import tune
 from ray.tune.experiment import Trial
 
+from pipeline.ledger import Ledger
+from pipeline.scheduler import trial_id_of
+from pipeline.trainable import FAILURE, FAILURE_MESSAGE
+
 _SHOWN = (("train_objective", "loss"), ("val_mse", "val_mse"), ("val_accuracy", "val_accuracy"))
 _RATIONALE = (
     ("val_token_precision", "precision"),
@@ -22,85 +26,74 @@ class ProgressLines(tune.Callback):
     """Tune callback on the driver.
 
     Args:
-        num_trials: trials of the study.
+        ledger: of the study; written before this is called.
+        num_trials: trials of the search.
         num_epochs: epochs of a trial that is not stopped early.
         stream: where to write.
     """
 
-    def __init__(self, num_trials: int, num_epochs: int, stream: TextIO | None = None) -> None:
-        self.num_trials, self.num_epochs = num_trials, num_epochs
-        self.stream = stream
+    def __init__(
+        self, ledger: Ledger, num_trials: int, num_epochs: int, stream: TextIO | None = None
+    ) -> None:
+        self.ledger, self.num_trials, self.num_epochs, self.stream = ledger, num_trials, num_epochs, stream
         self.started = time.monotonic()
-        self.numbers: dict[str, int] = {}
         self.epochs_seen = 0
-        self.epochs_spared = 0
-        self.done = self.stopped = self.failed = 0
-        self.best: dict[str, Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tune pickles its callbacks; a stream cannot go along, and a restored study counts from its own start
-        return self.__dict__ | {"stream": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, started=time.monotonic())
+        # Tune pickles its callbacks with snapshots that nobody reads: a study is resumed from the ledger
+        return {}
 
     @property
     def _out(self) -> TextIO:
         return self.stream or sys.stderr
-
-    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Number trials in the order in which they start."""
-        self.numbers.setdefault(trial.trial_id, len(self.numbers))
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
         """One line for the epoch, then the state of the study."""
         self.epochs_seen += 1
-        number = self.numbers.setdefault(trial.trial_id, len(self.numbers))
-        if "failure" in result:
-            self._line(f"trial {number:02d} failed: {result['failure_message']}")
+        if FAILURE in result:
+            self._line(f"{self._name(trial)} failed: {result[FAILURE_MESSAGE]}")
             return
-        if result["best_objective"] > self.best.get("best_objective", float("-inf")):
-            self.best = dict(result)
-        self._line(f"trial {number:02d} {epoch_line(result, self.num_epochs)}")
-        self._status(trials)
+        self._line(f"{self._name(trial)} {epoch_line(result, self.num_epochs)}")
+        self._status()
 
-    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Count how the trial ended."""
-        last = trial.last_result or {}
-        spared = self.num_epochs - int(last.get("training_iteration", 0))
-        self.epochs_spared += max(0, spared)
-        if "failure" in last:
-            self.failed += 1
-        elif spared > 0:
-            self.stopped += 1
-        else:
-            self.done += 1
+    def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Say that a worker died, and where its trial goes on."""
+        self._line(f"{self._name(trial)} lost its worker, and goes on from its last checkpoint")
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Say that a trial broke; Tune may start it again."""
-        self.failed += 1
-        self._line(f"trial {self.numbers.get(trial.trial_id, 0):02d} broke: see {trial.error_file}")
+        """Say that a trial broke for good."""
+        self._line(f"{self._name(trial)} broke: see {trial.error_file}")
 
-    def summary(self, running: int) -> str:
+    def _name(self, trial: Trial) -> str:
+        return f"trial {self.ledger.number(trial_id_of(trial)):02d}"
+
+    def summary(self) -> str:
         """Trials done, running and stopped, the best so far, and the time left."""
-        text = f"{self.done} done, {running} running, {self.stopped} stopped early, {self.failed} failed"
+        records = [record for record in self.ledger.trials() if record.begin.proposal is not None]
+        over = [record for record in records if record.is_over]
+        failed = sum(record.failure is not None for record in over)
+        done = sum(record.failure is None and len(record.epochs) >= self.num_epochs for record in over)
+        text = f"{done} done, {len(records) - len(over)} running, "
+        text += f"{len(over) - done - failed} stopped early, {failed} failed"
         text += f" of {self.num_trials}"
-        if self.best:
-            text += f" | best {_rationale(self.best, 'best_')}" + (
-                "" if self.best["criterion_violation"] == 0 else " (criterion not met yet)"
+        every = [epoch.numbers for record in records for epoch in record.epochs.values()]
+        if every:
+            best = max(every, key=lambda numbers: numbers["best_objective"])
+            text += f" | best {_rationale(best, 'best_')}" + (
+                "" if best["criterion_violation"] == 0 else " (criterion not met yet)"
             )
-        left = self.num_trials * self.num_epochs - self.epochs_seen - self.epochs_spared
+        trained = sum(len(record.epochs) for record in records if not record.is_over)
+        left = (self.num_trials - len(over)) * self.num_epochs - trained
         seconds = (time.monotonic() - self.started) / max(self.epochs_seen, 1) * max(left, 0)
         return f"{text} | at most {clock(seconds)} left"
 
-    def _status(self, trials: list[Trial]) -> None:
-        running = sum(trial.status == "RUNNING" for trial in trials)
+    def _status(self) -> None:
         if self._out.isatty():
-            print(self.summary(running), end="\r", file=self._out, flush=True)
+            print(self.summary(), end="\r", file=self._out, flush=True)
         elif self.epochs_seen % 10 == 0:
-            print(f"study: {self.summary(running)}", file=self._out, flush=True)
+            print(f"study: {self.summary()}", file=self._out, flush=True)
 
     def _line(self, text: str) -> None:
         clear = "\033[K" if self._out.isatty() else ""

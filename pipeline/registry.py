@@ -103,7 +103,10 @@ def register(
     with translated(f"cannot register a version of `{name}`"):
         there = _version_of(tracker.client, name, run_id, tags[_DIGEST_TAG])
         if there is not None:  # a finished study that is resumed chooses the same winner again
+            if alias is not None:
+                _advance(tracker.client, name, alias, there)
             return there
+        _remove_unregistered(tracker, run_id)
         logged = _log_model(tracker, package_dir, run_id, metadata)
         _ensure_model(tracker.client, name)
         # SQLite's registry would look `models:/ID` up in MLflow's global store; a server looks in its own
@@ -121,6 +124,23 @@ def _version_of(client: MlflowClient, name: str, run_id: str, digest: str) -> in
     """The version of these weights, if there is one."""
     found = client.search_model_versions(f"name = '{name}' and run_id = '{run_id}'")
     return next((int(v.version) for v in found if v.tags.get(_DIGEST_TAG) == digest), None)
+
+
+def _advance(client: MlflowClient, name: str, alias: str, version: int) -> None:
+    """Give a version the alias that a process which died did not give it; never take it from a later one."""
+    there = client.get_registered_model(name).aliases.get(alias)
+    if there is None or int(there) < version:
+        client.set_registered_model_alias(name, alias, str(version))
+
+
+def _remove_unregistered(tracker: Tracker, run_id: str) -> None:
+    """Remove models of a run that a process which died has logged, but not registered."""
+    client, run = tracker.client, tracker.run(run_id)
+    # the store does not tell the version's model by its id
+    sources = [str(version.source) for version in client.search_model_versions(f"run_id = '{run_id}'")]
+    for logged in client.search_logged_models([run.experiment_id], f"source_run_id = '{run_id}'"):
+        if not any(logged.model_id in source for source in sources):
+            client.delete_logged_model(logged.model_id)
 
 
 def _version_tags(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,26 +1,48 @@
 """Early stopping and the choice of points: ASHA, and Optuna told what Tune alone would not tell it."""
 
+import datetime
 import math
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from ray.tune.experiment import Trial
 from ray.tune.schedulers import ASHAScheduler
+from ray.tune.search import Searcher
 from ray.tune.search.optuna import OptunaSearch
 
 from infocal.config import MethodConfig
 from pipeline.errors import PipelineError
+from pipeline.ledger import TrialRecord
 from pipeline.settings import SAMPLERS
+from pipeline.trainable import EPOCHS, FAILURE, RESUMED
 from search_spaces.base import Range, Space
 
 OBJECTIVE = "best_objective"
 """The criterion's value of a trial's best epoch so far; what search and early stopping maximise."""
 VIOLATION = "criterion_violation"
 """How far that epoch is from meeting the criterion's bounds; 0 where it meets them."""
-FAILURE = "failure"
-"""Stands in a trial's last result where training failed in a way that has a name."""
-
 _REDUCTION_FACTOR = 3
+_TUNES_COUNT = "training_iteration"
+
+
+def trial_id_of(trial: Trial) -> str:
+    """The id by which the ledger and MLflow know a trial: the first one that Tune gave it."""
+    return str(trial.config.get(RESUMED, {}).get("trial_id", trial.trial_id))
+
+
+def config_of(trial: Trial) -> dict[str, Any]:
+    """A trial's own hyper-parameters."""
+    return {name: value for name, value in trial.config.items() if name != RESUMED}
+
+
+def resumed(point: Mapping[str, Any], record: TrialRecord) -> dict[str, Any]:
+    """The config with which Tune goes on with a trial."""
+    return {**point, RESUMED: {"trial_id": record.trial_id, "checkpoints": record.checkpoints}}
 
 
 def grace_epochs(config: MethodConfig) -> int:
@@ -28,15 +50,58 @@ def grace_epochs(config: MethodConfig) -> int:
     return math.ceil(config.start_epochs) + 1
 
 
-def asha(config: MethodConfig, num_epochs: int) -> ASHAScheduler:
+class Halving(ASHAScheduler):
+    """Successive halving that knows what the trials of a study had reached when its driver died.
+
+    Args:
+        grace_period: epochs before a trial may be stopped.
+        max_t: epochs of a trial.
+        past: trials of the study so far.
+    """
+
+    def __init__(self, grace_period: int, max_t: int, past: Sequence[TrialRecord]) -> None:
+        super().__init__(
+            time_attr=EPOCHS,
+            metric=OBJECTIVE,
+            mode="max",
+            max_t=max_t,
+            grace_period=grace_period,
+            reduction_factor=_REDUCTION_FACTOR,
+        )
+        reached = [(epoch, record.trial_id) for record in past for epoch in record.epochs.values()]
+        for epoch, trial_id in sorted(reached, key=lambda pair: pair[0].time):
+            known: Any = SimpleNamespace(trial_id=trial_id)
+            self._brackets[0].on_result(known, epoch.number + 1, epoch.numbers[OBJECTIVE])
+
+    # a trial that is resumed has another id for Tune, and stands on its rungs already
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        """A trial begins or goes on."""
+        super().on_trial_add(tune_controller, _known(trial))
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        """Whether a trial goes on; a failed trial's last result decides nothing and stands on no rung."""
+        if FAILURE in result:
+            return str(self.CONTINUE)
+        return str(super().on_trial_result(tune_controller, _known(trial), result))
+
+    def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
+        """A trial has ended."""
+        if FAILURE not in result:
+            super().on_trial_complete(tune_controller, _known(trial), result)
+
+    def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
+        """A trial is taken out."""
+        super().on_trial_remove(tune_controller, _known(trial))
+
+
+def _known(trial: Trial) -> Any:
+    """As much of a trial as the scheduler reads."""
+    return SimpleNamespace(trial_id=trial_id_of(trial))
+
+
+def asha(config: MethodConfig, num_epochs: int, past: Sequence[TrialRecord] = ()) -> Halving:
     """The one owner of early stopping: successive halving on the best objective so far."""
-    return ASHAScheduler(
-        metric=OBJECTIVE,
-        mode="max",
-        max_t=num_epochs,
-        grace_period=min(grace_epochs(config), num_epochs),
-        reduction_factor=_REDUCTION_FACTOR,
-    )
+    return Halving(grace_period=min(grace_epochs(config), num_epochs), max_t=num_epochs, past=past)
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
@@ -44,19 +109,26 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
     return {r.name: FloatDistribution(r.low, r.high, step=r.step, log=r.log) for r in space}
 
 
-def sampler(name: str, space: Space, seed: int) -> optuna.samplers.BaseSampler:
+def sampler(name: str, space: Space, seed: int, num_past: int = 0) -> optuna.samplers.BaseSampler:
     """The sampler of that name.
+
+    Args:
+        name: one of `SAMPLERS`.
+        space: what it draws from.
+        seed: of the study.
+        num_past: points that it has drawn before, in a process that died: it does not draw them again.
 
     Raises:
         PipelineError: if there is no such sampler, or a grid is asked of a continuous range.
     """
+    further = seed if num_past == 0 else int(np.random.SeedSequence([seed, num_past]).generate_state(1)[0])
     if name == "tpe":
-        return optuna.samplers.TPESampler(seed=seed)
+        return optuna.samplers.TPESampler(seed=further)
     if name == "random":
-        return optuna.samplers.RandomSampler(seed=seed)
+        return optuna.samplers.RandomSampler(seed=further)
     if name == "gp":
-        return optuna.samplers.GPSampler(seed=seed)
-    if name == "grid":
+        return optuna.samplers.GPSampler(seed=further)
+    if name == "grid":  # knows from the study which points it has drawn
         try:
             return optuna.samplers.GridSampler({r.name: list(r.grid) for r in space}, seed=seed)
         except ValueError as error:
@@ -73,19 +145,29 @@ class ConstrainedOptunaSearch(OptunaSearch):
         space: the ranges.
         optuna_sampler: chooses the points.
         first_points: points to try first.
+        past: trials of the study before its driver died: Optuna knows those that have ended, the others are
+            suggested again, first of all, with what is needed to go on.
     """
 
     def __init__(
-        self, space: Space, optuna_sampler: optuna.samplers.BaseSampler, first_points: list[dict[str, float]]
+        self,
+        space: Space,
+        optuna_sampler: optuna.samplers.BaseSampler,
+        first_points: list[dict[str, float]],
+        past: Sequence[TrialRecord] = (),
     ) -> None:
         self._ranges = {r.name: r for r in space}
-        super().__init__(
-            space=distributions(space),
-            metric=OBJECTIVE,
-            mode="max",
-            points_to_evaluate=first_points or None,
-            sampler=optuna_sampler,
-        )
+        self._unfinished: dict[int, TrialRecord] = {}
+        self._steps: dict[str, int] = {}
+        super().__init__(space=distributions(space), metric=OBJECTIVE, mode="max", sampler=optuna_sampler)
+        for record in sorted(past, key=lambda record: not record.is_over):
+            self.study.add_trial(_frozen(record, distributions(space)))
+            if not record.is_over:
+                self._unfinished[len(self.study.get_trials(deepcopy=False)) - 1] = record
+        tried = [record.begin.config for record in past]
+        for point in first_points:
+            if point not in tried:
+                self.study.enqueue_trial(point)
 
     @property
     def study(self) -> optuna.Study:
@@ -95,12 +177,35 @@ class ConstrainedOptunaSearch(OptunaSearch):
             raise PipelineError(f"the search over {', '.join(self._ranges)} has not started")
         return study
 
-    def suggest(self, trial_id: str) -> dict[str, float] | None:
+    def suggest(self, trial_id: str) -> dict[str, Any] | None:
         """The next point, without floating-point noise."""
         point = super().suggest(trial_id)
         if point is None:
             return None
-        return {name: Range.clean(value) for name, value in point.items()}
+        clean = {name: Range.clean(value) for name, value in point.items()}
+        trial = self._ot_trials[trial_id]
+        record = self._unfinished.pop(trial.number, None)
+        if record is None:
+            return clean
+        for epoch in record.epochs.values():
+            self._report(trial_id, epoch.numbers[OBJECTIVE], epoch.number + 1)
+        return resumed(clean, record)
+
+    def proposal(self, trial_id: str) -> dict[str, Any]:
+        """What Optuna knows of a trial that was suggested, for the ledger."""
+        frozen = self.study.get_trials(deepcopy=False)[self._ot_trials[trial_id].number]
+        return {"params": dict(frozen.params), "system_attrs": dict(frozen.system_attrs)}
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Tell Optuna how far the trial is."""
+        if FAILURE not in result and trial_id not in self._completed_trials:
+            self._report(trial_id, result[OBJECTIVE], result[EPOCHS])
+
+    def _report(self, trial_id: str, objective: float, step: int) -> None:
+        # an epoch that was trained again, after a worker died, is told once
+        if step > self._steps.get(trial_id, 0):
+            self._steps[trial_id] = step
+            super().on_trial_result(trial_id, {OBJECTIVE: objective, _TUNES_COUNT: step})
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -113,3 +218,53 @@ class ConstrainedOptunaSearch(OptunaSearch):
         if trial is not None and result and not failed and trial_id not in self._completed_trials:
             trial.set_constraint(VIOLATION, float(result[VIOLATION]))
         super().on_trial_complete(trial_id, result=None if failed else result, error=failed)
+
+
+def _frozen(record: TrialRecord, ranges: Mapping[str, BaseDistribution]) -> FrozenTrial:
+    """A trial of the ledger as Optuna knew it; one that has not ended waits to be asked for."""
+    proposal, last = record.begin.proposal or {}, record.last
+    params, attributes = proposal["params"], proposal["system_attrs"]
+    if not record.is_over:
+        return create_trial(state=TrialState.WAITING, system_attrs={**attributes, "fixed_params": params})
+    steps = {epoch.number + 1: epoch.numbers[OBJECTIVE] for epoch in record.epochs.values()}
+    value = math.nan if last is None or record.failure else last.numbers[OBJECTIVE]
+    is_complete = last is not None and math.isfinite(value)
+    trial = create_trial(
+        state=TrialState.COMPLETE if is_complete else TrialState.FAIL,
+        value=value if is_complete else None,
+        params=params,
+        distributions=dict(ranges),
+        system_attrs=attributes,
+        intermediate_values=steps,
+        constraints={VIOLATION: last.numbers[VIOLATION]} if last is not None and is_complete else None,
+    )
+    trial.datetime_start = datetime.datetime.fromtimestamp(record.begin.time)
+    trial.datetime_complete = datetime.datetime.fromtimestamp(record.ended)
+    return trial
+
+
+class Listed(Searcher):
+    """Suggests the given configs, one after the other: a winner's with further seeds.
+
+    Args:
+        configs: what is trained.
+    """
+
+    def __init__(self, configs: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(metric=OBJECTIVE, mode="max")
+        self._left = [dict(config) for config in configs]
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | None:
+        """The next config; None when all are under way."""
+        return self._left.pop(0) if self._left else None
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Nothing follows from how a trial ends."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing is kept: the ledger knows what is left."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing is kept."""

@@ -121,10 +121,11 @@ def main(arguments: Sequence[str]) -> int:
     with study_folder.opened(storage, prepared.name, resume=given.resume) as folder:
         logger.info("results: %s\ntracking: %s", directory, uri)
         planning.compile_ahead(prepared.run)
-        if not given.resume:
-            prepared = dataclasses.replace(prepared, run=planning.with_features(given, prepared.run))
-        from pipeline.outcome import conduct
+        from pipeline.conduct import conduct, save
 
+        if not given.resume:
+            save(prepared, folder)  # so that it can be resumed from now on
+        prepared = _with_features(given, prepared)
         # Ray prints that a node has died, and MLflow where a run is: stdout holds the result alone
         with contextlib.redirect_stdout(sys.stderr):
             result = conduct(prepared, folder, uri, address=given.address, resume=given.resume)
@@ -132,6 +133,31 @@ def main(arguments: Sequence[str]) -> int:
         if export is not None:
             export.run(folder.directory / OPTUNA_DB)
     return 0
+
+
+def _with_features(given: argparse.Namespace, prepared: "StudySettings") -> "StudySettings":
+    """The settings with the features' folder; features are built where they are not there.
+
+    Raises:
+        PipelineError: if a resumed study would go on with other data.
+    """
+    run = prepared.run
+    if run.features_uri or (run.features_dir and Path(run.features_dir).is_dir()):
+        return prepared
+    if given.resume:
+        first = build_parser().parse_args(shlex.split(prepared.command)[3:])
+        for name in ("data_dir", "cache_dir"):
+            setattr(first, name, getattr(given, name) or getattr(first, name))
+        given = first
+    built = planning.with_features(given, run)
+    if run.features_dir and Path(run.features_dir).name != Path(built.features_dir).name:
+        raise PipelineError(
+            f"the study's features, {Path(run.features_dir).name}, are gone, and the data give others now, "
+            f"{Path(built.features_dir).name}",
+            where=f"--resume --name {prepared.name}",
+            hint="are these the same files as before? name their folder with `--data-dir`",
+        )
+    return dataclasses.replace(prepared, run=built)
 
 
 def _export(given: argparse.Namespace, name: str, storage: Storage, directory: Location) -> "Export | None":
@@ -186,19 +212,19 @@ def _resumed(given: argparse.Namespace, home: Location) -> "StudySettings":
     if not given.name:
         raise PipelineError("which study is to be resumed?", where="--resume", hint="add `--name NAME`")
     studies = home / STUDIES
-    if not (studies / given.name).exists():
-        known = ", ".join(studies.names()) or "none"
-        raise PipelineError(
-            f"there is no study `{given.name}` in {studies}; there is {known}",
-            where="--name",
-            hint="is `--storage` that of the study? without `--resume` a new one is started",
-        )
+    study_folder.check_exists(home, given.name, "without `--resume` a new one is started")
     from pipeline import feature_copies
     from pipeline.study import StudySettings
 
     logger.info("resuming with the study's own settings; other flags of this command have no effect")
+    if not (studies / given.name / SETTINGS).exists():
+        raise PipelineError(
+            f"the study `{given.name}` ended before anything was done",
+            where="--resume",
+            hint="leave out `--resume`",
+        )
     with (studies / given.name).localised(SETTINGS) as folder:
-        prepared = StudySettings.load(folder)
+        prepared = StudySettings.load(folder, given.name)
     if not prepared.run.features_uri:
         return prepared
     # the same copy, as this machine calls it

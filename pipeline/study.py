@@ -1,8 +1,8 @@
 """A study: the Tune run of one search, from its settings to the ranked candidates."""
 
 import dataclasses
-import re
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,17 @@ from infocal.config import MethodConfig
 from infocal.errors import StateError
 from pipeline import checkpoints
 from pipeline.criterion import Candidate, ranked
-from pipeline.errors import PipelineError
+from pipeline.ledger import Ledger, TrialRecord
 from pipeline.reading import read_settings
-from pipeline.scheduler import ConstrainedOptunaSearch, asha, sampler
+from pipeline.recorder import Recorder
+from pipeline.scheduler import ConstrainedOptunaSearch, Listed, asha, resumed, sampler
 from pipeline.settings import RunSettings
-from pipeline.storage import Location
-from pipeline.study_folder import OPTUNA_DB, SETTINGS, TUNE
+from pipeline.study_folder import OPTUNA_DB, SETTINGS, StudyFolder
 from pipeline.trainable import tune_trainable
 from search_spaces.base import Space
 
+TUNE, REPLICATES = "tune", "replicates"
+"""Folders of Tune's experiments in the study's; those of a resumed study have a number behind."""
 _MAX_FAILURES = 2
 """Times a trial whose worker died is started again from its last checkpoint."""
 
@@ -54,15 +56,19 @@ class StudySettings:
         checkpoints.write_json_whole(directory / SETTINGS, dataclasses.asdict(self))
 
     @classmethod
-    def load(cls, directory: Path) -> "StudySettings":
+    def load(cls, directory: Path, name: str) -> "StudySettings":
         """Read `study.json`.
+
+        Args:
+            directory: the study's folder, or a copy of it.
+            name: of the study.
 
         Raises:
             StateError: if it is missing, not JSON, or not what `save` writes.
         """
         path = directory / SETTINGS
         found = read_settings(cls, path, "the settings of a study")
-        if found.name != directory.name:
+        if found.name != name:
             raise StateError(f"these are the settings of the study `{found.name[:100]}`", where=str(path))
         return found
 
@@ -73,153 +79,177 @@ class Study:
     Args:
         settings: what to do.
         space: the ranges.
-        directory: the study's folder; holds the settings, Tune's experiment and the results.
-        remote: where Tune's experiment is instead, where machines share no disk.
+        folder: the study's; Tune's experiments lie in it, too.
+        ledger: of the study; what it has is not done again.
+        notify: called when the ledger has grown.
     """
 
     def __init__(
-        self, settings: StudySettings, space: Space, directory: Path, remote: Location | None = None
+        self,
+        settings: StudySettings,
+        space: Space,
+        folder: StudyFolder,
+        ledger: Ledger,
+        notify: Callable[[], None] = lambda: None,
     ) -> None:
-        self.settings, self.space, self.directory, self.remote = settings, space, directory, remote
-        self.search: ConstrainedOptunaSearch | None = None
-        self.trial_ids: set[str] = set()
-        """Every trial that Tune knows of, finished or failed."""
-        self.failures: list[str] = []
-        """What ended the trials that an exception ended, a line each."""
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.settings, self.space, self.folder, self.ledger, self.notify = (
+            settings,
+            space,
+            folder,
+            ledger,
+            notify,
+        )
 
     @property
     def base_config(self) -> MethodConfig:
         """The hyper-parameters that the search does not vary, with the defaults of those that it does."""
         return self.settings.run.config()
 
-    def run(self, callbacks: Sequence[tune.Callback], resume: bool) -> list[Candidate]:
-        """Run, or go on with, the search; returns the candidates, best first.
-
-        Args:
-            callbacks: tracking and progress; on a resumed study Tune restores their state.
-            resume: go on with the experiment in the folder.
-
-        Raises:
-            PipelineError: if there is nothing to resume.
-        """
-        tuner = self._restored(callbacks) if resume else self._new(callbacks)
-        return ranked(self._fit(tuner))
-
-    def replicate(self, winner: Candidate, callbacks: Sequence[tune.Callback]) -> list[Candidate]:
-        """Train the winner's configuration again with the further seeds that were asked for."""
-        seeds = [self.settings.run.seed + i for i in range(1, self.settings.num_seeds)]
-        if not seeds:
-            return []
-        tuner = tune.Tuner(
-            self._trainable(),
-            param_space={**winner.config, "seed": tune.grid_search(seeds)},
-            tune_config=tune.TuneConfig(
-                max_concurrent_trials=self.settings.max_concurrent, reuse_actors=True
-            ),
-            run_config=self._run_config("replicates", callbacks),
-        )
-        return self._fit(tuner)
-
-    def _fit(self, tuner: tune.Tuner) -> list[Candidate]:
-        results = tuner.fit()
-        every = [results[i] for i in range(len(results))]
-        self.trial_ids |= {result.metrics["trial_id"] for result in every if result.metrics}
-        self.failures += [_reason(str(result.error)) for result in every if result.error]
-        return [candidate for result in every if (candidate := _candidate(result)) is not None]
-
-    def export(self) -> Path:
-        """Copy the finished Optuna study to SQLite, for optuna-dashboard; replaces an older copy."""
-        if self.search is None:
-            raise PipelineError(f"study `{self.settings.name}` has not run yet: nothing to export")
-        path = self.directory / OPTUNA_DB
-        path.unlink(missing_ok=True)
-        copy = optuna.create_study(
-            storage=f"sqlite:///{path.resolve()}", study_name=self.settings.name, direction="maximize"
-        )
-        copy.add_trials(self.search.study.get_trials(deepcopy=False))
-        return path
-
-    def _trainable(self) -> Any:
-        resources = {"cpu": self.settings.cpus_per_trial, "gpu": self.settings.gpus_per_trial}
-        return tune.with_resources(tune.with_parameters(tune_trainable, run=self.settings.run), resources)
+    @property
+    def searched(self) -> list[TrialRecord]:
+        """The trials of the search, in the order in which they were begun."""
+        return [record for record in self.ledger.trials() if record.begin.proposal is not None]
 
     @property
-    def _tune_root(self) -> str:
-        """Folder of Tune's experiments in its file system; pyarrow takes a relative path for a URI."""
-        return self.remote.path if self.remote else str(self.directory.resolve())
+    def replicates(self) -> list[TrialRecord]:
+        """The trials that train the winner again with further seeds."""
+        return [record for record in self.ledger.trials() if record.begin.proposal is None]
 
-    def _run_config(self, name: str, callbacks: Sequence[tune.Callback]) -> tune.RunConfig:
-        return tune.RunConfig(
-            name=name,
-            storage_path=self._tune_root,
-            storage_filesystem=self.remote and self.remote.filesystem,
-            callbacks=list(callbacks),
-            failure_config=tune.FailureConfig(max_failures=_MAX_FAILURES),
-            # the last one holds the best epoch too; the one before it is what Tune's snapshot may still
-            # name where the driver is killed before the next snapshot
-            checkpoint_config=tune.CheckpointConfig(num_to_keep=2),
-            verbose=0,
+    @property
+    def num_missing(self) -> int:
+        """Trials of the search that have not ended, those not begun included."""
+        return self.settings.num_trials - sum(record.is_over for record in self.searched)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to train."""
+        seeds = 0 if not self.candidates(self.searched) else self.settings.num_seeds - 1
+        return self.num_missing <= 0 and sum(record.is_over for record in self.replicates) >= seeds
+
+    @property
+    def failures(self) -> list[str]:
+        """What ended the trials that failed, a line each."""
+        return [record.failure.message for record in self.ledger.trials() if record.failure is not None]
+
+    def run(self, callbacks: Sequence[tune.Callback]) -> None:
+        """Run the search, or what is missing of it.
+
+        Args:
+            callbacks: progress, for one.
+        """
+        past = self.searched
+        if self.num_missing <= 0:
+            return
+        search = self._search(past)
+        tune_config = tune.TuneConfig(
+            num_samples=self.num_missing,
+            max_concurrent_trials=self.settings.max_concurrent,
+            reuse_actors=True,
+            search_alg=search,
+            scheduler=asha(self.base_config, self.settings.run.num_epochs, past),
+            trial_dirname_creator=_folder_name,
         )
+        self._fit(TUNE, tune_config, search, callbacks)
 
-    def _new(self, callbacks: Sequence[tune.Callback]) -> tune.Tuner:
-        chosen = sampler(self.settings.sampler, self.space, self.settings.run.seed)
-        self.search = ConstrainedOptunaSearch(self.space, chosen, self.settings.first_points)
-        return tune.Tuner(
-            self._trainable(),
-            tune_config=tune.TuneConfig(
-                num_samples=self.settings.num_trials,
-                max_concurrent_trials=self.settings.max_concurrent,
-                reuse_actors=True,
-                search_alg=self.search,
-                scheduler=asha(self.base_config, self.settings.run.num_epochs),
-            ),
-            run_config=self._run_config(TUNE, callbacks),
+    def replicate(self, winner: Candidate, callbacks: Sequence[tune.Callback]) -> None:
+        """Train the winner's configuration again with the further seeds that were asked for."""
+        there = {record.begin.config["seed"]: record for record in self.replicates}
+        configs = []
+        for i in range(1, self.settings.num_seeds):
+            config = {**winner.config, "seed": self.settings.run.seed + i}
+            record = there.get(config["seed"])
+            if record is None or not record.is_over:
+                configs.append(config if record is None else resumed(config, record))
+        if not configs:
+            return
+        tune_config = tune.TuneConfig(
+            num_samples=len(configs),
+            max_concurrent_trials=self.settings.max_concurrent,
+            reuse_actors=True,
+            search_alg=Listed(configs),
+            trial_dirname_creator=_folder_name,
         )
+        self._fit(REPLICATES, tune_config, None, callbacks)
 
-    def _restored(self, callbacks: Sequence[tune.Callback]) -> tune.Tuner:
-        path, filesystem = f"{self._tune_root}/{TUNE}", self.remote and self.remote.filesystem
-        if not tune.Tuner.can_restore(path, filesystem):
-            raise PipelineError(
-                f"study `{self.settings.name}` holds no search to resume",
-                where=str(self.remote / TUNE) if self.remote else path,
-                hint="leave out `--resume`",
+    def candidates(self, records: Sequence[TrialRecord]) -> list[Candidate]:
+        """The best epochs of trials that have one, best first."""
+        every = [candidate for record in records if (candidate := self._candidate(record)) is not None]
+        return ranked(every)
+
+    def export(self) -> Path:
+        """Write the ended trials as an Optuna study in SQLite, for optuna-dashboard; replaces a former."""
+        path = self.folder.directory / OPTUNA_DB
+        over = [record for record in self.searched if record.is_over]
+        with tempfile.TemporaryDirectory(dir=self.folder.directory, prefix=".") as working:
+            staged = Path(working) / OPTUNA_DB
+            copy = optuna.create_study(
+                storage=f"sqlite:///{staged.resolve()}", study_name=self.settings.name, direction="maximize"
             )
-        tuner: Any = tune.Tuner.restore(
-            path,
-            trainable=self._trainable(),
-            resume_unfinished=True,
-            restart_errored=False,
-            storage_filesystem=filesystem,
+            copy.add_trials(self._search(over, first_points=[]).study.get_trials(deepcopy=False))
+            staged.replace(path)
+        return path
+
+    def _search(
+        self, past: Sequence[TrialRecord], first_points: list[dict[str, float]] | None = None
+    ) -> ConstrainedOptunaSearch:
+        settings = self.settings
+        chosen = sampler(settings.sampler, self.space, settings.run.seed, num_past=len(past))
+        points = settings.first_points if first_points is None else first_points
+        return ConstrainedOptunaSearch(self.space, chosen, points, past)
+
+    def _fit(
+        self,
+        name: str,
+        tune_config: tune.TuneConfig,
+        search: ConstrainedOptunaSearch | None,
+        callbacks: Sequence[tune.Callback],
+    ) -> None:
+        settings, place = self.settings, self.folder.place
+        resources = {"cpu": settings.cpus_per_trial, "gpu": settings.gpus_per_trial}
+        trainable = tune.with_parameters(tune_trainable, run=settings.run, study=place.portable)
+        recorder = Recorder(self.ledger, search, settings.run.num_epochs, self.notify)
+        earlier = [one for one in place.names() if one == name or one.startswith(f"{name}-")]
+        tuner = tune.Tuner(
+            tune.with_resources(trainable, resources),
+            tune_config=tune_config,
+            run_config=tune.RunConfig(
+                # what a driver that died has left stays as it is: trials go on from its checkpoints
+                name=f"{name}-{len(earlier)}" if earlier else name,
+                storage_path=place.path,
+                storage_filesystem=None if place.is_local else place.filesystem,
+                callbacks=[recorder, *callbacks],
+                failure_config=tune.FailureConfig(max_failures=_MAX_FAILURES),
+                # the last one holds the best epoch too; the one before it is for when the last is damaged, or
+                # the ledger has not heard of it
+                checkpoint_config=tune.CheckpointConfig(num_to_keep=2),
+                verbose=0,
+            ),
         )
-        # Tune reads the search back and hands it out nowhere else; `export` needs it
-        self.search = tuner._local_tuner._tune_config.search_alg
-        return tuner
+        tuner.fit()
+
+    def _candidate(self, record: TrialRecord) -> Candidate | None:
+        """A trial's best epoch; None where the trial has none."""
+        if not record.epochs:
+            return None
+        checkpoint = self.folder.place / record.checkpoints[0]
+        if not (checkpoint / checkpoints.BEST).exists():
+            return None
+        scores = f"{checkpoints.BEST}/{checkpoints.BEST_SCORES}"
+        with checkpoint.localised(scores) as folder:
+            best = checkpoints.load_scores(folder / checkpoints.BEST)
+        return Candidate(
+            trial_id=record.trial_id,
+            config=record.begin.config,
+            checkpoint=checkpoint,
+            epoch=best["epoch"],
+            value=best["value"],
+            violation=best["violation"],
+            scores=best["scores"],
+            degenerate=best["degenerate"],
+        )
 
 
-def _reason(text: str) -> str:
-    """The line of a traceback that says what happened; Ray writes remarks of its own below it."""
-    lines = text.strip().splitlines() or [""]
-    said = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Failure|Met): ", line)]
-    return (said or lines)[-1].strip()
-
-
-def _candidate(result: tune.Result) -> Candidate | None:
-    """A trial's best epoch; None where the trial has none."""
-    if result.checkpoint is None or result.metrics is None:
-        return None
-    checkpoint = Location.of(result.checkpoint)
-    if not (checkpoint / checkpoints.BEST).exists():
-        return None
-    scores = f"{checkpoints.BEST}/{checkpoints.BEST_SCORES}"
-    with checkpoint.localised(scores) as folder:
-        best = checkpoints.load_scores(folder / checkpoints.BEST)
-    return Candidate(
-        trial_id=result.metrics["trial_id"],
-        config=result.config or {},
-        checkpoint=checkpoint,
-        epoch=best["epoch"],
-        value=best["value"],
-        violation=best["violation"],
-        scores=best["scores"],
-        degenerate=best["degenerate"],
-    )
+def _folder_name(trial: Any) -> str:
+    """Folder of a trial in Tune's experiment; Tune's own name lists the hyper-parameters."""
+    return str(trial.trial_id)

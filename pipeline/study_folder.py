@@ -12,13 +12,14 @@ import filelock
 
 from pipeline import claim
 from pipeline.errors import PipelineError
+from pipeline.ledger import LEDGER
 from pipeline.settings import make_folder
 from pipeline.storage import Location, Storage
 
 STUDIES = "studies"
 """Folder of all studies, in the storage."""
-SETTINGS, OPTUNA_DB, TUNE = "study.json", "optuna.db", "tune"
-"""In a study's folder; where Tune's experiment is, there is something to resume."""
+SETTINGS, OPTUNA_DB = "study.json", "optuna.db"
+"""In a study's folder."""
 _LOCK, _CLAIMS = ".lock", "claims"
 """In a local study's folder; folder of all claims, in a storage behind a URI."""
 
@@ -48,6 +49,11 @@ class StudyFolder:
         """What tells the study from another one of its name, whatever machine asks."""
         return self.remote.uri if self.remote else f"{socket.gethostname()}:{self.directory.resolve()}"
 
+    @property
+    def place(self) -> Location:
+        """Where its results are in the end."""
+        return self.remote or Storage(str(self.directory.resolve())).opened()
+
     def publish(self, *names: str) -> None:
         """Copy finished files to where they belong, one after the other.
 
@@ -57,6 +63,27 @@ class StudyFolder:
         for name in names if self.remote else ():
             if self.remote and (self.directory / name).is_file():
                 (self.remote / name).upload(self.directory / name)
+
+
+def check_exists(home: Location, name: str, otherwise: str = "") -> None:
+    """See whether there is a study of that name.
+
+    Args:
+        home: of all results.
+        name: of the study.
+        otherwise: what else can be done.
+
+    Raises:
+        PipelineError: if not; names those that are there.
+    """
+    studies = home / STUDIES
+    if not (studies / name).exists():
+        known = ", ".join(studies.names()) or "none"
+        raise PipelineError(
+            f"there is no study `{name}` in {studies}; there is {known}",
+            where="--name",
+            hint=f"is `--storage` that of the study? {otherwise}".strip(),
+        )
 
 
 @contextlib.contextmanager
@@ -79,12 +106,16 @@ def opened(storage: Storage, name: str, *, resume: bool) -> Iterator[StudyFolder
     home = storage.opened()
     remote = home / STUDIES / name
     with tempfile.TemporaryDirectory(prefix="infocal-") as working, claim.held(home / _CLAIMS / name, name):
-        if not resume and (remote / TUNE).exists():
+        if not resume and (remote / LEDGER).exists():
             raise _taken(name, "study")
+        folder = StudyFolder(storage, Path(working) / STUDIES / name, remote)
+        with remote.localised(LEDGER) as copy:
+            if (copy / LEDGER).is_dir():
+                shutil.copytree(copy / LEDGER, folder.directory / LEDGER)
         try:
-            yield StudyFolder(storage, Path(working) / STUDIES / name, remote)
+            yield folder
         finally:
-            if not resume and not (remote / TUNE).exists():
+            if not resume and not (remote / LEDGER).exists():
                 remote.remove()
 
 
@@ -97,7 +128,7 @@ def _taken(name: str, kind: str) -> PipelineError:
 
 
 @contextlib.contextmanager
-def claimed(directory: Path, *, resume: bool, kind: str = "study", sign: str = TUNE) -> Iterator[None]:
+def claimed(directory: Path, *, resume: bool, kind: str = "study", sign: str = LEDGER) -> Iterator[None]:
     """Keep a study's folder for this process; a new one in which nothing was trained is removed at the end.
 
     A process that dies gives its claim up, so a study that was killed can be resumed at once.

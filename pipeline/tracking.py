@@ -71,6 +71,11 @@ def read_back(text: str) -> Any:
         return text
 
 
+def _milliseconds(seconds: float | None) -> int | None:
+    """A time as MLflow takes it."""
+    return None if seconds is None else int(seconds * 1000)
+
+
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
     """What MLflow knows about a run."""
@@ -263,32 +268,61 @@ class Tracker:
             return found.run_id
 
     def start_run(
-        self, experiment_id: str, name: str, parameters: Mapping[str, Any], tags: Mapping[str, str]
+        self,
+        experiment_id: str,
+        name: str,
+        parameters: Mapping[str, Any],
+        tags: Mapping[str, str],
+        started: float | None = None,
     ) -> str:
-        """Id of a new run that belongs to no study."""
+        """Id of a new run that is no study's.
+
+        Args:
+            experiment_id: where the run is.
+            name: of the run.
+            parameters: of the run.
+            tags: of the run.
+            started: in seconds since 1970; None: now.
+        """
         with translated(f"cannot start the run `{name}`"):
-            run = self.client.create_run(experiment_id, run_name=name, tags=dict(tags))
+            run = self.client.create_run(
+                experiment_id, start_time=_milliseconds(started), run_name=name, tags=dict(tags)
+            )
             self._log_params(run.info.run_id, parameters)
             return str(run.info.run_id)
+
+    def complete_params(self, run_id: str, parameters: Mapping[str, Any]) -> None:
+        """Log those parameters that a run has not yet."""
+        there = self.run(run_id).params
+        with translated(f"cannot log the parameters of run {run_id}"):
+            self._log_params(run_id, {k: v for k, v in parameters.items() if k not in there})
 
     def reopen(self, run_id: str) -> None:
         """Make a run RUNNING, whatever it was."""
         with translated(f"cannot open run {run_id}"):
             self.client.update_run(run_id, status="RUNNING")
 
-    def log_metrics(self, run_id: str, values: Mapping[str, Any], step: int) -> Counter[str]:
+    def log_metrics(
+        self, run_id: str, values: Mapping[str, Any], step: int, at: float | None = None
+    ) -> Counter[str]:
         """Log what is a finite number under a name that MLflow takes, in one batch.
+
+        Args:
+            run_id: the run.
+            values: by name; what is no number is left out.
+            step: of all of them.
+            at: when they were measured, in seconds since 1970; None: now.
 
         Returns:
             How often each name was left out, because its value was not finite or its name not allowed.
         """
         skipped: Counter[str] = Counter()
-        metrics, now = [], int(time.time() * 1000)
+        metrics, measured = [], _milliseconds(at) or int(time.time() * 1000)
         for name, value in values.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 continue
             if math.isfinite(value) and _METRIC_NAME.fullmatch(name):
-                metrics.append(Metric(name, float(value), now, step))
+                metrics.append(Metric(name, float(value), measured, step))
             else:
                 skipped[name] += 1
         with translated(f"cannot log step {step} of run {run_id}"):
@@ -312,8 +346,9 @@ class Tracker:
         metrics: Mapping[str, float] | None = None,
         tags: Mapping[str, str] | None = None,
         artifacts: Mapping[str, str | Path] | None = None,
+        ended: float | None = None,
     ) -> None:
-        """Log what is left and end a run.
+        """Log what is left and end a run; a figure that is there already is not logged twice.
 
         Args:
             run_id: the run.
@@ -321,13 +356,16 @@ class Tracker:
             metrics: final figures.
             tags: tags to set.
             artifacts: path in the run -> text, or a local file or folder to copy there.
+            ended: in seconds since 1970; None: now.
         """
         with translated(f"cannot finish run {run_id}"):
-            warn_skipped(self.log_metrics(run_id, metrics or {}, step=0))
+            there = self.run(run_id).metrics if metrics else {}
+            new = {name: value for name, value in (metrics or {}).items() if there.get(name) != value}
+            warn_skipped(self.log_metrics(run_id, new, step=0))
             self._set_tags(run_id, tags or {})
             for path, content in (artifacts or {}).items():
                 self.log_artifact(run_id, content, path)
-            self.client.set_terminated(run_id, status)
+            self.client.set_terminated(run_id, status, end_time=_milliseconds(ended))
 
     def log_text(self, run_id: str, text: str, artifact_file: str) -> None:
         """Store a text as a file of the run."""

@@ -1,8 +1,10 @@
 """One trial: train, evaluate each epoch, keep the best one, report; the same with and without Ray."""
 
+import contextlib
+import logging
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,18 @@ from pipeline import checkpoints, columns, feature_copies
 from pipeline.loaders import Loader, embeddings_of, language_model_scores, prefetched, task_of
 from pipeline.scoring import Validation, ValidationData, hold_rate, validate
 from pipeline.settings import RunSettings
+from pipeline.storage import Storage
 from search_spaces import registry
 from search_spaces.base import Criterion
 
+logger = logging.getLogger("pipeline.trainable")
+
+FAILURE, FAILURE_MESSAGE = "failure", "failure_message"
+"""Stand in a trial's last result where training failed in a way that has a name."""
+EPOCHS = "epochs"
+"""Epochs that a trial has trained, in each of its results; Tune's count starts anew when it is resumed."""
+RESUMED = "resumed"
+"""In the config of a trial that goes on after its driver died: `trial_id`, its first, and `checkpoints`."""
 _NUM_SHOWN = 50
 """Validation texts whose rationales are kept to be looked at."""
 
@@ -125,7 +136,8 @@ class Trial:
         found = validate(trainer.predict, self.validation, 0.0 if self.run.hold_rate else target)
         self._guard(found)
         # the criterion first: MLflow's comparison opens with the first metric
-        result: Result = {"epoch": number, **self._choose(found, number), **found.scores}
+        result: Result = {"epoch": number, EPOCHS: number + 1}
+        result |= {**self._choose(found, number), **found.scores}
         result |= {f"train_{name}": value for name, value in terms.items()}
         result["learning_rate"] = rate
         result["epoch_s"] = time.monotonic() - started
@@ -274,7 +286,7 @@ def train(
         with tempfile.TemporaryDirectory(dir=directory) as folder:
             trial.save(Path(folder))
             report(result, Path(folder))
-        if "failure" in result:
+        if FAILURE in result:
             break
     return trial.progress
 
@@ -283,25 +295,54 @@ def _failure(trial: Trial, failure: TrainingFailure) -> Result:
     """The last result of a failed trial: Tune wants the metrics it compares, at a value below all others."""
     return {
         "epoch": len(trial.progress.history),
-        "failure": failure.reason,
-        "failure_message": str(failure),
+        FAILURE: failure.reason,
+        FAILURE_MESSAGE: str(failure),
         "objective": -1e9,
         "best_objective": -1e9,
         "criterion_violation": 1e9,
     }
 
 
-def tune_trainable(values: dict[str, Any], run: RunSettings) -> None:
-    """The function that Ray Tune calls in a worker."""
+def tune_trainable(values: dict[str, Any], run: RunSettings, study: str) -> None:
+    """The function that Ray Tune calls in a worker.
+
+    Args:
+        values: hyper-parameters of the trial; RESUMED says where it goes on.
+        run: everything else.
+        study: folder or URI of the study.
+    """
     from ray import tune
 
     def report(result: Result, folder: Path) -> None:
         tune.report(result, checkpoint=tune.Checkpoint.from_directory(str(folder)))
 
+    chosen = dict(values)
+    again = chosen.pop(RESUMED, {"checkpoints": []})
     start = tune.get_checkpoint()
-    with tempfile.TemporaryDirectory(prefix="infocal-") as working:
+    with tempfile.TemporaryDirectory(prefix="infocal-") as working, contextlib.ExitStack() as stack:
         if start is None:
-            train(values, run, report, Path(working))
+            folder = stack.enter_context(newest_whole(study, again["checkpoints"]))
         else:
-            with start.as_directory() as folder:
-                train(values, run, report, Path(working), Path(folder))
+            folder = Path(stack.enter_context(start.as_directory()))
+        train(chosen, run, report, Path(working), folder)
+
+
+@contextlib.contextmanager
+def newest_whole(study: str, names: Sequence[str]) -> Iterator[Path | None]:
+    """The newest checkpoint that is there and agrees with its digests, on this machine; None: there is none.
+
+    Args:
+        study: folder or URI of the study.
+        names: of the checkpoints below it, the newest first.
+    """
+    place = Storage(study).opened()
+    for name in names:
+        with (place / name).localised(*checkpoints.PARTS) as folder:
+            try:
+                checkpoints.check(folder)
+            except StateError as error:
+                logger.warning("%s; the one before it is taken", error)
+                continue
+            yield folder
+            return
+    yield None

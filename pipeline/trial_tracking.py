@@ -1,54 +1,67 @@
-"""Tune's side of tracking: a child run for each trial, logged on the driver."""
+"""MLflow's picture of a study: a child run for each trial of the ledger, made to agree with it."""
 
-import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ray import tune
-from ray.tune.experiment import Trial
-from ray.tune.result import AUTO_RESULT_KEYS, DEBUG_METRICS
-
 from pipeline.checkpoints import BEST, HISTORY
 from pipeline.errors import USER_ERRORS
+from pipeline.ledger import Ledger, TrialRecord
 from pipeline.storage import Location
 from pipeline.tracking import CONFIG_ARTIFACT, MAX_TAG, PARENT_TAG, TRIAL_TAG, Tracker, warn_skipped, written
+from pipeline.trainable import FAILURE, FAILURE_MESSAGE
 
 logger = logging.getLogger("pipeline.tracking")
 
-FAILURE, FAILURE_MESSAGE = "failure", "failure_message"
-
-_STEP_METRIC = "objective"
-"""Stands in every result of a trial that has not failed, so its steps are the epochs logged."""
-_NO_METRICS = {*AUTO_RESULT_KEYS, *DEBUG_METRICS, "epoch", "done", "should_checkpoint"}
+_STEP_METRIC = "epoch_s"
+"""Stands in every epoch and is always finite, so its steps are the epochs that MLflow knows."""
+_ENDED = ("FINISHED", "FAILED")
 
 Render = Callable[[Path, Mapping[str, Any]], Mapping[str, str]]
 """Makes a trial's pages from the folder of its checkpoint and its config: file in the run -> text."""
 
 
-class TrialTracking(tune.Callback):
-    """Tune callback on the driver: a child run for each trial, however the trial or the driver ends.
+@dataclass(slots=True)
+class _Mirrored:
+    """How much of a trial MLflow has."""
 
-    Runs are found by their tag `tune_trial_id`, and what is logged already by its step, so a search that
-    was killed and restored makes no run and no step twice. Where MLflow fails, the search goes on.
+    run_id: str
+    last_step: int
+    is_open: bool
+    """Whether the run is RUNNING."""
+    is_closed: bool
+    """Whether all of the trial is there."""
+    has_params: bool = False
+    """Whether its hyper-parameters are known to be there: a run that a killed process made may lack some."""
+
+
+class TrialTracking:
+    """Writes what the ledger has and MLflow has not; may be called at any time, however often.
+
+    Runs are found by their tag `tune_trial_id` and epochs by their step, so nothing is written twice.
 
     Args:
-        tracker: where to log.
+        tracker: where to write.
         study_run_id: the parent run.
+        ledger: of the study.
+        place: folder of the study, below which the checkpoints are.
         base: hyper-parameters that the search does not vary; a trial's own are laid over them.
         settings: what else decides a trial, as JSON; stored beside its config.
         tags: of every trial: data_fingerprint, git_commit, seed, metric_mode, corpus.
         num_epochs: epochs of a trial that is not stopped early.
-        render: makes the pages. Tune pickles it, so it must be a function of a module.
+        render: makes the pages.
     """
 
     def __init__(
         self,
         tracker: Tracker,
         study_run_id: str,
+        ledger: Ledger,
+        place: Location,
         *,
         base: Mapping[str, Any],
         settings: Mapping[str, Any],
@@ -56,124 +69,121 @@ class TrialTracking(tune.Callback):
         num_epochs: int,
         render: Render | None = None,
     ) -> None:
-        self.tracker, self.study_run_id = tracker, study_run_id
+        self.tracker, self.study_run_id, self.ledger, self.place = tracker, study_run_id, ledger, place
         self.base, self.settings, self.tags = dict(base), dict(settings), dict(tags)
         self.num_epochs, self.render = num_epochs, render
-        self.runs: dict[str, str] = {}
-        """Trial id -> run id."""
-        self.last_step: dict[str, int] = {}
-        """Trial id -> last epoch that was logged."""
         self.skipped: Counter[str] = Counter()
-        self._warned: set[str] = set()
+        """Numbers that were left out, since they were not finite, and how often."""
+        self._known: dict[str, _Mirrored] | None = None
+        self._failed: Counter[str] = Counter()
 
-    def resolved(self, trial: Trial) -> dict[str, Any]:
-        """Every hyper-parameter of a trial."""
-        return self.base | dict(trial.config)
+    @property
+    def runs(self) -> dict[str, str]:
+        """Trial id -> run id of what is mirrored so far."""
+        return {trial_id: one.run_id for trial_id, one in (self._known or {}).items()}
 
-    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Open the trial's run, again where it was open before."""
-        with self._going_on("open a trial's run"):
-            self.tracker.reopen(self._run(trial))
+    def sync(self, *, is_running: bool) -> None:
+        """Make MLflow agree with the ledger.
 
-    def on_trial_result(
-        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
-    ) -> None:
-        """Log an epoch's numbers; a failed trial's last result holds none."""
-        if FAILURE in result:
-            return
-        with self._going_on("log an epoch"):
-            run_id, step = self._run(trial), int(result["epoch"])
-            if step <= self.last_step.get(trial.trial_id, -1):
-                return
-            numbers = {name: value for name, value in result.items() if name not in _NO_METRICS}
-            skipped = self.tracker.log_metrics(run_id, numbers, step)
-            if skipped.keys() - self.skipped.keys():
-                names = ", ".join(sorted(skipped))
-                logger.warning("trial %s epoch %d: not a finite number: %s", trial.trial_id, step, names)
-            self.skipped += skipped
-            self.last_step[trial.trial_id] = step
+        Args:
+            is_running: whether trials that have not ended are training now; else their runs become KILLED.
 
-    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """End the run of a trial that reached its last epoch, was stopped early or failed in a named way."""
-        last = trial.last_result or {}
-        if FAILURE in last:
-            tags = {FAILURE: str(last[FAILURE]), FAILURE_MESSAGE: str(last.get(FAILURE_MESSAGE, ""))}
-            self._end(trial, "FAILED", tags)
-        elif int(last.get("epoch", -1)) + 1 < self.num_epochs:
-            self._end(trial, "FINISHED", {"early_stopped": "true"})
-        else:
-            self._end(trial, "FINISHED", {})
+        Raises:
+            PipelineError: if MLflow refuses something, or is away; what is written by then stays.
+        """
+        # a trial that MLflow will not take comes after all the others
+        for record in sorted(self.ledger.trials(), key=lambda r: (self._failed[r.trial_id], r.begin.number)):
+            self._failed[record.trial_id] += 1
+            self._mirror(record, is_running=is_running)
+            self._failed[record.trial_id] -= 1
 
-    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """End the run of a trial that an exception ended."""
-        # the driver's own copy: the one that `Trial.get_error` reads is not in the storage yet
-        file = Path(trial.error_file) if trial.error_file else None
-        text = file.read_text(encoding="utf-8").strip() if file is not None and file.is_file() else ""
-        message = text.splitlines()[-1] if text else "no message"
-        self._end(trial, "FAILED", {FAILURE: "error", FAILURE_MESSAGE: message})
-
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
-        """Say how many numbers could not be logged."""
+    def warn_skipped(self) -> None:
+        """Say which numbers could not be logged, and how often."""
         warn_skipped(self.skipped)
 
-    def get_state(self) -> dict[str, Any]:
-        """What Tune stores with its snapshot."""
-        return {"runs": dict(self.runs), "skipped": Counter(self.skipped)}
+    def _mirror(self, record: TrialRecord, *, is_running: bool) -> None:
+        there = self._there(record)
+        if there.is_closed:
+            return
+        if not there.has_params:
+            self.tracker.complete_params(there.run_id, self.base | record.begin.config)
+            there.has_params = True
+        for number in sorted(record.epochs):
+            if number > there.last_step:
+                epoch = record.epochs[number]
+                skipped = self.tracker.log_metrics(there.run_id, epoch.numbers, number, epoch.time)
+                if skipped.keys() - self.skipped.keys():
+                    names = ", ".join(sorted(skipped))
+                    logger.warning(
+                        "trial %s epoch %d: not a finite number: %s", record.trial_id, number, names
+                    )
+                self.skipped += skipped
+                there.last_step = number
+        if record.is_over:
+            self._close(record, there.run_id)
+            there.is_closed = True
+        elif is_running != there.is_open:
+            if is_running:
+                self.tracker.reopen(there.run_id)
+            else:
+                self.tracker.finish(there.run_id, "KILLED", ended=record.ended)
+            there.is_open = is_running
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Take a stored state over; what was logged since it was stored is looked up in MLflow."""
-        self.runs, self.skipped = dict(state["runs"]), Counter(state["skipped"])
-        self.last_step = {}
+    def _there(self, record: TrialRecord) -> _Mirrored:
+        if self._known is None:
+            self._known = {
+                run.tags[TRIAL_TAG]: _Mirrored(
+                    run.run_id,
+                    last_step=max(
+                        (step for step, _ in self.tracker.history(run.run_id, _STEP_METRIC)), default=-1
+                    ),
+                    is_open=run.status == "RUNNING",
+                    is_closed=run.status in _ENDED,
+                )
+                for run in self.tracker.children(self.study_run_id)
+                if TRIAL_TAG in run.tags
+            }
+        if record.trial_id not in self._known:
+            self._known[record.trial_id] = _Mirrored(self._new_run(record), -1, is_open=True, is_closed=False)
+        return self._known[record.trial_id]
 
-    def _run(self, trial: Trial) -> str:
-        """Id of the trial's run: known, found by its tag, or new; sets where its steps go on."""
-        trial_id = trial.trial_id
-        if trial_id in self.runs and trial_id in self.last_step:
-            return self.runs[trial_id]
-        siblings = self.tracker.children(self.study_run_id)
-        found = [run.run_id for run in siblings if run.tags.get(TRIAL_TAG) == trial_id]
-        if found:
-            steps = [step for step, _ in self.tracker.history(found[0], _STEP_METRIC)]
-            self.runs[trial_id], self.last_step[trial_id] = found[0], max(steps, default=-1)
-        else:
-            self.runs[trial_id], self.last_step[trial_id] = self._new_run(trial, number=len(siblings)), -1
-        return self.runs[trial_id]
-
-    def _new_run(self, trial: Trial, number: int) -> str:
-        config = self.resolved(trial)
-        tags = {**self.tags, PARENT_TAG: self.study_run_id, TRIAL_TAG: trial.trial_id}
-        if "seed" in trial.config:
-            tags["seed"] = written(trial.config["seed"])
+    def _new_run(self, record: TrialRecord) -> str:
+        tags = {**self.tags, PARENT_TAG: self.study_run_id, TRIAL_TAG: record.trial_id}
+        if "seed" in record.begin.config:
+            tags["seed"] = written(record.begin.config["seed"])
         experiment_id = self.tracker.run(self.study_run_id).experiment_id
-        return self.tracker.start_run(experiment_id, f"trial-{number:02d}", config, tags)
+        name = f"trial-{record.begin.number:02d}"
+        return self.tracker.start_run(experiment_id, name, {}, tags, started=record.begin.time)
 
-    def _end(self, trial: Trial, status: str, tags: Mapping[str, str]) -> None:
-        with self._going_on("end a trial's run"):
-            run_id = self._run(trial)
-            with self._going_on("store a trial's artifacts"):
-                self._log_artifacts(run_id, trial)
-            short = {name: value[:MAX_TAG] for name, value in tags.items()}
-            self.tracker.finish(run_id, status, tags=short)
+    def _close(self, record: TrialRecord, run_id: str) -> None:
+        """End the run of a trial that reached its last epoch, was stopped early or failed."""
+        self._log_artifacts(record, run_id)
+        tags = {}
+        if record.failure is not None:
+            tags = {FAILURE: record.failure.reason, FAILURE_MESSAGE: record.failure.message[:MAX_TAG]}
+        elif record.last is not None and record.last.number + 1 < self.num_epochs:
+            tags = {"early_stopped": "true"}
+        self.tracker.finish(run_id, "FAILED" if record.failure else "FINISHED", tags=tags, ended=record.ended)
 
-    def _log_artifacts(self, run_id: str, trial: Trial) -> None:
-        config = self.resolved(trial)
+    def _log_artifacts(self, record: TrialRecord, run_id: str) -> None:
+        config = self.base | record.begin.config
         document = {"config": config, "run": self.settings}
         self.tracker.log_artifact(run_id, json.dumps(document, indent=1, default=str) + "\n", CONFIG_ARTIFACT)
-        if trial.checkpoint is None:
+        if record.last is None:
             return
         # not Ray's `as_directory`, which fetches the state of training as well
-        with Location.of(trial.checkpoint).localised(BEST, HISTORY) as checkpoint:
+        with (self.place / record.checkpoints[0]).localised(BEST, HISTORY) as checkpoint:
             if (checkpoint / BEST).is_dir():
                 self.tracker.log_artifact(run_id, checkpoint / BEST, BEST)
-            for name, text in (self.render(checkpoint, config) if self.render else {}).items():
+            for name, text in self._pages(checkpoint, config).items():
                 self.tracker.log_artifact(run_id, text, name)
 
-    @contextlib.contextmanager
-    def _going_on(self, action: str) -> Iterator[None]:
-        """Let a failure of the tracking store cost its entry, not the search; say each kind once."""
+    def _pages(self, checkpoint: Path, config: Mapping[str, Any]) -> Mapping[str, str]:
+        """A trial's pages; none where they cannot be made, which costs nothing else."""
+        if self.render is None or not (checkpoint / BEST).is_dir():
+            return {}
         try:
-            yield
-        except (OSError, *USER_ERRORS) as error:
-            if action not in self._warned:
-                self._warned.add(action)
-                logger.warning("could not %s (%s); the search goes on", action, " ".join(str(error).split()))
+            return self.render(checkpoint, config)
+        except USER_ERRORS as error:
+            logger.warning("could not make the pages of a trial (%s)", error)
+            return {}

@@ -7,11 +7,9 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
-from ray.tune import Checkpoint
 
 from feature_store.store import FeatureRequest, Features, open_features
 from infocal.config import InfoCalConfig, Task
@@ -157,21 +155,14 @@ def next_version(tracker: Tracker, **tags: str) -> ModelVersion:
     return registry.find(tracker, NAME, int(made.version))
 
 
-def save_trial_checkpoint(folder: Path, model: InfoCal, scores: dict[str, float]) -> Path:
-    """What a trial's checkpoint holds, but for the state to go on from."""
+def save_trial_checkpoint(folder: Path, model: InfoCal, scores: dict[str, float], **best: Any) -> Path:
+    """What a trial's checkpoint holds, but for the state to go on from; `best` is said of its best epoch."""
     folder.mkdir(parents=True)
-    best = {"epoch": 1, "value": 0.5, "violation": 0.0, "is_met": True, "degenerate": None, "scores": scores}
-    checkpoints.save_best(folder / checkpoints.BEST, model, best, [{"example_id": "1"}])
-    (folder / "history.json").write_text(json.dumps([{"epoch": 0}, {"epoch": 1}]))
+    known = {"epoch": 1, "value": 0.5, "violation": 0.0, "is_met": True, "degenerate": None, "scores": scores}
+    marks = {"human": [1], "selected": [1], "probability": [0.9]}
+    said = {"prediction": 0.5, "guider_prediction": 0.4, "target": 0.6}
+    shown = [{"example_id": "1", "tokens": ["smooth"], **marks, **said}]
+    checkpoints.save_best(folder / checkpoints.BEST, model, {**known, **best}, shown)
+    history = [{"epoch": i, "objective": 0.1, "train_objective": 0.3, **scores} for i in range(2)]
+    (folder / "history.json").write_text(json.dumps(history))
     return folder
-
-
-def fake_trial(trial_id: str, config: dict[str, Any], checkpoint: Path | None = None) -> Any:
-    """As much of Tune's Trial as the tracking callback reads."""
-    return SimpleNamespace(
-        trial_id=trial_id,
-        config=config,
-        last_result={},
-        checkpoint=None if checkpoint is None else Checkpoint.from_directory(str(checkpoint)),
-        error_file=None,
-    )

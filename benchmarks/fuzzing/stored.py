@@ -428,7 +428,7 @@ def study_settings() -> Reader:
         settings.save(folder / "study")
 
     def read(folder: Path) -> None:
-        found = StudySettings.load(folder / "study")
+        found = StudySettings.load(folder / "study", "study")
         _check_types(found)
         _check_types(found.run)
         if found.name != "study":

@@ -1,4 +1,6 @@
 import math
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,8 +10,8 @@ from optuna.trial import TrialState
 
 from infocal.config import InfoCalConfig
 from pipeline.errors import PipelineError
+from pipeline.ledger import Ledger, TrialRecord
 from pipeline.scheduler import (
-    FAILURE,
     OBJECTIVE,
     VIOLATION,
     ConstrainedOptunaSearch,
@@ -19,8 +21,10 @@ from pipeline.scheduler import (
     sampler,
 )
 from pipeline.settings import SAMPLERS
+from pipeline.trainable import EPOCHS, FAILURE, RESUMED
 from search_spaces.base import Range
 from search_spaces.infocal import PAPER_BEER, PAPER_BEER_BEST, WIDE_BEER
+from tests.small_ledger import checkpoint, train
 
 SPACE = (
     Range(name="lambda_mi", low=0.0, high=1.0, step=0.1, why="a test"),
@@ -35,6 +39,11 @@ def search(**changes: Any) -> ConstrainedOptunaSearch:
 
 def result(objective: float = 0.5, violation: float = 0.0, **more: Any) -> dict[str, Any]:
     return {OBJECTIVE: objective, VIOLATION: violation, **more}
+
+
+def trial(trial_id: str, config: dict[str, Any] | None = None) -> Any:
+    """As much of Tune's Trial as the scheduler reads."""
+    return SimpleNamespace(trial_id=trial_id, config=config or {})
 
 
 # ------------------------------------------------------------------------------------------- stopping
@@ -221,3 +230,102 @@ def test_the_study_is_there_once_the_space_is_set():
     waiting._ot_study = None
     with pytest.raises(PipelineError, match="the search over lambda_mi, lambda_lm has not started"):
         waiting.study  # noqa: B018
+
+
+# ------------------------------------------------------------------------------------- a driver that died
+
+
+def past(folder: Path, *trials: tuple[str, int, dict[str, float]]) -> list[TrialRecord]:
+    """Trials of four epochs that came as far as they say."""
+    ledger = Ledger(folder)
+    for trial_id, num_epochs, point in trials:
+        train(ledger, trial_id, num_epochs, of=4, config=point)
+    return ledger.trials()
+
+
+def points(num: int) -> list[dict[str, float]]:
+    return [{"lambda_mi": round(0.1 * i, 1), "lambda_lm": 0.002} for i in range(num)]
+
+
+def test_optuna_learns_of_what_has_ended_and_goes_on_with_the_rest(tmp_path: Path):
+    first, second, third = points(3)
+    records = past(tmp_path, ("open", 1, first), ("over", 4, second))
+    made = search(past=records, first_points=[second, first, third])
+    over, waiting, queued = made.study.get_trials()
+    assert (over.state, over.value, over.params) == (TrialState.COMPLETE, pytest.approx(0.4), second)
+    assert (over.constraints, list(over.intermediate_values)) == ({VIOLATION: 0.0}, [1, 2, 3, 4])
+    assert {waiting.state, queued.state} == {TrialState.WAITING}
+    again = made.suggest("new id")
+    assert again == {**first, RESUMED: {"trial_id": "open", "checkpoints": [checkpoint("open", 0)]}}
+    assert made.study.get_trials()[1].intermediate_values == {1: pytest.approx(0.1)}
+    assert made.suggest("next") == third, "a first point that was tried is not tried again"
+    fresh = made.suggest("fresh")
+    assert fresh is not None
+    assert RESUMED not in fresh
+    assert len(made.study.get_trials()) == 4
+    made.on_trial_result("new id", result(0.2, **{EPOCHS: 1}))  # an epoch that was trained again
+    made.on_trial_result("new id", result(0.3, **{EPOCHS: 2}))
+    made.on_trial_complete("new id", result(0.3))
+    assert made.study.get_trials()[1].intermediate_values == {1: pytest.approx(0.1), 2: 0.3}
+    assert made.study.get_trials()[1].value == 0.3
+
+
+def test_a_trial_that_failed_is_a_failure_again(tmp_path: Path):
+    ledger = Ledger(tmp_path)
+    train(ledger, "a", 2, of=4, config=points(1)[0], failure=("non_finite", "nan"))
+    train(ledger, "b", 0, of=4, config=points(1)[0], failure=("error", "boom"))
+    train(ledger, "c", 1, of=1, config=points(1)[0], best_objective=math.nan)
+    found = search(past=ledger.trials()).study.get_trials()
+    assert [(t.state, t.value) for t in found] == [(TrialState.FAIL, None)] * 3
+
+
+@pytest.mark.parametrize("name", ["tpe", "random", "grid"])
+def test_points_are_not_drawn_again(tmp_path: Path, name: str):
+    made = search(optuna_sampler=sampler(name, SPACE, 0))
+    ledger, drawn = Ledger(tmp_path), []
+    for i in range(5):
+        drawn.append(made.suggest(str(i)))
+        ledger.begin(str(i), drawn[-1], made.proposal(str(i)))
+        if i < 3:
+            ledger.epoch(str(i), 0, {OBJECTIVE: 0.1 * i, VIOLATION: 0.0}, "c", is_last=True)
+            made.on_trial_complete(str(i), result(0.1 * i))
+    again = search(optuna_sampler=sampler(name, SPACE, 0, num_past=5), past=ledger.trials())
+    resumed = [again.suggest(f"r{i}") for i in range(2)]
+    assert [{n: v for n, v in p.items() if n != RESUMED} for p in resumed] == drawn[3:]
+    further = [again.suggest(f"n{i}") for i in range(4)]
+    assert not any(point in drawn for point in further)
+
+
+def test_rungs_are_what_they_were(tmp_path: Path):
+    config = InfoCalConfig(dense_epochs=0.0, ramp_epochs=0.0)
+    records = past(tmp_path, ("a", 3, points(1)[0]), ("b", 1, points(1)[0]))
+    fresh, again = asha(config, 9), asha(config, 9, records)
+    trials = {name: trial(name) for name in "ab"}
+    for one in trials.values():
+        fresh.on_trial_add(None, one)
+    every = [(epoch.time, record.trial_id, epoch) for record in records for epoch in record.epochs.values()]
+    for _, name, epoch in sorted(every, key=lambda row: row[0]):
+        fresh.on_trial_result(None, trials[name], {**epoch.numbers, EPOCHS: epoch.number + 1})
+    assert again._brackets[0]._rungs == fresh._brackets[0]._rungs
+
+
+def test_a_resumed_trial_stands_on_its_rungs_already(tmp_path: Path):
+    config = InfoCalConfig(dense_epochs=0.0, ramp_epochs=0.0)
+    made = asha(config, 9, past(tmp_path, ("a", 3, points(1)[0]), ("b", 1, points(1)[0])))
+    before = [dict(recorded) for _, recorded in made._brackets[0]._rungs]
+    again = trial("z", {RESUMED: {"trial_id": "b", "checkpoints": []}})
+    made.on_trial_add(None, again)
+    assert made.on_trial_result(None, again, result(-1.0, **{EPOCHS: 2, OBJECTIVE: -1.0})) == "CONTINUE"
+    assert [dict(recorded) for _, recorded in made._brackets[0]._rungs] == before
+    assert made.on_trial_result(None, again, result(-1.0, **{EPOCHS: 3})) == "STOP"
+    made.on_trial_complete(None, again, result(-1.0, **{EPOCHS: 3}))
+
+
+def test_a_failure_stands_on_no_rung():
+    made = asha(InfoCalConfig(dense_epochs=0.0, ramp_epochs=0.0), 9)
+    one = trial("a")
+    made.on_trial_add(None, one)
+    last = result(-1e9, 1e9, **{FAILURE: "degenerate_all"})
+    assert made.on_trial_result(None, one, last) == "CONTINUE"
+    made.on_trial_complete(None, one, last)
+    assert [recorded for _, recorded in made._brackets[0]._rungs] == [{}, {}, {}]

@@ -2,6 +2,7 @@ import dataclasses
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -12,12 +13,13 @@ import pytest
 import torch
 
 from feature_store.sample import write_beer
-from pipeline import outcome, planning, search
+from pipeline import conduct, planning, search
 from pipeline.errors import run_command
+from pipeline.ledger import LEDGER
 from pipeline.optuna_export import Export
 from pipeline.storage import Storage
 from pipeline.study import StudySettings
-from pipeline.study_folder import SETTINGS, TUNE, StudyFolder
+from pipeline.study_folder import SETTINGS, StudyFolder
 from search_spaces.infocal import PAPER_BEER_BEST
 from tests.small_store import sample_cache
 
@@ -174,18 +176,18 @@ def test_real_results_lie_apart_from_those_of_the_sample(
 
 @pytest.fixture
 def conducted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What would be conducted; only the study's settings are stored, as `outcome.conduct` does."""
+    """What would be conducted; only the study's settings are stored, as `conduct.conduct` does."""
     calls: list[dict[str, Any]] = []
 
-    def conduct(prepared: StudySettings, folder: StudyFolder, uri: str, **given: Any) -> str:
+    def conducting(prepared: StudySettings, folder: StudyFolder, uri: str, **given: Any) -> str:
         directory = folder.directory
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / TUNE).mkdir(exist_ok=True)
+        (directory / LEDGER).mkdir(exist_ok=True)
         prepared.save(directory)
         calls.append({"prepared": prepared, "directory": directory, "uri": uri, **given})
         return "the table"
 
-    monkeypatch.setattr(outcome, "conduct", conduct)
+    monkeypatch.setattr(conduct, "conduct", conducting)
     monkeypatch.setattr(
         planning, "with_features", lambda given, run: dataclasses.replace(run, features_dir="/features/built")
     )
@@ -210,7 +212,7 @@ def test_the_flags_become_a_stored_study(
     assert prepared.command == "python -m pipeline.search " + " ".join([*arguments, *flags])
     assert (call["address"], call["resume"]) == ("auto", False)
     assert call["directory"] == Path("runs/sample/studies/first")
-    assert StudySettings.load(empty_folder / "runs/sample/studies/first") == prepared
+    assert StudySettings.load(empty_folder / "runs/sample/studies/first", "first") == prepared
     assert capsys.readouterr().out == "the table\n", "stdout holds the result alone"
 
 
@@ -226,7 +228,7 @@ def test_automatic_packing_is_stored_and_left_to_the_cluster(
     empty_folder: Path, conducted: list[dict[str, Any]]
 ):
     search.main([*SAMPLE, "--name", "first", "--gpus-per-trial", "auto", "--address", "10.0.0.1:6379"])
-    stored = StudySettings.load(empty_folder / "runs/sample/studies/first")
+    stored = StudySettings.load(empty_folder / "runs/sample/studies/first", "first")
     assert (stored.packs_gpus, stored.gpus_per_trial, stored.run.gpu_memory_rate) == (True, 0.0, 1.0)
     assert conducted[0]["prepared"] == stored
 
@@ -269,7 +271,7 @@ def test_a_study_is_kept_and_resumed_at_a_uri(
     place = ["--storage", there, "--tracking-uri", "sqlite:///own.db", "--name", "first"]
     search.main([*SAMPLE, *place, "--trials", "3"])
     study = Storage(there).opened() / "studies/first"
-    (study / TUNE / "tuner.pkl").write(b"")
+    (study / LEDGER / "0000-a.jsonl").write(b"")
     stored = dataclasses.replace(
         conducted[0]["prepared"],
         run=dataclasses.replace(
@@ -316,7 +318,7 @@ def test_what_libraries_print_goes_to_stderr(
         print("a node died")
         return "the table"
 
-    monkeypatch.setattr("pipeline.outcome.conduct", chatty)
+    monkeypatch.setattr("pipeline.conduct.conduct", chatty)
     search.main(SAMPLE)
     captured = capsys.readouterr()
     assert captured.out == "the table\n" and "a node died" in captured.err
@@ -348,7 +350,7 @@ def test_a_study_that_is_there_is_not_overwritten(
     assert capsys.readouterr().err == (
         "error: --name: there is a study `first` already\n\nhint: choose another name, or add `--resume`\n"
     )
-    assert StudySettings.load(empty_folder / "runs/sample/studies/first").num_trials == 3
+    assert StudySettings.load(empty_folder / "runs/sample/studies/first", "first").num_trials == 3
     assert len(conducted) == 1
 
 
@@ -358,6 +360,66 @@ def test_a_resumed_study_is_the_stored_one(conducted: list[dict[str, Any]]):
     first, second = conducted
     assert second["resume"] is True
     assert second["prepared"] == first["prepared"]
+
+
+@pytest.fixture
+def dies_while_features_are_built(conducted: list[Any], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The flags that features are built with; the first build ends as by `kill -9`: nothing is cleaned up."""
+    built: list[Any] = []
+
+    def with_features(given: Any, run: Any) -> Any:
+        built.append(given)
+        if len(built) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return dataclasses.replace(run, features_dir=f"/features/{given.embedding}-{given.data_dir}")
+
+    monkeypatch.setattr(planning, "with_features", with_features)
+    return built
+
+
+def test_a_study_that_died_before_its_features_were_there_is_resumed_with_its_own_flags(
+    empty_folder: Path, conducted: list[dict[str, Any]], dies_while_features_are_built: list[Any]
+):
+    child = os.fork()
+    if child == 0:
+        search.main([*SAMPLE, "--name", "first", "--trials", "3"])
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    stored = StudySettings.load(empty_folder / "runs/sample/studies/first", "first")
+    assert (stored.num_trials, stored.run.features_dir) == (3, "")
+    dies_while_features_are_built.append(None)  # the child's own
+    search.main(["--sample", "--name", "first", "--resume", "--data-dir", "moved"])
+    assert conducted[0]["prepared"].run.features_dir == "/features/random-moved"
+    assert conducted[0]["prepared"].num_trials == 3
+
+
+def test_a_study_that_died_before_all_says_so(
+    empty_folder: Path, conducted: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+):
+    (empty_folder / "runs/sample/studies/first").mkdir(parents=True)
+    assert run_command(search.main, ["--sample", "--name", "first", "--resume"]) == 2
+    assert capsys.readouterr().err == (
+        "error: --resume: the study `first` ended before anything was done\n\nhint: leave out `--resume`\n"
+    )
+
+
+def test_a_study_whose_features_are_gone_goes_on_with_the_same_ones_only(
+    empty_folder: Path,
+    conducted: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    search.main([*SAMPLE, "--name", "first"])  # its features' folder, /features/built, is nowhere
+    search.main(["--sample", "--name", "first", "--resume"])
+    assert conducted[1]["prepared"] == conducted[0]["prepared"]
+    monkeypatch.setattr(
+        planning, "with_features", lambda given, run: dataclasses.replace(run, features_dir="/features/other")
+    )
+    capsys.readouterr()
+    assert run_command(search.main, ["--sample", "--name", "first", "--resume"]) == 2
+    said = capsys.readouterr().err
+    assert "error: --resume --name first: the study's features, built, are gone" in said
+    assert "the data give others now, other\n\nhint: are these the same files as before?" in said
 
 
 def test_an_unknown_study_is_answered_with_the_known_ones(

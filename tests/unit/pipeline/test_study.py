@@ -1,6 +1,5 @@
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import optuna
@@ -8,50 +7,52 @@ import pytest
 from ray import tune
 
 from infocal.errors import StateError
-from pipeline import checkpoints, study
-from pipeline.errors import PipelineError
-from pipeline.scheduler import OBJECTIVE, VIOLATION, ConstrainedOptunaSearch, sampler
+from pipeline import study
+from pipeline.ledger import Ledger
+from pipeline.recorder import Recorder
+from pipeline.scheduler import VIOLATION
+from pipeline.storage import Storage
 from pipeline.study import SETTINGS, Study, StudySettings
+from pipeline.study_folder import StudyFolder
+from pipeline.trainable import RESUMED
 from search_spaces.infocal import PAPER_BEER
-from tests.small_study import POINT, SCORES, candidate, run_settings, study_settings
+from tests.small_ledger import checkpoint, train
+from tests.small_store import sample_model, save_trial_checkpoint
+from tests.small_study import POINT, SCORES, run_settings, study_settings
 
 
 def small_study(folder: Path, **changes: Any) -> Study:
-    return Study(study_settings(**changes), PAPER_BEER, folder)
+    place = StudyFolder.local(Storage(str(folder)), "first")
+    place.directory.mkdir(parents=True, exist_ok=True)
+    return Study(study_settings(**changes), PAPER_BEER, place, Ledger(place.directory))
 
 
-def result_of(folder: Path, trial_id: str, **best: Any) -> Any:
-    """As much of Tune's Result as a study reads, with a best epoch in its checkpoint."""
-    path = folder / trial_id
-    (path / checkpoints.BEST).mkdir(parents=True)
-    scores = {
-        "epoch": 1,
-        "value": 0.25,
-        "violation": 0.0,
-        "is_met": True,
-        "degenerate": None,
-        "scores": SCORES,
-    } | best
-    checkpoints.write_json(path / checkpoints.BEST / checkpoints.BEST_SCORES, scores)
-    checkpoint = tune.Checkpoint.from_directory(str(path))
-    return SimpleNamespace(metrics={"trial_id": trial_id}, config=POINT, checkpoint=checkpoint, error=None)
+def with_best(study: Study, trial_id: str, num_epochs: int = 2, *, config: Any = None, **best: Any) -> None:
+    """A trial in the ledger, with a best epoch in its last checkpoint."""
+    train(study.ledger, trial_id, num_epochs, config=config, is_replicate="seed" in (config or {}))
+    folder = study.folder.directory / checkpoint(trial_id, num_epochs - 1)
+    save_trial_checkpoint(folder, sample_model(), SCORES, **{"value": 0.25, **best})
 
 
 class FakeTuner:
-    """Stands for Tune's Tuner: keeps what it was made with and gives ready results."""
+    """Stands for Tune's Tuner: keeps what it was made with."""
 
-    made: list[dict[str, Any]]
-
-    def __init__(self, results: list[Any]) -> None:
-        self.results = results
-        self.made = []
+    def __init__(self) -> None:
+        self.made: list[dict[str, Any]] = []
 
     def __call__(self, trainable: Any, **given: Any) -> "FakeTuner":
         self.made.append(given)
         return self
 
-    def fit(self) -> list[Any]:
-        return self.results
+    def fit(self) -> None:
+        """Nothing is trained."""
+
+
+@pytest.fixture
+def tuner(monkeypatch: pytest.MonkeyPatch) -> FakeTuner:
+    fake = FakeTuner()
+    monkeypatch.setattr(tune, "Tuner", fake)
+    return fake
 
 
 # ------------------------------------------------------------------------------------------- settings
@@ -67,7 +68,7 @@ def test_settings_are_read_back_equal(tmp_path: Path):
     settings = study_settings(run_settings(base={"lambda_coherence": 0.5}), first_points=[POINT])
     folder = folder_of(settings, tmp_path)
     settings.save(folder)
-    assert StudySettings.load(folder) == settings
+    assert StudySettings.load(folder, "first") == settings
     assert [path.name for path in folder.iterdir()] == [SETTINGS], "no temporary file is left"
 
 
@@ -75,7 +76,7 @@ def test_settings_can_be_saved_again(tmp_path: Path):
     folder = folder_of(study_settings(), tmp_path)
     study_settings(num_trials=3).save(folder)
     study_settings(num_trials=5).save(folder)
-    assert StudySettings.load(folder).num_trials == 5
+    assert StudySettings.load(folder, "first").num_trials == 5
 
 
 def test_settings_are_readable(tmp_path: Path):
@@ -88,10 +89,10 @@ def test_settings_are_readable(tmp_path: Path):
 
 def test_missing_or_broken_settings_are_named(tmp_path: Path):
     with pytest.raises(StateError, match=f"{tmp_path / SETTINGS}: cannot read the file: .*No such file"):
-        StudySettings.load(tmp_path)
+        StudySettings.load(tmp_path, "first")
     (tmp_path / SETTINGS).write_text("{")
     with pytest.raises(StateError, match=f"{tmp_path / SETTINGS}: expected the settings of a study"):
-        StudySettings.load(tmp_path)
+        StudySettings.load(tmp_path, "first")
 
 
 @pytest.mark.parametrize(
@@ -111,13 +112,13 @@ def test_settings_of_another_type_are_named(tmp_path: Path, change: dict[str, ob
     with pytest.raises(
         StateError, match=f"{path}: expected the settings of a study, but got something else .{place}"
     ):
-        StudySettings.load(folder)
+        StudySettings.load(folder, "first")
 
 
 def test_settings_nested_too_deeply_are_refused(tmp_path: Path):
     (tmp_path / SETTINGS).write_text('{"run":' * 100_000)
     with pytest.raises(StateError, match="expected the settings of a study"):
-        StudySettings.load(tmp_path)
+        StudySettings.load(tmp_path, "first")
 
 
 def test_settings_cannot_send_a_study_to_another_folder(tmp_path: Path):
@@ -126,118 +127,7 @@ def test_settings_cannot_send_a_study_to_another_folder(tmp_path: Path):
     with pytest.raises(
         StateError, match=r"study.json: these are the settings of the study `\.\./\.\./elsewhere`"
     ):
-        StudySettings.load(tmp_path / "study")
-
-
-# ---------------------------------------------------------------------------------------------- tuning
-
-
-def test_what_tune_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    fake = FakeTuner([])
-    monkeypatch.setattr(tune, "Tuner", fake)
-    one = small_study(tmp_path, num_trials=7, max_concurrent=2)
-    assert one.run([], resume=False) == []
-    (given,) = fake.made
-    config, run_config = given["tune_config"], given["run_config"]
-    assert (config.num_samples, config.max_concurrent_trials, config.reuse_actors) == (7, 2, True)
-    assert config.search_alg is one.search
-    assert run_config.storage_path == str(tmp_path.resolve())
-    assert run_config.checkpoint_config.num_to_keep == 2, "a snapshot may name the one before the last"
-    assert run_config.failure_config.max_failures == 2, "a worker that died starts again"
-
-
-def test_candidates_come_best_first_and_every_trial_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    error = ValueError("Traceback\n  in a worker\nerrors.LostError: no disk\n\nAn unexpected error occurred.")
-    broken = SimpleNamespace(metrics={"trial_id": "broken"}, config=POINT, checkpoint=None, error=error)
-    silent = SimpleNamespace(metrics=None, config=POINT, checkpoint=None, error=None)
-    failed = result_of(tmp_path, "failed")
-    (Path(failed.checkpoint.path) / checkpoints.BEST / checkpoints.BEST_SCORES).unlink()
-    (Path(failed.checkpoint.path) / checkpoints.BEST).rmdir()
-    results = [
-        result_of(tmp_path, "low", value=0.1),
-        broken,
-        result_of(tmp_path, "missed", value=-0.3, violation=0.3),
-        failed,
-        silent,
-        result_of(tmp_path, "high", value=0.4, epoch=6),
-    ]
-    monkeypatch.setattr(tune, "Tuner", FakeTuner(results))
-    one = small_study(tmp_path)
-    found = one.run([], resume=False)
-    assert [c.trial_id for c in found] == ["high", "low", "missed"]
-    assert (found[0].value, found[0].epoch, found[0].scores) == (0.4, 6, SCORES)
-    assert found[0].checkpoint.path == str(tmp_path / "high")
-    assert [c.is_met for c in found] == [True, True, False]
-    # tracking must not end the runs of trials that only failed
-    assert one.trial_ids == {"low", "broken", "missed", "failed", "high"}
-    assert one.failures == ["errors.LostError: no disk"]
-
-
-def test_replicates_are_the_winner_with_further_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    fake = FakeTuner([result_of(tmp_path, "r1"), result_of(tmp_path, "r2")])
-    monkeypatch.setattr(tune, "Tuner", fake)
-    one = small_study(tmp_path, run=run_settings(seed=5), num_seeds=3)
-    found = one.replicate(candidate("a"), [])
-    (given,) = fake.made
-    assert given["param_space"] == {**POINT, "seed": {"grid_search": [6, 7]}}
-    assert given["run_config"].name == "replicates"
-    assert [c.trial_id for c in found] == ["r1", "r2"]
-    assert one.trial_ids == {"r1", "r2"}
-
-
-def test_one_seed_asks_for_no_replicate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    fake = FakeTuner([])
-    monkeypatch.setattr(tune, "Tuner", fake)
-    assert small_study(tmp_path, num_seeds=1).replicate(candidate(), []) == []
-    assert fake.made == []
-
-
-def test_a_folder_without_a_search_cannot_be_resumed(tmp_path: Path):
-    with pytest.raises(PipelineError, match="tune: study `first` holds no search to resume$") as caught:
-        small_study(tmp_path).run([], resume=True)
-    assert caught.value.hint == "leave out `--resume`"
-
-
-# ---------------------------------------------------------------------------------------------- export
-
-
-def finished_search() -> ConstrainedOptunaSearch:
-    search = ConstrainedOptunaSearch(PAPER_BEER, sampler("random", PAPER_BEER, 0), [POINT])
-    for name, value, violation in (("a", 0.5, 0.0), ("b", -0.2, 0.2)):
-        search.suggest(name)
-        search.on_trial_complete(name, {OBJECTIVE: value, VIOLATION: violation})
-    search.suggest("c")
-    search.on_trial_complete("c", None, error=True)
-    return search
-
-
-def test_the_exported_study_holds_the_same_trials(tmp_path: Path):
-    one = small_study(tmp_path)
-    one.search = finished_search()
-    path = one.export()
-    assert path == tmp_path / study.OPTUNA_DB
-    read = optuna.load_study(study_name="first", storage=f"sqlite:///{path}")
-    live = one.search.study.get_trials()
-    assert len(read.trials) == len(live) == 3
-    for theirs, mine in zip(read.trials, live, strict=True):
-        assert (theirs.state, theirs.value, theirs.params) == (mine.state, mine.value, mine.params)
-        assert theirs.distributions == mine.distributions
-        assert theirs.constraints == mine.constraints
-    assert read.best_trial.number == 0
-    assert read.trials[0].params == POINT
-
-
-def test_a_second_export_replaces_the_first(tmp_path: Path):
-    one = small_study(tmp_path)
-    one.search = finished_search()
-    one.export()
-    read = optuna.load_study(study_name="first", storage=f"sqlite:///{one.export()}")
-    assert len(read.trials) == 3
-
-
-def test_a_study_that_has_not_run_has_nothing_to_export(tmp_path: Path):
-    with pytest.raises(PipelineError, match="study `first` has not run yet: nothing to export"):
-        small_study(tmp_path).export()
+        StudySettings.load(tmp_path / "study", "study")
 
 
 @pytest.mark.parametrize(
@@ -246,17 +136,136 @@ def test_a_study_that_has_not_run_has_nothing_to_export(tmp_path: Path):
 def test_settings_of_something_else_are_refused(tmp_path: Path, text: str):
     (tmp_path / "study.json").write_text(text)
     with pytest.raises(StateError, match="study.json: expected the settings of a study, but got something"):
-        StudySettings.load(tmp_path)
+        StudySettings.load(tmp_path, "first")
 
 
-def test_a_study_in_a_relative_folder_is_looked_for_by_its_whole_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+# ---------------------------------------------------------------------------------------------- tuning
+
+
+def test_what_tune_is_asked_for(tmp_path: Path, tuner: FakeTuner):
+    one = small_study(tmp_path, num_trials=7, max_concurrent=2)
+    one.run([])
+    (given,) = tuner.made
+    config, run_config = given["tune_config"], given["run_config"]
+    assert (config.num_samples, config.max_concurrent_trials, config.reuse_actors) == (7, 2, True)
+    assert run_config.name == "tune"
+    assert run_config.storage_path == str(one.folder.directory.resolve())
+    assert run_config.checkpoint_config.num_to_keep == 2, "the one before the last may be needed"
+    assert run_config.failure_config.max_failures == 2, "a worker that died starts again"
+    assert isinstance(run_config.callbacks[0], Recorder), "the ledger hears of everything first"
+
+
+def test_a_relative_folder_is_named_whole(tmp_path: Path, tuner: FakeTuner, monkeypatch: pytest.MonkeyPatch):
     """pyarrow takes a relative path for a URI without a scheme, and `runs` is the default."""
     monkeypatch.chdir(tmp_path)
-    asked: list[str] = []
-    monkeypatch.setattr(tune.Tuner, "can_restore", lambda path, filesystem: asked.append(path))
-    study = Study(study_settings(), PAPER_BEER, Path("runs/studies/first"))
-    with pytest.raises(PipelineError, match="holds no search to resume"):
-        study.run([], resume=True)
-    assert asked == [str(tmp_path / "runs/studies/first/tune")]
+    small_study(Path("runs")).run([])
+    assert tuner.made[0]["run_config"].storage_path == str(tmp_path / "runs/studies/first")
+
+
+def test_what_is_there_is_not_done_again(tmp_path: Path, tuner: FakeTuner):
+    one = small_study(tmp_path, num_trials=4)
+    with_best(one, "over")
+    with_best(one, "open", 1, config={**POINT, "lambda_lm": 0.007})
+    train(one.ledger, "failed", 1, failure=("non_finite", "nan"))
+    (one.folder.directory / "tune").mkdir(exist_ok=True)
+    assert (one.num_missing, one.is_complete) == (2, False)
+    one.run([])
+    (given,) = tuner.made
+    assert given["run_config"].name == "tune-1", "what a driver that died has left stays as it is"
+    config = given["tune_config"]
+    assert config.num_samples == 2
+    first = config.search_alg.suggest("x")
+    assert first == {
+        **POINT,
+        "lambda_lm": 0.007,
+        RESUMED: {"trial_id": "open", "checkpoints": [checkpoint("open", 0)]},
+    }
+    assert RESUMED not in config.search_alg.suggest("y")
+
+
+def test_a_search_that_is_over_is_not_run(tmp_path: Path, tuner: FakeTuner):
+    one = small_study(tmp_path, num_trials=1)
+    with_best(one, "over")
+    assert one.is_complete
+    one.run([])
+    assert tuner.made == []
+
+
+def test_candidates_come_best_first(tmp_path: Path):
+    one = small_study(tmp_path)
+    with_best(one, "low", value=0.1)
+    train(one.ledger, "broken", 0, failure=("error", "errors.LostError: no disk"))
+    with_best(one, "missed", value=-0.3, violation=0.3)
+    train(one.ledger, "silent", 2)  # its checkpoint holds no best epoch
+    with_best(one, "high", value=0.4, epoch=6)
+    found = one.candidates(one.searched)
+    assert [c.trial_id for c in found] == ["high", "low", "missed"]
+    assert (found[0].value, found[0].epoch, found[0].scores) == (0.4, 6, SCORES)
+    assert found[0].checkpoint.path == str(one.folder.directory / checkpoint("high", 1))
+    assert [c.is_met for c in found] == [True, True, False]
+    assert one.failures == ["errors.LostError: no disk"]
+
+
+def test_replicates_are_the_winner_with_further_seeds(tmp_path: Path, tuner: FakeTuner):
+    one = small_study(tmp_path, run=run_settings(seed=5), num_seeds=4, num_trials=1)
+    with_best(one, "winner")
+    (winner,) = one.candidates(one.searched)
+    with_best(one, "r6", config={**POINT, "seed": 6})
+    with_best(one, "r7", 1, config={**POINT, "seed": 7})
+    assert not one.is_complete
+    one.replicate(winner, [])
+    (given,) = tuner.made
+    search = given["tune_config"].search_alg
+    assert given["tune_config"].num_samples == 2
+    assert search.suggest("x") == {
+        **POINT,
+        "seed": 7,
+        RESUMED: {"trial_id": "r7", "checkpoints": [checkpoint("r7", 0)]},
+    }
+    assert search.suggest("y") == {**POINT, "seed": 8}
+    assert search.suggest("z") is None
+    assert given["run_config"].name == "replicates"
+    assert [c.trial_id for c in one.candidates(one.replicates)] == ["r6", "r7"]
+    assert [r.trial_id for r in one.searched] == ["winner"]
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_no_replicate_is_trained_twice(tmp_path: Path, tuner: FakeTuner, num_seeds: int):
+    one = small_study(tmp_path, num_seeds=num_seeds, num_trials=1)
+    with_best(one, "winner")
+    with_best(one, "r1", config={**POINT, "seed": 1})
+    (winner,) = one.candidates(one.searched)
+    one.replicate(winner, [])
+    assert tuner.made == []
+    assert one.is_complete
+
+
+# ---------------------------------------------------------------------------------------------- export
+
+
+def test_the_exported_study_holds_what_has_ended(tmp_path: Path):
+    one = small_study(tmp_path)
+    train(one.ledger, "a", 2, criterion_violation=0.2)
+    train(one.ledger, "open", 1)
+    train(one.ledger, "c", 1, config={**POINT, "lambda_lm": 0.007}, failure=("error", "boom"))
+    path = one.export()
+    assert path == one.folder.directory / study.OPTUNA_DB
+    read = optuna.load_study(study_name="first", storage=f"sqlite:///{path}")
+    first, failed = read.trials
+    assert [trial.state.name for trial in (first, failed)] == ["COMPLETE", "FAIL"]
+    assert (first.value, first.params, first.constraints) == (0.2, POINT, {VIOLATION: 0.2})
+    assert first.intermediate_values == {1: 0.1, 2: 0.2}
+    assert failed.params == {**POINT, "lambda_lm": 0.007}
+    begun = one.searched[0].begin.time
+    assert first.datetime_start is not None
+    assert first.datetime_start.timestamp() == pytest.approx(begun, abs=0.01)
+
+
+def test_a_second_export_replaces_the_first(tmp_path: Path):
+    one = small_study(tmp_path)
+    train(one.ledger, "a", 2)
+    one.export()
+    train(one.ledger, "b", 2)
+    read = optuna.load_study(study_name="first", storage=f"sqlite:///{one.export()}")
+    assert len(read.trials) == 2
+    assert {path.name for path in one.folder.directory.iterdir()} == {"ledger", "optuna.db"}

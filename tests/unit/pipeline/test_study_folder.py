@@ -8,8 +8,9 @@ import pytest
 
 from pipeline import study_folder
 from pipeline.errors import PipelineError
+from pipeline.ledger import LEDGER
 from pipeline.storage import Storage
-from pipeline.study_folder import SETTINGS, TUNE, claimed, opened
+from pipeline.study_folder import SETTINGS, claimed, opened
 
 ROOT = Path(study_folder.__file__).parents[1]
 
@@ -31,8 +32,8 @@ def test_what_stands_beside_it_is_left(tmp_path: Path):
 
 def test_a_study_that_trained_is_kept_and_its_name_taken(tmp_path: Path):
     with claimed(tmp_path / "a", resume=False):
-        (tmp_path / "a" / TUNE).mkdir()
-    assert (tmp_path / "a" / TUNE).is_dir()
+        (tmp_path / "a" / LEDGER).mkdir()
+    assert (tmp_path / "a" / LEDGER).is_dir()
     there = pytest.raises(PipelineError, match="there is a study `a` already")
     with there, claimed(tmp_path / "a", resume=False):
         pass
@@ -44,7 +45,7 @@ def test_a_folder_in_which_a_study_died_before_training_may_be_taken(tmp_path: P
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "study.json").write_text("{}")
     with claimed(tmp_path / "a", resume=False):
-        (tmp_path / "a" / TUNE).mkdir()
+        (tmp_path / "a" / LEDGER).mkdir()
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -91,7 +92,7 @@ def test_finished_files_are_copied_to_the_uri(remote: Storage):
         (folder.directory / "model" / "config.json").write_text("{}")
         (folder.directory / SETTINGS).write_text("settings")
         folder.publish(SETTINGS, "model/config.json", "report.html")
-        (remote.opened() / "studies/a" / TUNE / "tuner.pkl").write(b"")
+        (remote.opened() / "studies/a" / LEDGER / "0000-a.jsonl").write(b"")
         assert str(folder.shown) == f"{remote}/studies/a"
     assert not folder.directory.exists(), "a working folder, no more"
     study = remote.opened() / "studies/a"
@@ -102,7 +103,7 @@ def test_finished_files_are_copied_to_the_uri(remote: Storage):
 
 def test_a_name_at_the_uri_is_taken_by_a_study_that_trained(remote: Storage):
     with opened(remote, "a", resume=False) as folder:
-        (folder.remote / TUNE / "tuner.pkl").write(b"")
+        (folder.remote / LEDGER / "0000-a.jsonl").write(b"")
     taken = pytest.raises(PipelineError, match="there is a study `a` already")
     with taken, opened(remote, "a", resume=False):
         pass

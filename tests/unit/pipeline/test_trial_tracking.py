@@ -1,6 +1,7 @@
+"""MLflow agrees with the ledger, whenever and however often it is made to."""
+
 import json
 import logging
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,20 +9,23 @@ from typing import Any
 import pytest
 
 from pipeline.errors import PipelineError
+from pipeline.ledger import Ledger
+from pipeline.storage import Storage
 from pipeline.tracking import PARENT_TAG, TRIAL_TAG, Tracker
 from pipeline.trial_tracking import TrialTracking
-from tests.small_store import fake_trial, new_store, sample_model, save_trial_checkpoint
+from tests.small_ledger import a_ledger, checkpoint, train
+from tests.small_store import new_store, sample_model, save_trial_checkpoint
 
 BASE = {"lambda_ib": 0.0003, "lambda_g": 1.0, "encoder": "rcnn"}
 
 
-def render(checkpoint: Path, config: Mapping[str, Any]) -> dict[str, str]:
-    history = json.loads((checkpoint / "history.json").read_text())
+def render(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
+    history = json.loads((folder / "history.json").read_text())
     return {"rationales.html": f"<p>{config['lambda_ib']}", "curve.html": f"<p>{len(history)}"}
 
 
-def refuse(checkpoint: Path, config: Mapping[str, Any]) -> dict[str, str]:
-    raise PipelineError(f"no pages from {checkpoint.name}")
+def refuse(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
+    raise PipelineError(f"no pages from {folder.name}")
 
 
 @pytest.fixture(scope="module")
@@ -35,200 +39,209 @@ def study(tracker: Tracker, request: pytest.FixtureRequest) -> str:
     return tracker.start_study(tracker.experiment("beer", "palate"), request.node.name, {}, {})
 
 
-def callback(tracker: Tracker, study: str, **changes: Any) -> TrialTracking:
+def tracking(tracker: Tracker, study: str, ledger: Ledger, **changes: Any) -> TrialTracking:
     values: dict[str, Any] = {
         "base": BASE,
-        "settings": {"num_epochs": 3},
+        "settings": {"num_epochs": 2},
         "tags": {"seed": "0", "corpus": "sample"},
-        "num_epochs": 3,
+        "num_epochs": 2,
         "render": render,
     }
-    return TrialTracking(tracker, study, **{**values, **changes})
+    place = Storage(str(ledger.directory.parent)).opened()
+    return TrialTracking(tracker, study, ledger, place, **{**values, **changes})
 
 
-def start(tracking: TrialTracking, trial: Any):
-    tracking.on_trial_start(iteration=0, trials=[trial], trial=trial)
+def steps(tracker: Tracker, run_id: str) -> list[int]:
+    return [step for step, _ in tracker.history(run_id, "epoch_s")]
 
 
-def report(tracking: TrialTracking, trial: Any, **result: Any):
-    trial.last_result = result
-    tracking.on_trial_result(iteration=0, trials=[trial], trial=trial, result=result)
+def test_trials_become_child_runs(tracker: Tracker, study: str, tmp_path: Path):
+    ledger = a_ledger(tmp_path)
+    mirrored = tracking(tracker, study, ledger)
+    mirrored.sync(is_running=True)
+    over, still_open, failed = tracker.children(study)
+    assert [run.name for run in (over, still_open, failed)] == ["trial-00", "trial-01", "trial-02"]
+    assert [run.status for run in (over, still_open, failed)] == ["FINISHED", "RUNNING", "FAILED"]
+    assert over.params == {
+        "lambda_ib": "0.0003",
+        "lambda_g": "1.0",
+        "lambda_mi": "0.1",
+        "lambda_lm": "0.005",
+        "encoder": "rcnn",
+    }
+    assert tracker.history(over.run_id, "objective") == [(0, 0.1), (1, 0.2)]
+    assert (over.tags[PARENT_TAG], over.tags[TRIAL_TAG]) == (study, "over")
+    assert (over.tags["corpus"], over.tags["seed"]) == ("sample", "0")
+    assert "early_stopped" not in over.tags
+    assert (failed.tags["failure"], failed.tags["failure_message"]) == (
+        "non_finite",
+        "epoch 1: the loss is nan",
+    )
+    assert mirrored.runs == {"over": over.run_id, "open": still_open.run_id, "failed": failed.run_id}
+    first = ledger.trials()[0]
+    assert over.started == pytest.approx(first.begin.time, abs=0.01)
+    assert over.ended == pytest.approx(first.ended, abs=0.01)
 
 
-def complete(tracking: TrialTracking, trial: Any):
-    tracking.on_trial_complete(iteration=0, trials=[trial], trial=trial)
+def test_metrics_stand_at_the_time_at_which_they_were_measured(tracker: Tracker, study: str, tmp_path: Path):
+    ledger = a_ledger(tmp_path)
+    tracking(tracker, study, ledger).sync(is_running=True)
+    run_id = tracker.children(study)[0].run_id
+    logged = {one.step: one.timestamp for one in tracker.client.get_metric_history(run_id, "val_mse")}
+    assert logged == {number: int(epoch.time * 1000) for number, epoch in ledger.trials()[0].epochs.items()}
 
 
-def epoch(number: int, **more: Any) -> dict[str, Any]:
-    tune_keys = {"training_iteration": number + 1, "pid": 12, "time_total_s": 1.0, "done": False}
-    return {"epoch": number, "objective": 0.1 * number, "val_mse": 0.02, **tune_keys, **more}
+def test_a_seed_of_its_own_is_tagged(tracker: Tracker, study: str, tmp_path: Path):
+    ledger = Ledger(tmp_path)
+    for seed in (40, 41):
+        train(ledger, f"t{seed}", 0, config={"seed": seed}, is_replicate=True)
+    tracking(tracker, study, ledger).sync(is_running=True)
+    assert [run.tags["seed"] for run in tracker.children(study)] == ["40", "41"]
 
 
-def test_a_trial_becomes_a_child_run(tracker: Tracker, study: str):
-    tracking = callback(tracker, study)
-    trial = fake_trial("abc_1", {"lambda_ib": 1e-7})
-    start(tracking, trial)
-    for number in range(3):
-        report(tracking, trial, **epoch(number))
-    complete(tracking, trial)
-    (run,) = tracker.children(study)
-    assert (run.name, run.status) == ("trial-00", "FINISHED")
-    assert run.params == {"lambda_ib": "1e-07", "lambda_g": "1.0", "encoder": "rcnn"}
-    assert run.metrics == {"objective": 0.2, "val_mse": 0.02}
-    assert tracker.history(run.run_id, "objective") == [(0, 0.0), (1, 0.1), (2, 0.2)]
-    assert (run.tags[PARENT_TAG], run.tags[TRIAL_TAG]) == (study, "abc_1")
-    assert (run.tags["corpus"], run.tags["seed"]) == ("sample", "0")
-    assert "early_stopped" not in run.tags
-
-
-def test_trials_are_numbered_and_a_seed_of_their_own_is_tagged(tracker: Tracker, study: str):
-    tracking = callback(tracker, study)
-    for number in range(3):
-        start(tracking, fake_trial(f"t{number}", {"seed": 40 + number}))
-    runs = tracker.children(study)
-    assert [run.name for run in runs] == ["trial-00", "trial-01", "trial-02"]
-    assert [run.tags["seed"] for run in runs] == ["40", "41", "42"]
-    assert tracking.runs == {f"t{i}": run.run_id for i, run in enumerate(runs)}
-
-
-def test_a_trial_stopped_by_the_scheduler_is_tagged(tracker: Tracker, study: str):
-    tracking, trial = callback(tracker, study), fake_trial("t", {})
-    start(tracking, trial)
-    report(tracking, trial, **epoch(0))
-    complete(tracking, trial)
+def test_a_trial_stopped_by_the_scheduler_is_tagged(tracker: Tracker, study: str, tmp_path: Path):
+    ledger = Ledger(tmp_path)
+    train(ledger, "t", 1, of=1)
+    tracking(tracker, study, ledger).sync(is_running=True)
     (run,) = tracker.children(study)
     assert (run.status, run.tags["early_stopped"]) == ("FINISHED", "true")
 
 
-def test_a_failure_with_a_name_fails_the_run_and_logs_no_number(tracker: Tracker, study: str):
-    tracking, trial = callback(tracker, study), fake_trial("t", {})
-    start(tracking, trial)
-    report(tracking, trial, **epoch(0))
-    message = "degenerate_none: epoch 1: selection rate 0.000 " + "." * 600
-    report(tracking, trial, epoch=1, objective=-1e9, failure="degenerate_none", failure_message=message)
-    complete(tracking, trial)
-    (run,) = tracker.children(study)
-    assert (run.status, run.tags["failure"]) == ("FAILED", "degenerate_none")
-    assert run.tags["failure_message"] == message[:500]
-    assert tracker.history(run.run_id, "objective") == [(0, 0.0)]
-    assert "early_stopped" not in run.tags
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("Failure # 1\nTraceback ...\nRuntimeError: boom\n", "RuntimeError: boom"), ("", "no message")],
-)
-def test_an_exception_fails_the_run_with_its_last_line(
-    tracker: Tracker, study: str, tmp_path: Path, text: str, message: str
-):
-    tracking, trial = callback(tracker, study), fake_trial("t", {})
-    (tmp_path / "error.txt").write_text(text)
-    trial.error_file = str(tmp_path / "error.txt")
-    start(tracking, trial)
-    tracking.on_trial_error(iteration=0, trials=[trial], trial=trial)
-    (run,) = tracker.children(study)
-    assert (run.status, run.tags["failure"]) == ("FAILED", "error")
-    assert run.tags["failure_message"] == message
-
-
-def test_a_trial_that_left_no_error_file_fails_all_the_same(tracker: Tracker, study: str):
-    tracking, trial = callback(tracker, study), fake_trial("t", {})
-    start(tracking, trial)
-    tracking.on_trial_error(iteration=0, trials=[trial], trial=trial)
-    (run,) = tracker.children(study)
-    assert (run.status, run.tags["failure_message"]) == ("FAILED", "no message")
+def test_a_long_message_is_cut(tracker: Tracker, study: str, tmp_path: Path):
+    ledger = Ledger(tmp_path)
+    train(ledger, "t", 1, failure=("error", "." * 900))
+    tracking(tracker, study, ledger).sync(is_running=True)
+    assert tracker.children(study)[0].tags["failure_message"] == "." * 500
 
 
 def test_artifacts_of_a_trial(tracker: Tracker, study: str, tmp_path: Path):
-    checkpoint = save_trial_checkpoint(tmp_path / "checkpoint", sample_model(), {"val_token_f1": 0.5})
-    tracking, trial = callback(tracker, study), fake_trial("t", {"lambda_ib": 0.01}, checkpoint)
-    start(tracking, trial)
-    report(tracking, trial, **epoch(2))
-    complete(tracking, trial)
-    run_id = tracking.runs["t"]
+    ledger = Ledger(tmp_path)
+    train(ledger, "t", 2, config={"lambda_ib": 0.01})
+    save_trial_checkpoint(tmp_path / checkpoint("t", 1), sample_model(), {"val_token_f1": 0.5})
+    mirrored = tracking(tracker, study, ledger)
+    mirrored.sync(is_running=True)
+    run_id = mirrored.runs["t"]
 
     def stored(name: str) -> Path:
         return tracker.download(run_id, name, tmp_path / "out")
 
     config = json.loads(stored("config.json").read_text())
-    assert config == {"config": {**BASE, "lambda_ib": 0.01}, "run": {"num_epochs": 3}}
+    assert config == {"config": {**BASE, "lambda_ib": 0.01}, "run": {"num_epochs": 2}}
     assert stored("rationales.html").read_text() == "<p>0.01"
     assert stored("curve.html").read_text() == "<p>2"
     files = {"model.safetensors", "config.json", "scores.json", "predictions.json", "digests.json"}
     assert {path.name for path in stored("best").iterdir()} == files
 
 
-def test_a_restored_callback_makes_no_run_and_no_step_twice(tracker: Tracker, study: str):
-    tracking, trial = callback(tracker, study), fake_trial("t", {})
-    start(tracking, trial)
-    report(tracking, trial, **epoch(0))
-    state = pickle.loads(pickle.dumps(tracking.get_state()))
-    report(tracking, trial, **epoch(1))  # after the snapshot, then the driver is killed
-    late = fake_trial("late", {})
-    start(tracking, late)
-
-    restored = pickle.loads(pickle.dumps(callback(tracker, study)))
-    restored.set_state(state)
-    start(restored, trial)
-    for number in (0, 1, 2):
-        report(restored, trial, **epoch(number))
-    start(restored, late)
-    start(restored, fake_trial("new", {}))
+def rows(tracker: Tracker, study: str) -> list[tuple[str, str, list[int], int]]:
+    """All that could be there twice."""
     runs = tracker.children(study)
-    assert [(run.name, run.tags[TRIAL_TAG]) for run in runs] == [
-        ("trial-00", "t"),
-        ("trial-01", "late"),
-        ("trial-02", "new"),
+    return [
+        (run.name, run.status, steps(tracker, run.run_id), len(tracker.history(run.run_id, "val_mse")))
+        for run in runs
     ]
-    assert [step for step, _ in tracker.history(runs[0].run_id, "objective")] == [0, 1, 2]
+
+
+def test_nothing_is_written_twice(tracker: Tracker, study: str, tmp_path: Path):
+    ledger = a_ledger(tmp_path)
+    first = tracking(tracker, study, ledger)
+    first.sync(is_running=True)
+    there = rows(tracker, study)
+    first.sync(is_running=True)
+    tracking(tracker, study, Ledger(tmp_path)).sync(is_running=True)  # by a process that knows nothing
+    assert rows(tracker, study) == there
+    train(ledger, "open", 2)
+    tracking(tracker, study, Ledger(tmp_path)).sync(is_running=True)
+    assert rows(tracker, study) == [there[0], ("trial-01", "FINISHED", [0, 1], 2), there[2]]
+
+
+def test_trials_that_nobody_trains_are_killed_and_run_again_when_they_go_on(
+    tracker: Tracker, study: str, tmp_path: Path
+):
+    ledger = a_ledger(tmp_path)
+    for is_running, status in ((True, "RUNNING"), (False, "KILLED"), (False, "KILLED"), (True, "RUNNING")):
+        tracking(tracker, study, ledger).sync(is_running=is_running)
+        assert [run.status for run in tracker.children(study)] == ["FINISHED", status, "FAILED"]
+
+
+@pytest.mark.parametrize("broken", ["log_batch", "set_terminated", "create_run", "log_artifact", "log_text"])
+@pytest.mark.parametrize("num_calls", [0, 1, 2, 3])
+def test_wherever_the_store_goes_away_all_is_there_in_the_end(
+    tracker: Tracker,
+    study: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: str,
+    num_calls: int,
+):
+    ledger = a_ledger(tmp_path)
+    save_trial_checkpoint(tmp_path / checkpoint("over", 1), sample_model(), {})
+    own, calls = getattr(tracker.client, broken), []
+
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        calls.append(broken)
+        if len(calls) > num_calls:
+            raise ConnectionError("the server went away")
+        return own(*args, **kwargs)
+
+    mirrored = tracking(tracker, study, ledger)
+    with monkeypatch.context() as patched:
+        patched.setattr(tracker.client, broken, fail)
+        try:
+            mirrored.sync(is_running=True)
+        except PipelineError as error:
+            assert "the server went away" in str(error)
+    mirrored.sync(is_running=True)
+    assert rows(tracker, study) == [
+        ("trial-00", "FINISHED", [0, 1], 2),
+        ("trial-01", "RUNNING", [0], 1),
+        ("trial-02", "FAILED", [0], 1),
+    ]
+    assert all(len(run.params) == 5 for run in tracker.children(study))
+
+
+def test_a_trial_that_the_store_will_not_take_holds_no_other_up(
+    tracker: Tracker, study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ledger = a_ledger(tmp_path)
+    mirrored = tracking(tracker, study, ledger)
+    own = tracker.log_metrics
+
+    def refuse_first(run_id: str, *args: Any, **keywords: Any) -> Any:
+        if run_id == mirrored.runs["over"]:
+            raise PipelineError("no such number")
+        return own(run_id, *args, **keywords)
+
+    monkeypatch.setattr(tracker, "log_metrics", refuse_first)
+    for _ in range(2):
+        with pytest.raises(PipelineError, match="no such number"):
+            mirrored.sync(is_running=True)
+    assert [steps(tracker, run_id) for run_id in mirrored.runs.values()] == [[], [0], [0]]
 
 
 def test_numbers_that_are_not_finite_are_left_out_and_said(
-    tracker: Tracker, study: str, caplog: pytest.LogCaptureFixture
+    tracker: Tracker, study: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    tracking, trial = callback(tracker, study), fake_trial("t", {})
-    start(tracking, trial)
+    ledger = Ledger(tmp_path)
+    train(ledger, "t", 2, val_mae=float("nan"))
+    mirrored = tracking(tracker, study, ledger)
     with caplog.at_level(logging.WARNING, "pipeline.tracking"):
-        for number in range(2):
-            report(tracking, trial, **epoch(number, val_mae=float("nan")))
+        mirrored.sync(is_running=True)
         assert caplog.messages == ["trial t epoch 0: not a finite number: val_mae"]
-        tracking.on_experiment_end(trials=[trial])
+        mirrored.warn_skipped()
     assert "val_mae (2 x)" in caplog.messages[-1]
     assert "val_mae" not in tracker.children(study)[0].metrics
-
-
-def test_a_store_that_fails_does_not_stop_the_search(
-    tracker: Tracker, study: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-):
-    tracking, trial = callback(tracker, study), fake_trial("t", {})
-    start(tracking, trial)
-
-    def fail(*args: object, **kwargs: object):
-        raise ConnectionError("the server went away")
-
-    with monkeypatch.context() as broken, caplog.at_level(logging.WARNING, "pipeline.tracking"):
-        broken.setattr(tracker.client, "log_batch", fail)
-        for number in range(3):
-            report(tracking, trial, **epoch(number))
-    (said,) = caplog.messages
-    assert said.startswith("could not log an epoch (cannot log step 0 of run")
-    assert said.endswith("the server went away); the search goes on")
-    report(tracking, trial, **epoch(3))  # it is back
-    assert tracker.history(tracking.runs["t"], "objective") == [(3, pytest.approx(0.3))]
 
 
 def test_a_page_that_fails_costs_the_page_only(
     tracker: Tracker, study: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    checkpoint = save_trial_checkpoint(tmp_path / "checkpoint", sample_model(), {})
-    tracking, trial = callback(tracker, study, render=refuse), fake_trial("t", {}, checkpoint)
-    start(tracking, trial)
-    report(tracking, trial, **epoch(2))
+    ledger = Ledger(tmp_path)
+    train(ledger, "t", 2)
+    save_trial_checkpoint(tmp_path / checkpoint("t", 1), sample_model(), {})
     with caplog.at_level(logging.WARNING, "pipeline.tracking"):
-        complete(tracking, trial)
+        tracking(tracker, study, ledger, render=refuse).sync(is_running=True)
     (run,) = tracker.children(study)
     assert run.status == "FINISHED"
     assert (tracker.download(run.run_id, "best", tmp_path / "out") / "scores.json").is_file()
-    assert caplog.messages == [
-        "could not store a trial's artifacts (no pages from checkpoint); the search goes on"
-    ]
+    assert caplog.messages == ["could not make the pages of a trial (no pages from checkpoint_000001)"]

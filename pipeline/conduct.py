@@ -1,0 +1,215 @@
+"""A study from its settings to its end: trains what is missing, while MLflow is written beside it."""
+
+import dataclasses
+import functools
+import logging
+from typing import Any
+
+from feature_store.store import Features
+from infocal.trainer import check_bf16, resolve_device
+from pipeline import cluster, feature_copies, outcome
+from pipeline.errors import USER_ERRORS, PipelineError
+from pipeline.ledger import Ledger
+from pipeline.mirror import Mirror
+from pipeline.probe import ClusterProbe, packed
+from pipeline.progress import ProgressLines
+from pipeline.settings import make_folder
+from pipeline.storage import Storage
+from pipeline.study import Study, StudySettings
+from pipeline.study_folder import SETTINGS, StudyFolder
+from pipeline.tracking import ORIGIN_TAG, Tracker
+from pipeline.trial_tracking import TrialTracking
+from pipeline.utilisation import Stopwatch, Utilisation, utilisation
+from search_spaces.registry import metric_mode, space
+
+logger = logging.getLogger("pipeline.conduct")
+
+
+def conduct(
+    prepared: StudySettings, folder: StudyFolder, uri: str, *, address: str | None, resume: bool
+) -> str:
+    """Run a prepared study to its end.
+
+    Args:
+        prepared: what to do, its features built.
+        folder: where its results go.
+        uri: MLflow's.
+        address: Ray cluster; None: RAY_ADDRESS, else a private local one.
+        resume: go on with the study.
+
+    Returns:
+        The table of results and what to run next.
+    """
+    run = prepared.run
+    features = feature_copies.features_of(run, verify=resume)
+    logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
+    check_bf16(run.bf16, resolve_device(run.device))
+    derived = outcome.prepare_language_model(run, features)
+    make_folder(folder.directory.parents[1], "--storage")
+    tracker = Tracker(uri)
+    make_folder(folder.directory, "--storage")
+    if folder.remote and not run.features_uri:
+        sent = feature_copies.send(features, derived, folder.storage.opened())
+        prepared = dataclasses.replace(prepared, run=dataclasses.replace(run, features_uri=sent.portable))
+    save(prepared, folder)
+    ledger = Ledger(folder.directory, folder.publish)
+    experiment = tracker.experiment(run.dataset, run.aspect)
+    if not resume:
+        tracker.refuse_another(experiment, prepared.name, folder.origin)
+    tracking = _tracking(prepared, folder, ledger, tracker, features)
+    mirror = Mirror(tracking)
+    ranges = space(run.method, run.dataset, prepared.space_name)
+    study = Study(prepared, ranges, folder, ledger, mirror.notify)
+    try:
+        used = _search(study, tracking, mirror, address)
+        mirror.drain()
+        text = outcome.conclude(study, features, tracking, used)
+    except (KeyboardInterrupt, SystemExit):
+        _close(tracking, "KILLED", study)
+        raise
+    except BaseException:
+        _close(tracking, "FAILED", study)
+        raise
+    tracker.finish(tracking.study_run_id, "FINISHED")
+    return text
+
+
+def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str | None) -> Utilisation | None:
+    """Train what is missing; returns what became of the cores' time where there was something."""
+    prepared = study.settings
+    if study.is_complete:
+        return None
+    stopwatch = Stopwatch()
+    with cluster.session(address):
+        if prepared.packs_gpus:
+            probe = ClusterProbe(is_local=cluster.is_local(address))
+            prepared = study.settings = packed(prepared, study.space, probe)
+            save(prepared, study.folder)
+            measured = {"gpus_per_trial_measured": prepared.gpus_per_trial}
+            tracking.tracker.log_metrics(tracking.study_run_id, measured, step=0)
+        cluster.check_resources(address, prepared.cpus_per_trial, prepared.gpus_per_trial)
+        num_cores = cluster.num_cores()
+        with mirror.running():
+            study.run([ProgressLines(study.ledger, prepared.num_trials, prepared.run.num_epochs), stopwatch])
+            candidates = study.candidates(study.searched)
+            if candidates:
+                lines = ProgressLines(study.ledger, prepared.num_trials, prepared.run.num_epochs)
+                study.replicate(candidates[0], [lines])
+    study.ledger.flush()
+    return utilisation(stopwatch.epochs, num_cores, prepared.run.num_threads)
+
+
+def _close(tracking: TrialTracking, status: str, study: Study) -> None:
+    """Leave no run RUNNING where a study ends before its end, and say how it is gone on with."""
+    prepared = study.settings
+    try:
+        tracking.sync(is_running=False)
+        tracking.tracker.finish(tracking.study_run_id, status)
+    except (OSError, *USER_ERRORS) as error:
+        logger.warning("MLflow cannot be written (%s); `python -m pipeline.sync` does so later", error)
+    num_missing = study.num_missing
+    if num_missing > 0 and study.ledger.trials():
+        over = prepared.num_trials - num_missing
+        logger.warning(
+            "%d of %d trials have ended; the others go on from their last whole epoch",
+            over,
+            prepared.num_trials,
+        )
+    if num_missing > 0 or status == "KILLED":
+        logger.warning("to go on: python -m pipeline.search --resume --name %s --storage %s", *_named(study))
+
+
+def _named(study: Study) -> tuple[str, Storage]:
+    return study.settings.name, study.folder.storage
+
+
+def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str) -> str:
+    """Write to MLflow what it lacks of a study that nobody runs; conclude it if all its trials have ended.
+
+    Args:
+        prepared: its settings.
+        folder: where its results are.
+        uri: MLflow's.
+
+    Returns:
+        What was done, or the table of results of a study that is complete.
+
+    Raises:
+        PipelineError: if there is nothing to write, or MLflow is away.
+    """
+    ledger = Ledger(folder.directory, folder.publish)
+    if not ledger.trials():
+        raise PipelineError(f"no trial of the study `{prepared.name}` was begun: there is nothing to write")
+    features = feature_copies.features_of(prepared.run)
+    tracking = _tracking(prepared, folder, ledger, Tracker(uri), features)
+    ranges = space(prepared.run.method, prepared.run.dataset, prepared.space_name)
+    study = Study(prepared, ranges, folder, ledger)
+    tracking.sync(is_running=False)
+    if study.is_complete:
+        text = outcome.conclude(study, features, tracking, used=None)
+        tracking.tracker.finish(tracking.study_run_id, "FINISHED")
+        return text
+    tracking.tracker.finish(tracking.study_run_id, "KILLED")
+    trials = ledger.trials()
+    num_epochs = sum(len(record.epochs) for record in trials)
+    lines = [
+        f"MLflow has all {num_epochs} epochs of the {len(trials)} trials that were begun",
+        f"{study.num_missing} of {prepared.num_trials} trials have not ended; to go on: "
+        "python -m pipeline.search --resume --name {} --storage {}".format(*_named(study)),
+    ]
+    return "\n".join(lines)
+
+
+def save(prepared: StudySettings, folder: StudyFolder) -> None:
+    """Write the settings from which a study is resumed."""
+    make_folder(folder.directory, "--storage")
+    prepared.save(folder.directory)
+    folder.publish(SETTINGS)
+
+
+def _tags(prepared: StudySettings, features: Features) -> dict[str, str]:
+    """Tags of the study's run and of every trial's."""
+    return {
+        "data_fingerprint": features.fingerprint,
+        "git_commit": outcome.git_commit(),
+        "seed": str(prepared.run.seed),
+        "metric_mode": metric_mode(prepared.run.dataset),
+        "corpus": "sample" if prepared.sample else "real",
+        "criterion": str(prepared.run.criterion),
+        "notes": "\n".join(features.notes),
+    }
+
+
+def _parameters(prepared: StudySettings) -> dict[str, Any]:
+    """Parameters of the study's run: all settings but the nested ones, which get names of their own."""
+    values = dataclasses.asdict(prepared)
+    run = values.pop("run")
+    del values["first_points"]
+    base = {f"base.{name}": value for name, value in run.pop("base").items()}
+    language_model = {f"language_model.{name}": value for name, value in run.pop("language_model").items()}
+    return values | run | {"criterion": str(prepared.run.criterion)} | base | language_model
+
+
+def _tracking(
+    prepared: StudySettings, folder: StudyFolder, ledger: Ledger, tracker: Tracker, features: Features
+) -> TrialTracking:
+    """The study in MLflow: its run is started, or opened again."""
+    run, tags = prepared.run, _tags(prepared, features)
+    study_run = tracker.start_study(
+        tracker.experiment(run.dataset, run.aspect),
+        prepared.name,
+        _parameters(prepared),
+        {**tags, ORIGIN_TAG: folder.origin},
+        resumed=bool(ledger.trials()),
+    )
+    return TrialTracking(
+        tracker,
+        study_run,
+        ledger,
+        folder.place,
+        base=run.config().to_dict(),
+        settings=dataclasses.asdict(run),
+        tags=tags,
+        num_epochs=run.num_epochs,
+        render=functools.partial(outcome.render_trial, run=run),
+    )

@@ -1,0 +1,75 @@
+"""How a command is stopped: at the first signal cleanly, at the second at once."""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_FIRST = b"\nstopping ... (once more: stop at once)\n"
+_SECOND = b"stopped at once\n"
+
+Handler = Callable[[int, FrameType | None], None]
+_active: list[Handler] = []
+"""What answers signals now; nothing outside of `handled`."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, or the SIGTERM by which a machine that goes away says so.
+
+    Args:
+        number: of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    @property
+    def exit_code(self) -> int:
+        """What a shell expects of a process that a signal has ended."""
+        return 128 + self.number
+
+
+@contextlib.contextmanager
+def handled() -> Iterator[None]:
+    """Make the first SIGINT or SIGTERM an `Interrupted`, and the second one the end.
+
+    Outside of the main thread, where Python takes no handlers, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    _answer_with(_first)
+    try:
+        yield
+    finally:
+        _active.clear()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def renew() -> None:
+    """Take the signals back from a library that has put handlers of its own in place of ours; Ray does."""
+    if _active:
+        _answer_with(_active[0])
+
+
+def _answer_with(handler: Handler) -> None:
+    _active[:] = [handler]
+    for one in _SIGNALS:
+        signal.signal(one, handler)
+
+
+def _first(number: int, frame: FrameType | None) -> None:
+    _answer_with(_second)
+    os.write(2, _FIRST)  # not `print`, whose buffer may be in use just now
+    raise Interrupted(number)
+
+
+def _second(number: int, frame: FrameType | None) -> None:
+    os.write(2, _SECOND)
+    os._exit(128 + number)

@@ -1,0 +1,385 @@
+"""A study from its settings to its end, with scripted trials in place of Ray's."""
+
+import contextlib
+import dataclasses
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from infocal.config import InfoCalConfig
+from infocal.errors import StateError
+from pipeline import checkpoints, cluster, mirror, outcome, registry
+from pipeline import conduct as module
+from pipeline.conduct import conduct, synchronise
+from pipeline.criterion import Candidate
+from pipeline.errors import PipelineError
+from pipeline.ledger import Ledger
+from pipeline.packing import Measurement
+from pipeline.settings import RunSettings
+from pipeline.storage import Storage
+from pipeline.study import Study, StudySettings
+from pipeline.study_folder import StudyFolder
+from pipeline.tracking import NOTE_TAG, PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
+from tests.small_ledger import checkpoint, train
+from tests.small_store import NAME, new_store, sample_features, sample_model, save_trial_checkpoint
+from tests.small_study import POINT, SCORES, criterion, run_settings, study_settings
+
+
+@pytest.fixture
+def tracker(tmp_path: Path) -> Tracker:
+    return new_store(tmp_path / "store")
+
+
+@pytest.fixture(autouse=True)
+def no_ray(monkeypatch: pytest.MonkeyPatch):
+    """Sessions of Ray, and the language model's scores, are for the integration tests."""
+
+    @contextlib.contextmanager
+    def session(address: str | None) -> Iterator[None]:
+        yield
+
+    monkeypatch.setattr(cluster, "session", session)
+    monkeypatch.setattr(cluster, "check_resources", lambda *args: None)
+    monkeypatch.setattr(cluster, "num_cores", lambda: 2.0)
+    monkeypatch.setattr(outcome, "language_model_scores", lambda *args, **kwargs: None)
+
+
+def found(study: Study, trial_id: str, *, config: dict[str, Any] | None = None, **best: Any) -> None:
+    """A trial that has ended, whose last checkpoint holds a sample model."""
+    train(study.ledger, trial_id, 2, config=config, is_replicate="seed" in (config or {}))
+    given = {"value": 0.25, **best}
+    scores = given.pop("scores", SCORES)
+    folder = study.folder.directory / checkpoint(trial_id, 1)
+    save_trial_checkpoint(folder, sample_model(), scores, **given)
+    study.notify()
+
+
+def failed(study: Study, trial_id: str) -> None:
+    train(study.ledger, trial_id, 0, failure=("error", "errors.LostError: no disk"))
+
+
+Found = Callable[[Study], None]
+
+
+def searching(monkeypatch: pytest.MonkeyPatch, *trials: Found, replicates: tuple[Found, ...] = ()):
+    """Let a search, and its replicates, do this in place of training."""
+
+    def run(self: Study, callbacks: list[Any]) -> None:
+        for one in trials:
+            one(self)
+
+    def replicate(self: Study, winner: Candidate, callbacks: list[Any]) -> None:
+        for one in replicates:
+            one(self)
+
+    monkeypatch.setattr(Study, "run", run)
+    monkeypatch.setattr(Study, "replicate", replicate)
+
+
+def trial(trial_id: str, **changes: Any) -> Found:
+    return functools.partial(found, trial_id=trial_id, **changes)
+
+
+THREE = (trial("a"), trial("b", value=0.1), trial("c", value=0.1))
+
+
+def conducted(tracker: Tracker, folder: Path, *, resume: bool = False, **changes: Any) -> str:
+    settings, place = study_settings(**changes), results(folder)
+    return conduct(settings, place, tracker.uri, address=None, resume=resume)
+
+
+def results(folder: Path) -> StudyFolder:
+    """Where the results of the study `first` go."""
+    return StudyFolder.local(Storage(str(folder / "runs")), "first")
+
+
+def parent(tracker: Tracker) -> TrackedRun:
+    run = tracker.latest_study(tracker.experiment("beer", "palate"), "first")
+    assert run is not None
+    return run
+
+
+# ------------------------------------------------------------------------------------------- the winner
+
+
+def test_a_winner_that_meets_the_criterion_is_registered_with_its_origin(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    searching(monkeypatch, *THREE)
+    text = conducted(tracker, tmp_path)
+    version = registry.find(tracker, NAME, registry.CHALLENGER)
+    run = parent(tracker)
+    assert (run.status, run.tags["criterion_met"]) == ("FINISHED", "true")
+    assert run.tags["winner_trial_id"] == "a"
+    assert version.run_id == run.tags["winner_run_id"]
+    assert tracker.run(version.run_id).tags[TRIAL_TAG] == "a"
+    assert version.tags["min_precision"] == "0.05"
+    assert version.tags["val_token_precision"] == "0.5000"
+    assert version.tags["criterion"] == str(criterion())
+    assert f"registered {NAME} version 1 as `challenger`" in text
+    assert f"registered as `{NAME} version 1`" in run.tags[NOTE_TAG]
+    assert "`challenger` is the newest version" in tracker.client.get_registered_model(NAME).description
+    package = checkpoints.load_package(tmp_path / "runs/studies/first/model")
+    assert package.metadata["run_id"] == version.run_id
+    assert package.metadata["study"] == "first"
+    assert package.metadata["data_fingerprint"] == sample_features().fingerprint
+    assert package.vocabulary == list(sample_features().vocabulary.tokens)
+
+
+class FakeProbe:
+    """Four trials fit a card."""
+
+    def __init__(self, *, is_local: bool) -> None:
+        assert is_local
+
+    def __call__(self, run: RunSettings, config: InfoCalConfig) -> list[Measurement]:
+        return [Measurement(card="T4", total=1000, reserved=200, overhead=20, num_cpus=8.0)]
+
+
+@pytest.mark.parametrize(("packs", "gpus", "rate"), [(True, 0.25, 0.205), (False, 0.0, 1.0)])
+def test_a_study_is_packed_before_its_first_trial(
+    packs: bool, gpus: float, rate: float, tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "ClusterProbe", FakeProbe)
+    checked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(cluster, "check_resources", lambda *given: checked.append(given))
+    searching(monkeypatch, *THREE)
+    conducted(tracker, tmp_path, packs_gpus=packs)
+    assert checked == [(None, 1.0, gpus)]
+    stored = StudySettings.load(tmp_path / "runs/studies/first", "first")
+    assert (stored.packs_gpus, stored.gpus_per_trial) == (packs, gpus)
+    assert stored.run.gpu_memory_rate == pytest.approx(rate)
+    assert parent(tracker).metrics.get("gpus_per_trial_measured") == (gpus if packs else None)
+
+
+def test_nothing_is_registered_where_the_best_misses_the_criterion(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    searching(
+        monkeypatch, trial("a", value=-0.4, violation=0.4), *(lambda s, n=n: failed(s, n) for n in "bc")
+    )
+    text = conducted(tracker, tmp_path, run=run_settings(criterion=criterion(0.9)))
+    assert "nothing was registered" in text
+    assert (parent(tracker).status, parent(tracker).tags["criterion_met"]) == ("FINISHED", "false")
+    with pytest.raises(PipelineError, match="there is no model at all"):
+        registry.find(tracker, NAME, registry.CHALLENGER)
+
+
+def test_the_studys_run_holds_settings_figures_trivial_lines_and_files(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    seed = trial("s", config={**POINT, "seed": 1}, scores={**SCORES, "val_token_precision": 0.7})
+    searching(monkeypatch, *THREE, replicates=(seed,))
+    text = conducted(tracker, tmp_path, num_seeds=2)
+    run = parent(tracker)
+    assert run.metrics["val_token_precision"] == 0.5
+    assert run.metrics["val_token_precision_mean"] == pytest.approx(0.6)
+    assert "winner over 2 seeds: precision 0.600 +- 0.141" in text
+    assert run.metrics["trivial_all_tokens_token_recall"] == 1.0
+    assert run.metrics["trivial_random_k_selection_rate"] == pytest.approx(0.125, abs=0.01)
+    assert (run.params["num_trials"], run.params["base.hidden_size"]) == ("3", "4")
+    assert run.params["criterion"] == str(criterion())
+    assert run.params["language_model.hidden_size"] == "4"
+    exported = tracker.download(run.run_id, "optuna.db", tmp_path / "out")
+    assert len(optuna.load_study(study_name="first", storage=f"sqlite:///{exported}").trials) == 3
+    assert "<html" in tracker.download(run.run_id, "report.html", tmp_path / "out").read_text()
+    assert "<html" in (tmp_path / "runs/studies/first/report.html").read_text()
+    children = tracker.children(run.run_id)
+    assert [child.tags["seed"] for child in children] == ["0", "0", "0", "1"]
+    assert {child.tags[PARENT_TAG] for child in children} == {run.run_id}
+    assert {child.status for child in children} == {"FINISHED"}
+
+
+# --------------------------------------------------------------------------------------- other endings
+
+
+def test_a_search_in_which_every_trial_fails_says_so_and_fails(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    searching(monkeypatch, *(functools.partial(failed, trial_id=name) for name in "abc"))
+    message = "^none of the 3 trials finished an epoch; the last one ended with: errors.LostError: no disk$"
+    with pytest.raises(PipelineError, match=message) as caught:
+        conducted(tracker, tmp_path)
+    assert caught.value.hint == f"their failures stand in `mlflow ui --backend-store-uri {tracker.uri}`"
+    run = parent(tracker)
+    assert run.status == "FAILED"
+    # what Optuna saw is there all the same
+    assert tracker.download(run.run_id, "optuna.db", tmp_path / "out").is_file()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"device": "cpu", "bf16": True}, "--bf16: bf16 autocast needs a CUDA device"),
+        ({"device": "cuda:99"}, "--device: device `cuda:99` was asked for"),
+    ],
+)
+def test_a_device_that_is_not_there_leaves_no_study_behind(
+    tmp_path: Path, changes: dict[str, Any], message: str
+):
+    run = dataclasses.replace(run_settings(), **changes)
+    prepared = dataclasses.replace(study_settings(), run=run)
+    with pytest.raises(StateError, match=message):
+        conduct(
+            prepared, results(tmp_path), f"sqlite:///{tmp_path}/runs/mlflow.db", address=None, resume=False
+        )
+    assert not (tmp_path / "runs").exists()
+
+
+def ending(monkeypatch: pytest.MonkeyPatch, error: BaseException, *trials: Found):
+    """Let a search end with this, when it has done that."""
+
+    def run(self: Study, callbacks: list[Any]) -> None:
+        for one in trials:
+            one(self)
+        raise error
+
+    monkeypatch.setattr(Study, "run", run)
+
+
+def still_open(study: Study) -> None:
+    train(study.ledger, "open", 1)
+
+
+def test_an_interrupt_ends_open_trials_and_says_how_to_go_on(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    ending(monkeypatch, KeyboardInterrupt(), trial("done"), still_open)
+    with pytest.raises(KeyboardInterrupt), caplog.at_level(logging.WARNING):
+        conducted(tracker, tmp_path)
+    run = parent(tracker)
+    assert run.status == "KILLED"
+    ended = {run.tags[TRIAL_TAG]: run.status for run in tracker.children(run.run_id)}
+    assert ended == {"done": "FINISHED", "open": "KILLED"}
+    assert "1 of 3 trials have ended; the others go on from their last whole epoch" in caplog.text
+    assert "to go on: python -m pipeline.search --resume --name first --storage" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(SystemExit("out"), "KILLED"), (RuntimeError("no worker"), "FAILED")]
+)
+def test_however_a_search_ends_no_run_is_left_running(
+    tracker: Tracker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    status: str,
+):
+    ending(monkeypatch, error, still_open)
+    with pytest.raises(type(error), match=str(error)):
+        conducted(tracker, tmp_path)
+    run = parent(tracker)
+    assert (run.status, [child.status for child in tracker.children(run.run_id)]) == (status, ["KILLED"])
+
+
+def test_a_failure_after_the_search_is_a_failure_that_can_be_mended(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    searching(monkeypatch, *THREE)
+    with monkeypatch.context() as broken, pytest.raises(StateError, match="no such vector"):
+        broken.setattr(outcome, "pack", raising(StateError("no such vector")))
+        conducted(tracker, tmp_path)
+    assert parent(tracker).status == "FAILED"
+    assert "registered" in conducted(tracker, tmp_path, resume=True)
+    assert parent(tracker).status == "FINISHED"
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*args: Any, **keywords: Any) -> Any:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        (outcome, "pack_winner"),
+        (registry, "_log_model"),
+        (registry, "_ensure_model"),
+        (registry, "_advance"),
+        (outcome, "final_validation"),
+        (outcome.findings, "page"),
+        (outcome.summary, "of_study"),
+    ],
+    ids=lambda pair: pair[1],
+)
+def test_a_conclusion_that_was_cut_short_is_gone_on_with_and_does_nothing_twice(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: tuple[Any, str]
+):
+    searching(monkeypatch, *THREE)
+    with monkeypatch.context() as patched, contextlib.suppress(SystemExit):
+        patched.setattr(*broken, raising(SystemExit("the machine is gone")))  # type: ignore[arg-type]
+        conducted(tracker, tmp_path)
+    for _ in range(2):
+        text = conducted(tracker, tmp_path, resume=True)
+        assert f"registered {NAME} version 1 as `challenger`" in text
+    run = parent(tracker)
+    assert run.status == "FINISHED"
+    versions = tracker.client.search_model_versions(f"name = '{NAME}'")
+    assert [int(version.version) for version in versions] == [1]
+    assert registry.find(tracker, NAME, registry.CHALLENGER).version == 1
+    models = tracker.client.search_logged_models([run.experiment_id])
+    assert len(models) == 1
+    assert models[0].model_id in versions[0].source
+    assert len(tracker.history(run.run_id, "val_token_precision")) == 1, "each figure once"
+
+
+def test_a_resumed_study_goes_on_in_the_same_run(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ending(monkeypatch, KeyboardInterrupt(), trial("a"))
+    with pytest.raises(KeyboardInterrupt):
+        conducted(tracker, tmp_path)
+    first = parent(tracker)
+    searching(monkeypatch, trial("b"), trial("c"))
+    conducted(tracker, tmp_path, resume=True)
+    assert parent(tracker).run_id == first.run_id
+    assert parent(tracker).status == "FINISHED"
+    assert [run.name for run in tracker.children(first.run_id)] == ["trial-00", "trial-01", "trial-02"]
+
+
+def test_while_mlflow_is_away_a_search_goes_on_and_is_written_later(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    searching(monkeypatch, *THREE)
+    monkeypatch.setattr(mirror, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(mirror, "RETRY_S", 0.01)
+    monkeypatch.setattr(mirror.Mirror, "drain", functools.partialmethod(mirror.Mirror.drain, patience_s=0.0))
+    with monkeypatch.context() as away:
+        away.setattr(Tracker, "log_metrics", raising(PipelineError("connection refused")))
+        with pytest.raises(PipelineError, match="MLflow could not be written for 0 s: connection refused"):
+            conducted(tracker, tmp_path)
+    text = synchronise(study_settings(), results(tmp_path), tracker.uri)
+    assert f"registered {NAME} version 1" in text
+    run = parent(tracker)
+    assert (run.status, [child.status for child in tracker.children(run.run_id)]) == (
+        "FINISHED",
+        ["FINISHED"] * 3,
+    )
+
+
+def test_a_study_that_is_not_over_is_written_as_far_as_it_is(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ledger = Ledger(results(tmp_path).directory)
+    train(ledger, "over", 2)
+    train(ledger, "open", 1)
+    text = synchronise(study_settings(), results(tmp_path), tracker.uri)
+    assert text == (
+        "MLflow has all 3 epochs of the 2 trials that were begun\n2 of 3 trials have not ended; to go on: "
+        f"python -m pipeline.search --resume --name first --storage {tmp_path / 'runs'}"
+    )
+    run = parent(tracker)
+    assert [child.status for child in tracker.children(run.run_id)] == ["FINISHED", "KILLED"]
+    assert run.status == "KILLED"
+
+
+def test_where_no_trial_was_begun_there_is_nothing_to_write(tracker: Tracker, tmp_path: Path):
+    with pytest.raises(PipelineError, match="no trial of the study `first` was begun"):
+        synchronise(study_settings(), results(tmp_path), tracker.uri)

@@ -1,0 +1,76 @@
+"""One signal stops cleanly, a second one at once; shown on real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline import interruption
+from pipeline.interruption import Interrupted, handled
+
+ROOT = Path(interruption.__file__).parents[1]
+SCRIPT = """
+import signal, sys, time
+from pipeline import interruption
+from pipeline.errors import run_command
+
+def command(arguments):
+    if "library" in arguments:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+        interruption.renew()
+    try:
+        print("ready", flush=True)
+        time.sleep(60)
+    finally:
+        print("cleaning", flush=True)
+        if "slow" in arguments:
+            time.sleep(60)
+    return 0
+
+sys.exit(run_command(command, sys.argv[1:]))
+"""
+
+
+def process(*arguments: str) -> "subprocess.Popen[str]":
+    pipe = subprocess.PIPE
+    started = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *arguments], cwd=ROOT, stdout=pipe, stderr=pipe, text=True
+    )
+    assert started.stdout is not None
+    assert started.stdout.readline() == "ready\n"
+    return started
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("arguments", [(), ("library",)], ids=["alone", "beside a library's handler"])
+def test_the_first_signal_stops_cleanly(number: int, code: int, arguments: tuple[str, ...]):
+    with process(*arguments) as one:
+        one.send_signal(number)
+        out, err = one.communicate(timeout=60)
+    assert (one.returncode, out) == (code, "cleaning\n")
+    assert err == "\nstopping ... (once more: stop at once)\nerror: interrupted\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_second_signal_stops_at_once(number: int, code: int):
+    with process("slow") as one:
+        one.send_signal(number)
+        assert one.stdout is not None
+        assert one.stdout.readline() == "cleaning\n"
+        one.send_signal(number)
+        _, err = one.communicate(timeout=30)
+    assert one.returncode == code
+    assert err.endswith("stopped at once\n")
+
+
+def test_handlers_are_given_back():
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(Interrupted) as caught, handled():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert caught.value.exit_code == 143
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    interruption.renew()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

@@ -1,0 +1,188 @@
+"""The ledger of a study: nothing that was written is lost, and nothing half written is read."""
+
+import errno
+import json
+import math
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infocal.errors import StateError
+from pipeline import ledger as module
+from pipeline.errors import PipelineError
+from pipeline.ledger import LEDGER, Ledger
+from tests.small_ledger import a_ledger, checkpoint, numbers, train
+from tests.small_study import POINT
+
+
+def file_of(folder: Path, trial_id: str) -> Path:
+    (path,) = (folder / LEDGER).glob(f"*-{trial_id}.jsonl")
+    return path
+
+
+def test_what_was_written_is_read_back(tmp_path: Path):
+    mine = a_ledger(tmp_path)
+    again = Ledger(tmp_path)
+    assert again.trials() == mine.trials()
+    over, still_open, failed = again.trials()
+    assert [r.trial_id for r in (over, still_open, failed)] == ["over", "open", "failed"]
+    assert [r.begin.number for r in (over, still_open, failed)] == [0, 1, 2]
+    assert over.begin.config == POINT
+    assert over.begin.proposal == {"params": POINT, "system_attrs": {}}
+    assert over.epochs[1].numbers == numbers(1)
+    assert over.checkpoints == [checkpoint("over", 1), checkpoint("over", 0)]
+    assert (over.is_over, still_open.is_over, failed.is_over) == (True, False, True)
+    assert failed.failure is not None
+    assert (failed.failure.reason, failed.failure.message) == ("non_finite", "epoch 1: the loss is nan")
+    assert over.begin.time <= over.epochs[0].time <= over.epochs[1].time == over.ended
+
+
+def test_a_ledger_that_is_read_again_is_gone_on_with(tmp_path: Path):
+    a_ledger(tmp_path)
+    again = Ledger(tmp_path)
+    train(again, "open", 2)
+    train(again, "new", 1)
+    third = Ledger(tmp_path)
+    assert [(r.trial_id, r.begin.number, len(r.epochs)) for r in third.trials()] == [
+        ("over", 0, 2),
+        ("open", 1, 2),
+        ("failed", 2, 1),
+        ("new", 3, 1),
+    ]
+
+
+def test_a_trial_begins_once(tmp_path: Path):
+    ledger = Ledger(tmp_path)
+    train(ledger, "a", 1)
+    before = file_of(tmp_path, "a").read_bytes()
+    ledger.begin("a", {"lambda_ib": 9.0}, None)
+    assert file_of(tmp_path, "a").read_bytes() == before
+
+
+def test_an_epoch_that_is_trained_again_only_moves_the_checkpoint(tmp_path: Path):
+    ledger = Ledger(tmp_path)
+    train(ledger, "a", 1)
+    ledger.epoch("a", 0, numbers(0, val_mse=0.5), "tune-1/b/checkpoint_000000", is_last=False)
+    for one in (ledger, Ledger(tmp_path)):
+        (record,) = one.trials()
+        assert record.epochs[0].numbers["val_mse"] == 0.02
+        assert record.checkpoints == ["tune-1/b/checkpoint_000000"]
+
+
+def test_numbers_that_are_not_finite_are_kept(tmp_path: Path):
+    ledger = Ledger(tmp_path)
+    train(ledger, "a", 1, val_mse=math.nan, val_mae=-math.inf)
+    (record,) = Ledger(tmp_path).trials()
+    assert math.isnan(record.epochs[0].numbers["val_mse"])
+    assert record.epochs[0].numbers["val_mae"] == -math.inf
+
+
+@settings(max_examples=60, deadline=None)
+@given(cut=st.integers(min_value=0))
+def test_wherever_a_process_died_whole_events_remain(tmp_path_factory: pytest.TempPathFactory, cut: int):
+    folder = tmp_path_factory.mktemp("ledger")
+    train(Ledger(folder), "a", 2, of=3)
+    path = file_of(folder, "a")
+    whole = path.read_bytes()
+    cut %= len(whole) + 1
+    path.write_bytes(whole[:cut])
+    num_whole = whole[:cut].count(b"\n")
+    found = Ledger(folder)
+    assert [len(r.epochs) for r in found.trials()] == ([num_whole - 1] if num_whole else [])
+    train(found, "a", 3, of=3)
+    (record,) = Ledger(folder).trials()
+    assert sorted(record.epochs) == [0, 1, 2]
+    assert record.is_over
+
+
+@settings(max_examples=60, deadline=None)
+@given(place=st.integers(min_value=0), mask=st.integers(min_value=1, max_value=255))
+def test_a_byte_that_changed_is_never_read(tmp_path_factory: pytest.TempPathFactory, place: int, mask: int):
+    folder = tmp_path_factory.mktemp("ledger")
+    train(Ledger(folder), "a", 2)
+    (whole,) = Ledger(folder).trials()
+    path = file_of(folder, "a")
+    content = bytearray(path.read_bytes())
+    content[place % len(content)] ^= mask
+    path.write_bytes(content)
+    try:
+        found = Ledger(folder).trials()
+    except StateError as error:
+        assert str(path) in str(error)
+        return
+    for record in found:
+        assert record.begin == whole.begin
+        assert all(epoch == whole.epochs[number] for number, epoch in record.epochs.items())
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"event": "epoch", "number": 0}, "the sum is not that of the line"),
+        ({"event": "begin"}, "a trial begins once, with the first line|no line of a ledger|Field required"),
+        (["begin"], "no line of a ledger"),
+    ],
+)
+def test_another_line_is_named(tmp_path: Path, line: object, message: str):
+    train(Ledger(tmp_path), "a", 2)
+    path = file_of(tmp_path, "a")
+    lines = path.read_text().splitlines()
+    lines[1] = json.dumps(line)
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(StateError, match=rf"{path}:2: expected an event of a trial, but got something else"):
+        Ledger(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["/etc/checkpoint", "tune/../../../other"])
+def test_a_checkpoint_elsewhere_is_refused(tmp_path: Path, name: str):
+    ledger = Ledger(tmp_path)
+    train(ledger, "a", 1)
+    with pytest.raises(ValueError, match="lies outside of the study's folder"):
+        ledger.epoch("a", 1, {}, name, is_last=False)
+
+
+def test_a_full_disk_leaves_whole_lines_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    ledger = Ledger(tmp_path)
+    train(ledger, "a", 1)
+    before = file_of(tmp_path, "a").read_bytes()
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module.os, "fsync", full)
+        with pytest.raises(PipelineError, match=r"cannot write the study's ledger: No space left") as caught:
+            train(ledger, "a", 2)
+    assert caught.value.hint is not None
+    assert "--resume" in caught.value.hint
+    assert file_of(tmp_path, "a").read_bytes() == before
+    train(ledger, "a", 2)
+    assert len(Ledger(tmp_path).trials()[0].epochs) == 2
+
+
+def test_files_that_could_not_be_published_are_published_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    published: list[str] = []
+    is_away = [True]
+
+    def publish(name: str) -> None:
+        if is_away[0]:
+            raise PipelineError("the storage is away")
+        published.append(name)
+
+    ledger = Ledger(tmp_path, publish)
+    train(ledger, "a", 1)
+    train(ledger, "b", 1)
+    assert len(caplog.messages) == 1, "it is said once"
+    assert "the storage is away; the search goes on" in caplog.messages[0]
+    with pytest.raises(PipelineError, match="the storage is away"):
+        ledger.flush()
+    is_away[0] = False
+    ledger.flush()
+    assert published == [f"{LEDGER}/0000-a.jsonl", f"{LEDGER}/0001-b.jsonl"]
+    ledger.flush()
+    assert len(published) == 2

@@ -1,0 +1,50 @@
+"""The command that writes to MLflow what it lacks; what it writes is tested in test_conduct.py."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import sync
+from pipeline.errors import run_command
+from pipeline.ledger import Ledger
+from pipeline.storage import Storage
+from pipeline.study_folder import StudyFolder
+from tests.small_ledger import train
+from tests.small_store import new_store
+from tests.small_study import study_settings
+
+
+def study_in(folder: Path) -> StudyFolder:
+    place = StudyFolder.local(Storage(str(folder)), "first")
+    train(Ledger(place.directory), "open", 1)
+    study_settings().save(place.directory)
+    return place
+
+
+def test_a_study_is_written_and_the_result_alone_stands_on_stdout(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    place = study_in(tmp_path / "runs")
+    tracker = new_store(tmp_path / "runs")
+    assert sync.main(["--name", "first", "--storage", str(tmp_path / "runs")]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("MLflow has all 1 epochs of the 1 trials that were begun\n")
+    study = tracker.latest_study(tracker.experiment("beer", "palate"), "first")
+    assert study is not None
+    assert [run.status for run in tracker.children(study.run_id)] == ["KILLED"]
+    assert study.tags["results"].endswith(str(place.directory))
+
+
+def test_an_unknown_study_is_answered_with_the_known_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    study_in(tmp_path / "runs")
+    assert run_command(sync.main, ["--name", "second", "--storage", str(tmp_path / "runs")]) == 2
+    said = capsys.readouterr().err
+    assert "error: --name: there is no study `second` in" in said
+    assert "there is first\n\nhint: is `--storage` that of the study?\n" in said
+
+
+def test_a_server_that_is_still_away_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    study_in(tmp_path / "runs")
+    server = ["--tracking-uri", "http://127.0.0.1:9"]
+    assert run_command(sync.main, ["--name", "first", "--storage", str(tmp_path / "runs"), *server]) == 2
+    assert "http://127.0.0.1:9" in capsys.readouterr().err
