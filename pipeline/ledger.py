@@ -26,10 +26,24 @@ logger = logging.getLogger("pipeline.ledger")
 
 LEDGER = "ledger"
 """Folder of a study's ledger; where it is, there is something to resume."""
+OBJECTIVE = "best_objective"
+"""The criterion's value of a trial's best epoch so far; what search and early stopping maximise."""
+VIOLATION = "criterion_violation"
+"""How far that epoch is from meeting the criterion's bounds; 0 where it meets them."""
 _EVENT, _SUM = "event", "crc32"
 
 Publish = Callable[[str], None]
 """Copies a file, by its path below the study's folder, to where the study belongs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What Optuna knows of a trial that it proposed."""
+
+    params: dict[str, float]
+    """The point as Optuna has it."""
+    system_attrs: dict[str, Any]
+    """What its sampler noted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +56,8 @@ class Begin:
     """Trials of the study that were begun before it."""
     config: dict[str, Any]
     """Hyper-parameters of its own."""
-    proposal: dict[str, Any] | None
-    """What Optuna knows of it, `params` and `system_attrs`; None of a replicate, which it did not propose."""
+    proposal: Proposal | None
+    """None of a replicate, which Optuna did not propose."""
     time: float
     """Seconds since 1970."""
 
@@ -67,6 +81,9 @@ class Epoch:
         path = PurePosixPath(self.checkpoint)
         if path.is_absolute() or ".." in path.parts:
             raise ValueError(f"the checkpoint `{self.checkpoint}` lies outside of the study's folder")
+        for name in (OBJECTIVE, VIOLATION):
+            if name not in self.numbers:
+                raise ValueError(f"an epoch without `{name}`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +181,7 @@ class Ledger:
         """How many trials were begun before one."""
         return self._records[trial_id].begin.number
 
-    def begin(self, trial_id: str, config: Mapping[str, Any], proposal: Mapping[str, Any] | None) -> None:
+    def begin(self, trial_id: str, config: Mapping[str, Any], proposal: Proposal | None) -> None:
         """Note that a trial begins; nothing where it is known.
 
         Raises:
@@ -173,9 +190,7 @@ class Ledger:
         if trial_id in self._records:
             return
         number = 1 + max((record.begin.number for record in self._records.values()), default=-1)
-        event = Begin(
-            trial_id, number, dict(config), None if proposal is None else dict(proposal), time.time()
-        )
+        event = Begin(trial_id, number, dict(config), proposal, time.time())
         self._files[trial_id] = self.directory / f"{number:04d}-{trial_id}.jsonl"
         self._append(trial_id, event)
 

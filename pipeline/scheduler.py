@@ -17,15 +17,11 @@ from ray.tune.search.optuna import OptunaSearch
 
 from infocal.config import MethodConfig
 from pipeline.errors import PipelineError
-from pipeline.ledger import TrialRecord
+from pipeline.ledger import OBJECTIVE, VIOLATION, Proposal, TrialRecord
 from pipeline.settings import SAMPLERS
 from pipeline.trainable import EPOCHS, FAILURE, RESUMED
 from search_spaces.base import Range, Space
 
-OBJECTIVE = "best_objective"
-"""The criterion's value of a trial's best epoch so far; what search and early stopping maximise."""
-VIOLATION = "criterion_violation"
-"""How far that epoch is from meeting the criterion's bounds; 0 where it meets them."""
 _REDUCTION_FACTOR = 3
 _TUNES_COUNT = "training_iteration"
 
@@ -191,10 +187,10 @@ class ConstrainedOptunaSearch(OptunaSearch):
             self._report(trial_id, epoch.numbers[OBJECTIVE], epoch.number + 1)
         return resumed(clean, record)
 
-    def proposal(self, trial_id: str) -> dict[str, Any]:
+    def proposal(self, trial_id: str) -> Proposal:
         """What Optuna knows of a trial that was suggested, for the ledger."""
         frozen = self.study.get_trials(deepcopy=False)[self._ot_trials[trial_id].number]
-        return {"params": dict(frozen.params), "system_attrs": dict(frozen.system_attrs)}
+        return Proposal(dict(frozen.params), dict(frozen.system_attrs))
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Tell Optuna how far the trial is."""
@@ -222,8 +218,8 @@ class ConstrainedOptunaSearch(OptunaSearch):
 
 def _frozen(record: TrialRecord, ranges: Mapping[str, BaseDistribution]) -> FrozenTrial:
     """A trial of the ledger as Optuna knew it; one that has not ended waits to be asked for."""
-    proposal, last = record.begin.proposal or {}, record.last
-    params, attributes = proposal["params"], proposal["system_attrs"]
+    proposal, last = record.begin.proposal or Proposal({}, {}), record.last
+    params, attributes = proposal.params, proposal.system_attrs
     if not record.is_over:
         return create_trial(state=TrialState.WAITING, system_attrs={**attributes, "fixed_params": params})
     steps = {epoch.number + 1: epoch.numbers[OBJECTIVE] for epoch in record.epochs.values()}

@@ -141,7 +141,7 @@ class Study:
         past = self.searched
         if self.num_missing <= 0:
             return
-        search = self._search(past)
+        search = self.searcher(past)
         tune_config = tune.TuneConfig(
             num_samples=self.num_missing,
             max_concurrent_trials=self.settings.max_concurrent,
@@ -186,17 +186,32 @@ class Study:
             copy = optuna.create_study(
                 storage=f"sqlite:///{staged.resolve()}", study_name=self.settings.name, direction="maximize"
             )
-            copy.add_trials(self._search(over, first_points=[]).study.get_trials(deepcopy=False))
+            copy.add_trials(self.searcher(over, first_points=[]).study.get_trials(deepcopy=False))
             staged.replace(path)
         return path
 
-    def _search(
+    def searcher(
         self, past: Sequence[TrialRecord], first_points: list[dict[str, float]] | None = None
     ) -> ConstrainedOptunaSearch:
+        """The search as it stood after these trials.
+
+        Args:
+            past: trials of the ledger.
+            first_points: to try first; None: the study's.
+
+        Raises:
+            StateError: if they are no points of the space.
+        """
         settings = self.settings
         chosen = sampler(settings.sampler, self.space, settings.run.seed, num_past=len(past))
         points = settings.first_points if first_points is None else first_points
-        return ConstrainedOptunaSearch(self.space, chosen, points, past)
+        try:
+            return ConstrainedOptunaSearch(self.space, chosen, points, past)
+        except (ValueError, TypeError, LookupError) as error:
+            raise StateError(
+                f"the trials there are none of this search: {' '.join(str(error).split())[:200]}",
+                where=str(self.ledger.directory),
+            ) from error
 
     def _fit(
         self,

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from pipeline.ledger import Ledger
-from pipeline.scheduler import OBJECTIVE, VIOLATION
+from pipeline.ledger import OBJECTIVE, VIOLATION, Ledger, Proposal
 from tests.small_study import POINT
 
 
@@ -43,7 +42,7 @@ def train(
         more: numbers of each epoch.
     """
     point = POINT if config is None else config
-    proposal = None if is_replicate else {"params": point, "system_attrs": {}}
+    proposal = None if is_replicate else Proposal(dict(point), {})
     ledger.begin(trial_id, point, proposal)
     known = next(record for record in ledger.trials() if record.trial_id == trial_id)
     for epoch in range(len(known.epochs), num_epochs):

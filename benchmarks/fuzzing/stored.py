@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import typing
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
@@ -29,12 +30,15 @@ from infocal.methods.infocal import InfoCalTrainer
 from infocal.model import InfoCal
 from pipeline import checkpoints
 from pipeline.explainer import Explainer
+from pipeline.ledger import LEDGER, OBJECTIVE, VIOLATION, Ledger, Proposal
 from pipeline.loaders import Loader, embeddings_of, task_of
+from pipeline.scheduler import asha
 from pipeline.settings import RunSettings
-from pipeline.study import StudySettings
-from pipeline.study_folder import SETTINGS
+from pipeline.storage import Storage
+from pipeline.study import Study, StudySettings
+from pipeline.study_folder import SETTINGS, StudyFolder
 from pipeline.trainable import Progress
-from search_spaces.registry import criterion, first_points
+from search_spaces.registry import criterion, first_points, space
 
 _SCORES = "lm_logit"
 _HOSTILE: tuple[Any, ...] = (
@@ -390,8 +394,7 @@ def package() -> Reader:
 # --------------------------------------------------------------------------------------------------- settings
 
 
-def study_settings() -> Reader:
-    """The settings of a study, from which it is resumed."""
+def _a_study() -> StudySettings:
     run = RunSettings(
         dataset="beer",
         aspect="palate",
@@ -407,7 +410,7 @@ def study_settings() -> Reader:
         bf16=False,
         num_threads=1,
     )
-    settings = StudySettings(
+    return StudySettings(
         name="study",
         run=run,
         space_name="paper",
@@ -423,6 +426,11 @@ def study_settings() -> Reader:
         first_points=first_points("infocal", "beer"),
     )
 
+
+def study_settings() -> Reader:
+    """The settings of a study, from which it is resumed."""
+    settings = _a_study()
+
     def write(folder: Path) -> None:
         (folder / "study").mkdir()
         settings.save(folder / "study")
@@ -435,6 +443,49 @@ def study_settings() -> Reader:
             raise AssertionError(f"a study of another folder: {found.name!r}")
 
     return Reader(files=files_of(write), targets=(f"study/{SETTINGS}",), read=read)
+
+
+def ledger() -> Reader:
+    """The ledger of a study, from which its search is built again."""
+    settings, (point,) = _a_study(), first_points("infocal", "beer")[:1]
+
+    def write(folder: Path) -> None:
+        written = Ledger(folder / "study")
+        for name, num_epochs in (("a", 3), ("b", 1)):
+            written.begin(name, point, Proposal(point, {}))
+            for number in range(num_epochs):
+                numbers = {OBJECTIVE: 0.1, VIOLATION: 0.0, "val_mse": 0.02}
+                place = f"tune/{name}/checkpoint_{number:06d}"
+                written.epoch(name, number, numbers, place, is_last=number == 2)
+        written.fail("b", "non_finite", "epoch 1: the loss is nan")
+
+    def read(folder: Path) -> None:
+        found = Ledger(folder / "study")
+        place = StudyFolder.local(Storage(str(folder)), settings.name)
+        study = Study(settings, space("infocal", "beer", settings.space_name), place, found)
+        study.searcher(study.searched)
+        asha(study.base_config, settings.run.num_epochs, study.searched)
+        for record in found.trials():
+            for epoch in record.epochs.values():
+                _check_types(epoch)
+            if any(".." in name for name in record.checkpoints):
+                raise AssertionError(f"a checkpoint elsewhere: {record.checkpoints}")
+
+    return Reader(files=files_of(write), targets=(f"study/{LEDGER}/*",), read=read, seal=_seal_ledger)
+
+
+def _seal_ledger(files: Files) -> Files:
+    """With the sums that the damaged lines would have."""
+    for name, content in files.items():
+        lines = content.split(b"\n")
+        for i, line in enumerate(lines):
+            with contextlib.suppress(ValueError, AttributeError, TypeError, RecursionError):
+                event = json.loads(line)
+                event.pop("crc32", None)
+                event["crc32"] = zlib.crc32(json.dumps(event).encode())
+                lines[i] = json.dumps(event).encode()
+        files[name] = b"\n".join(lines)
+    return files
 
 
 def _check_types(value: Any) -> None:
@@ -468,5 +519,6 @@ READERS: Mapping[str, Make] = {
     "best-epoch": best_epoch,
     "package": package,
     "study-json": study_settings,
+    "ledger": ledger,
     "json": json_file,
 }

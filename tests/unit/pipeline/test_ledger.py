@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from infocal.errors import StateError
 from pipeline import ledger as module
 from pipeline.errors import PipelineError
-from pipeline.ledger import LEDGER, Ledger
+from pipeline.ledger import LEDGER, OBJECTIVE, VIOLATION, Ledger, Proposal
 from tests.small_ledger import a_ledger, checkpoint, numbers, train
 from tests.small_study import POINT
 
@@ -31,7 +31,7 @@ def test_what_was_written_is_read_back(tmp_path: Path):
     assert [r.trial_id for r in (over, still_open, failed)] == ["over", "open", "failed"]
     assert [r.begin.number for r in (over, still_open, failed)] == [0, 1, 2]
     assert over.begin.config == POINT
-    assert over.begin.proposal == {"params": POINT, "system_attrs": {}}
+    assert over.begin.proposal == Proposal(POINT, {})
     assert over.epochs[1].numbers == numbers(1)
     assert over.checkpoints == [checkpoint("over", 1), checkpoint("over", 0)]
     assert (over.is_over, still_open.is_over, failed.is_over) == (True, False, True)
@@ -141,7 +141,16 @@ def test_a_checkpoint_elsewhere_is_refused(tmp_path: Path, name: str):
     ledger = Ledger(tmp_path)
     train(ledger, "a", 1)
     with pytest.raises(ValueError, match="lies outside of the study's folder"):
-        ledger.epoch("a", 1, {}, name, is_last=False)
+        ledger.epoch("a", 1, numbers(1), name, is_last=False)
+
+
+@pytest.mark.parametrize("name", [OBJECTIVE, VIOLATION])
+def test_an_epoch_has_what_the_search_reads(tmp_path: Path, name: str):
+    ledger = Ledger(tmp_path)
+    train(ledger, "a", 1)
+    less = {key: value for key, value in numbers(1).items() if key != name}
+    with pytest.raises(ValueError, match=f"an epoch without `{name}`"):
+        ledger.epoch("a", 1, less, checkpoint("a", 1), is_last=False)
 
 
 def test_a_full_disk_leaves_whole_lines_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

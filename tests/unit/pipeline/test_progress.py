@@ -8,7 +8,7 @@ from typing import Any, TextIO
 import pytest
 
 from pipeline import progress
-from pipeline.ledger import Ledger
+from pipeline.ledger import Ledger, Proposal
 from pipeline.progress import ProgressLines, epoch_line
 from pipeline.recorder import Recorder
 from pipeline.trainable import RESUMED
@@ -41,7 +41,7 @@ def lines_of(recorder: Recorder, num_trials: int, stream: TextIO | None = None) 
 def trial(recorder: Recorder, trial_id: str) -> Any:
     """A trial that has begun."""
     storage = SimpleNamespace(experiment_dir_name="tune", trial_dir_name=trial_id)
-    recorder.ledger.begin(trial_id, POINT, {"params": POINT, "system_attrs": {}})
+    recorder.ledger.begin(trial_id, POINT, Proposal(POINT, {}))
     return SimpleNamespace(trial_id=trial_id, config=POINT, storage=storage, error_file="/errors/x.txt")
 
 

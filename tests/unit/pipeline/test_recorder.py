@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.ledger import Ledger, TrialRecord
+from pipeline.ledger import OBJECTIVE, VIOLATION, Ledger, TrialRecord
 from pipeline.recorder import Recorder, said
 from pipeline.scheduler import ConstrainedOptunaSearch, sampler
 from pipeline.trainable import EPOCHS, FAILURE, FAILURE_MESSAGE, RESUMED
@@ -25,6 +25,7 @@ def trial(trial_id: str = "a", config: dict[str, Any] | None = None) -> Any:
 def result(epoch: int, **more: Any) -> dict[str, Any]:
     tunes = {"training_iteration": 1, "pid": 12, "time_total_s": 1.0, "hostname": "here", "trial_id": "a"}
     ours = {"epoch": epoch, EPOCHS: epoch + 1, "objective": 0.1, "val_mse": 1, "is_odd": True}
+    ours |= {OBJECTIVE: 0.1, VIOLATION: 0.0}
     return {**tunes, **ours, "checkpoint_dir_name": f"checkpoint_{epoch:06d}", **more}
 
 
@@ -57,9 +58,8 @@ def test_epochs_are_written_with_their_numbers_and_checkpoints(recorder: Recorde
     for epoch in range(3):
         report(recorder, one, result(epoch))
     record = only(recorder)
-    assert record.epochs[0].numbers == {"objective": 0.1, "val_mse": 1.0}, (
-        "no counts of Tune's, no truth values"
-    )
+    wanted = {"objective": 0.1, "val_mse": 1.0, OBJECTIVE: 0.1, VIOLATION: 0.0}
+    assert record.epochs[0].numbers == wanted, "no counts of Tune's, no truth values"
     assert record.checkpoints[0] == checkpoint("a", 2)
     assert [record.epochs[i].is_last for i in range(3)] == [False, False, True]
     assert record.begin.proposal is None
@@ -139,8 +139,8 @@ def test_what_optuna_knows_is_written(tmp_path: Path):
     start(recorder, trial("a", point))
     proposal = only(recorder).begin.proposal
     assert proposal is not None
-    assert proposal["params"] == POINT
-    assert proposal["system_attrs"] == {"fixed_params": POINT}
+    assert proposal.params == POINT
+    assert proposal.system_attrs == {"fixed_params": POINT}
 
 
 def test_it_travels_with_snapshots_that_nobody_reads(recorder: Recorder):

@@ -183,6 +183,14 @@ def test_what_is_there_is_not_done_again(tmp_path: Path, tuner: FakeTuner):
     assert RESUMED not in config.search_alg.suggest("y")
 
 
+def test_trials_of_another_search_are_refused(tmp_path: Path):
+    one = small_study(tmp_path)
+    train(one.ledger, "a", 2, config={**POINT, "lambda_lm": 7.0})
+    message = f"{one.ledger.directory}: the trials there are none of this search: .*lambda_lm"
+    with pytest.raises(StateError, match=message):
+        one.run([])
+
+
 def test_a_search_that_is_over_is_not_run(tmp_path: Path, tuner: FakeTuner):
     one = small_study(tmp_path, num_trials=1)
     with_best(one, "over")
