@@ -91,7 +91,8 @@ def test_every_machine_fetched_the_features_once_and_none_trained_the_language_m
 
 def test_results_lie_in_the_store_and_nowhere_else(shared: Shared):
     study = shared.storage.opened() / STUDIES / "shared"
-    assert study.names() == ["model", "optuna.db", "report.html", "study.json", "tune"]
+    names = ["ledger", "model", "optuna.db", "report.html", "study.json", "tune", "tune-1"]
+    assert study.names() == names
     assert (study / "model").names() == [
         "config.json",
         "digests.json",
