@@ -15,11 +15,15 @@ from ray import tune
 from infocal.config import InfoCalConfig
 from pipeline import cluster, study
 from pipeline.errors import PipelineError
+from pipeline.ledger import Ledger
 from pipeline.packing import Measurement
 from pipeline.probe import ClusterProbe
 from pipeline.scheduler import OBJECTIVE, VIOLATION
 from pipeline.settings import RunSettings
-from pipeline.study import Study
+from pipeline.storage import Storage
+from pipeline.study import Study, StudySettings
+from pipeline.study_folder import StudyFolder
+from pipeline.trainable import EPOCHS
 from search_spaces.infocal import PAPER_BEER
 from tests.small_study import run_settings, study_settings
 
@@ -64,10 +68,20 @@ def overlapping(intervals: list[tuple[float, float]]) -> int:
     return max(sum(start <= moment < end for start, end in intervals) for moment, _ in intervals)
 
 
+def epoch(number: int) -> dict[str, Any]:
+    """As much of an epoch's result as the driver reads; a trial has two."""
+    return {"epoch": number, EPOCHS: number + 1, OBJECTIVE: 0.5, VIOLATION: 0.0}
+
+
+def study_in(folder: Path, settings: StudySettings) -> Study:
+    place = StudyFolder.local(Storage(str(folder)), "study")
+    return Study(settings, PAPER_BEER, place, Ledger(place.directory))
+
+
 def waiting_trial(folder: Path, wanted: int) -> Any:
     """A trial that lasts until `wanted` have started, and a second more: what could run beside it, does."""
 
-    def trainable(values: dict[str, Any], run: Any) -> None:
+    def trainable(values: dict[str, Any], run: Any, study: str) -> None:
         from ray import tune
 
         started = time.time()
@@ -77,7 +91,7 @@ def waiting_trial(folder: Path, wanted: int) -> Any:
             time.sleep(0.05)
         time.sleep(1)
         (folder / f"{name}.times").write_text(f"{started} {time.time()}")
-        tune.report({OBJECTIVE: 0.5, VIOLATION: 0.0})
+        tune.report(epoch(1))
 
     return trainable
 
@@ -96,7 +110,7 @@ def test_so_many_trials_run_at_once_as_share_the_cards(
         cpus_per_trial=0.1,
         gpus_per_trial=gpus,
     )
-    Study(settings, PAPER_BEER, tmp_path / "study").run([], resume=False)
+    study_in(tmp_path, settings).run([])
     times = [tuple(map(float, path.read_text().split())) for path in tmp_path.glob("*.times")]
     assert len(times) == settings.num_trials
     assert overlapping([(start, end) for start, end in times]) == at_once
@@ -121,28 +135,28 @@ def test_a_resumed_study_goes_on_with_the_part_that_was_measured_anew(
 ):
     """Were a trial restored with its old part, more could share a card than their memory allows."""
 
-    def telling(values: dict[str, Any], run: Any) -> None:
+    def telling(values: dict[str, Any], run: Any, study: str) -> None:
         from ray import tune
 
         part = ray.get_runtime_context().get_assigned_resources()["GPU"]
         with (tmp_path / "parts").open("a") as file:
             file.write(f"{part}\n")
-        tune.report({OBJECTIVE: 0.5, VIOLATION: 0.0})
+        tune.report(epoch(0))
         time.sleep(1)
-        tune.report({OBJECTIVE: 0.5, VIOLATION: 0.0})
+        tune.report(epoch(1))
 
     monkeypatch.setattr(study, "tune_trainable", telling)
 
     def with_gpus(part: float) -> Study:
         changes = {"num_trials": 1, "cpus_per_trial": 0.5, "gpus_per_trial": part}
-        return Study(study_settings(run_settings(), **changes), PAPER_BEER, tmp_path / "study")
+        return study_in(tmp_path, study_settings(run_settings(), **changes))
 
     with pytest.raises(KeyboardInterrupt, match="of a test"):
-        with_gpus(0.25).run([Interruption(tmp_path / "interrupted")], resume=False)
+        with_gpus(0.25).run([Interruption(tmp_path / "interrupted")])
     # the interrupted study's trial still holds its part of a card
     ray.shutdown()
     start_ray()
-    with_gpus(0.5).run([], resume=True)
+    with_gpus(0.5).run([])
     assert (tmp_path / "parts").read_text().split() == ["0.25", "0.5"]
 
 
@@ -207,7 +221,7 @@ def test_a_trials_threads_are_as_many_as_its_cores(
 ):
     """torch's own number, and the environment that OpenMP and MKL would read, say the same."""
 
-    def counting(values: dict[str, Any], run: RunSettings) -> None:
+    def counting(values: dict[str, Any], run: RunSettings, study: str) -> None:
         from ray import tune
 
         from pipeline.trainable import Trial
@@ -220,10 +234,10 @@ def test_a_trials_threads_are_as_many_as_its_cores(
             os.environ.get("MKL_NUM_THREADS"),
         ]
         (tmp_path / "found").write_text(repr(found))
-        tune.report({OBJECTIVE: 0.5, VIOLATION: 0.0})
+        tune.report(epoch(1))
 
     monkeypatch.setattr(study, "tune_trainable", counting)
     run = run_settings(num_threads=threads)
     settings = study_settings(run, num_trials=1, cpus_per_trial=cpus)
-    Study(settings, PAPER_BEER, tmp_path / "study").run([], resume=False)
+    study_in(tmp_path, settings).run([])
     assert (tmp_path / "found").read_text() == repr([threads, str(threads), None])
