@@ -92,14 +92,9 @@ class Study:
         ledger: Ledger,
         notify: Callable[[], None] = lambda: None,
     ) -> None:
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.settings, self.space, self.folder, self.ledger, self.notify = (
-            settings,
-            space,
-            folder,
-            ledger,
-            notify,
-        )
+        self.settings, self.space = settings, space
+        self.folder, self.ledger, self.notify = folder, ledger, notify
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # it says that it has made each study
 
     @property
     def base_config(self) -> MethodConfig:
