@@ -10,8 +10,12 @@ from collections.abc import Iterator
 from pipeline import interruption, reach
 from pipeline.errors import PipelineError
 
+logger = logging.getLogger("pipeline.cluster")
+
 LOCAL = "local"
 """Ray's name for a private instance on this machine."""
+_NUM_STARTS = 3
+"""Tries to start one."""
 
 
 @contextlib.contextmanager
@@ -30,18 +34,7 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
     wanted = _wanted(address)
     try:
         if wanted == LOCAL:
-            # a token of our own: other users of this machine cannot talk to it, and no file is left behind
-            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-            # sockets of a long temporary path would not fit their 107 bytes
-            temporary = os.path.join(tempfile.gettempdir(), "ray")
-            ray.init(
-                address=LOCAL,
-                num_cpus=num_cpus,
-                _temp_dir=temporary,
-                include_dashboard=False,
-                logging_level=logging.ERROR,
-                log_to_driver=False,
-            )
+            _start(num_cpus)
         else:
             ray.init(address=wanted, logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:  # Ray raises that class itself, as where a node does not start in time
@@ -52,6 +45,33 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _start(num_cpus: int | None) -> None:
+    """Start a private Ray; Ray gives it 30 s, too few for a machine that is busy, so it is tried again."""
+    import ray
+
+    # a token of our own: other users of this machine cannot talk to it, and no file is left behind
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    # sockets of a long temporary path would not fit their 107 bytes
+    temporary = os.path.join(tempfile.gettempdir(), "ray")
+    for left in reversed(range(_NUM_STARTS)):
+        try:
+            ray.init(
+                address=LOCAL,
+                num_cpus=num_cpus,
+                _temp_dir=temporary,
+                include_dashboard=False,
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+            )
+        except Exception as error:
+            ray.shutdown()
+            if not left or "timed out during startup" not in str(error):
+                raise
+            logger.warning("Ray did not start within its 30 s; it is tried again")
+        else:
+            return
 
 
 def _wanted(address: str | None) -> str:

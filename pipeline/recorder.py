@@ -15,6 +15,10 @@ from pipeline.trainable import EPOCHS, FAILURE, FAILURE_MESSAGE
 
 _NO_NUMBERS = {*AUTO_RESULT_KEYS, *DEBUG_METRICS, "epoch", EPOCHS, "done", "should_checkpoint"}
 _SAYS = re.compile(r"[\w.]+(Error|Exception|Failure|Met): ")
+_LACKS_MEMORY = re.compile(r"killing policy|OutOfMemoryError")
+"""What stands in a report of Ray's memory monitor; what the kernel kills looks like any other kill."""
+OUT_OF_MEMORY = "out_of_memory"
+"""Reason of a trial whose workers were killed for want of memory; see `infocal.errors.TRAINING_FAILURES`."""
 ERROR = "error"
 """Reason of a trial that an exception ended which has no name."""
 
@@ -75,7 +79,7 @@ class Recorder(tune.Callback):
         # the driver's own copy: the one that `Trial.get_error` reads is not in the storage yet
         file = Path(trial.error_file) if trial.error_file else None
         text = file.read_text(encoding="utf-8") if file is not None and file.is_file() else ""
-        self._fail(trial, ERROR, said(text))
+        self._fail(trial, OUT_OF_MEMORY if _LACKS_MEMORY.search(text) else ERROR, said(text))
 
     def _fail(self, trial: Trial, reason: str, message: str) -> None:
         self.ledger.fail(trial_id_of(trial), reason, message)

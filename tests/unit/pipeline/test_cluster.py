@@ -94,6 +94,32 @@ def test_a_cluster_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, e
     assert fake.stopped == 0
 
 
+@pytest.mark.parametrize(("num_slow", "is_there"), [(1, True), (2, True), (3, False)])
+def test_a_private_ray_that_is_slow_to_start_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, num_slow: int, is_there: bool
+):
+    fake = FakeRay(monkeypatch)
+    start, tries = ray.init, []
+
+    def slow(**given: Any) -> None:
+        tries.append(given)
+        if len(tries) <= num_slow:
+            raise RuntimeError("The current node timed out during startup. This could happen because ...")
+        start(**given)
+
+    monkeypatch.setattr(ray, "init", slow)
+    if is_there:
+        with cluster.session(None):
+            assert len(tries) == num_slow + 1
+    else:
+        refused = pytest.raises(
+            PipelineError, match="cannot reach Ray at `local`: The current node timed out"
+        )
+        with refused, cluster.session(None):
+            pytest.fail("the block ran without Ray")
+    assert fake.stopped == num_slow + is_there, "what has started in vain is ended"
+
+
 def test_ray_is_left_after_an_error_too(monkeypatch: pytest.MonkeyPatch):
     fake = FakeRay(monkeypatch)
     with pytest.raises(KeyError, match="ours"), cluster.session(None):

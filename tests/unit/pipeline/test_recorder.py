@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from infocal.errors import TRAINING_FAILURES
 from pipeline.ledger import OBJECTIVE, VIOLATION, Ledger, TrialRecord
 from pipeline.recorder import Recorder, said
 from pipeline.scheduler import ConstrainedOptunaSearch, sampler
@@ -108,6 +109,21 @@ def test_an_exception_ends_a_trial_with_the_line_that_says_why(
     assert failure is not None
     assert (failure.reason, failure.message) == ("error", message)
     assert said(text) == message
+
+
+def test_what_rays_memory_monitor_kills_lacked_memory(recorder: Recorder, tmp_path: Path):
+    one = trial()
+    (tmp_path / "error.txt").write_text(
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n"
+        "Ray killed 1 worker(s) based on the killing policy\n"
+    )
+    one.error_file = str(tmp_path / "error.txt")
+    start(recorder, one)
+    recorder.on_trial_error(iteration=0, trials=[one], trial=one)
+    failure = only(recorder).failure
+    assert failure is not None
+    assert failure.reason == "out_of_memory"
+    assert failure.reason in TRAINING_FAILURES
 
 
 def test_a_trial_that_left_no_error_file_fails_all_the_same(recorder: Recorder):
