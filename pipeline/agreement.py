@@ -14,6 +14,9 @@ _TIMES = frozenset({"epoch_s", "train_s", "tokens_per_s"})
 _LATER = "test_"
 """Begins the metrics that a reading of the test split adds to a run, after training."""
 
+_MAX_ROWS = 24
+"""Of the table that people read."""
+
 BIT_FOR_BIT, WITHIN, DIFFERS = "bit_for_bit", "within_tolerance", "differs"
 
 
@@ -27,7 +30,9 @@ class Failure:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.reason} in epoch {self.epoch + 1} ({self.message})"
+        # the message of a failure that has a name repeats both, and counts from 0
+        message = self.message.removeprefix(f"{self.reason}: ").removeprefix(f"epoch {self.epoch}: ")
+        return f"{self.reason} at epoch {self.epoch + 1} ({message})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +150,21 @@ class Agreement:
                 found[cell.metric] = cell
         return list(found.values())
 
+    def growth(self) -> list[tuple[int, float]]:
+        """Each epoch with the largest gap in it."""
+        found: dict[int, float] = {}
+        for cell in self.cells:
+            found[cell.epoch] = max(cell.gap, found.get(cell.epoch, 0.0))
+        return list(found.items())
+
     def sentence(self) -> str:
         """The verdict, in words."""
         metrics, epochs = {c.metric for c in self.cells}, {c.epoch for c in self.cells}
         counted = f"{_number(len(metrics), 'metric')} over {_number(len(epochs), 'epoch')}"
-        if self.recorded is not None and self.same_failure:
-            counted += (
-                ", and the failure" if self.cells else ": no epoch came to its end, the failure is the same"
-            )
+        if not self.cells:
+            counted = "no epoch came to its end, and it failed in the same way"
+        elif self.recorded is not None:
+            counted += ", and the failure"
         if self.verdict == BIT_FOR_BIT:
             return f"agrees bit for bit: {counted}"
         if self.verdict == WITHIN:
@@ -160,24 +172,31 @@ class Agreement:
             at = f"{worst.gap:.2g} at epoch {worst.epoch + 1} in {worst.metric}"
             return f"agrees within {self.tolerance:g}: {counted}; the largest difference is {at}"
         first = self.first()
-        if not self.same_failure and (first is None or first.again is None):
+        if first is None or (first.again is None and not self.same_failure):
             return f"differs: recorded {self.recorded or 'no failure'}; again {self.again or 'no failure'}"
-        assert first is not None
-        return f"differs: first at epoch {first.epoch + 1} in {first.metric}"
+        apart = f"recorded {_shown(first.recorded)}, again {_shown(first.again)}"
+        return f"differs: first at epoch {first.epoch + 1} in {first.metric} ({apart})"
 
-    def table(self) -> str:
-        """Each metric at its largest difference, aligned."""
+    def table(self, shown: Sequence[str]) -> str:
+        """Metrics at their largest difference, aligned.
+
+        Args:
+            shown: metrics to begin with, where they are recorded; of the others those that differ follow,
+                the largest difference first.
+        """
+        worst = {cell.metric: cell for cell in self.worst()}
+        first = [worst.pop(name) for name in shown if name in worst]
+        others = sorted((c for c in worst.values() if c.gap), key=lambda cell: -cell.gap)
+        rows = [*first, *others[: max(0, _MAX_ROWS - len(first))]]
         lines = [("metric", "epoch", "recorded", "again", "difference")]
-        for cell in self.worst():
+        for cell in rows:
             apart = "-" if cell.difference is None else f"{cell.difference:.2g}"
             lines.append((cell.metric, str(cell.epoch + 1), _shown(cell.recorded), _shown(cell.again), apart))
-        widths = [max(len(line[i]) for line in lines) for i in range(5)]
-        return "\n".join(
-            "  ".join(
-                [f"{line[0]:<{widths[0]}}", *(f"{t:>{w}}" for t, w in zip(line[1:], widths[1:], strict=True))]
-            )
-            for line in lines
-        )
+        widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+        texts = [[f"{name:<{widths[0]}}", *map(str.rjust, rest, widths[1:])] for name, *rest in lines]
+        left = len(first) + len(worst) - len(rows)
+        more = [f"... and {_number(left, 'metric')} more: `--json` writes each at each epoch"] if left else []
+        return "\n".join([*("  ".join(line) for line in texts), *more])
 
     def as_json(self) -> dict[str, Any]:
         """For machines: the verdict and every cell; epochs are counted from 0, as MLflow's steps are."""

@@ -149,7 +149,7 @@ def _warn_of_other_bytes(recorded: Mapping[str, Any], built: Features) -> None:
     other = [name for name, digest in recorded.get("files", {}).items() if files.get(name) != digest]
     if other:
         logger.warning(
-            "%s built here of the same data, with other bytes than where the run was trained",
+            "%s: built here of the same data, with other bytes than where the run was trained",
             ", ".join(other),
         )
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from feature_store.store import Features
 from infocal.trainer import resolve_device
-from pipeline import checkpoints, environment
-from pipeline.agreement import Agreement, Failure, Trajectory, compare, compared
+from pipeline import checkpoints, columns, environment
+from pipeline.agreement import BIT_FOR_BIT, Agreement, Failure, Trajectory, compare, compared
 from pipeline.outcome import git_commit, pack, package_metadata
 from pipeline.progress import epoch_line
 from pipeline.record import ERROR, Record
@@ -17,6 +17,9 @@ from pipeline.settings import RunSettings, title
 from pipeline.trainable import Result, train
 
 logger = logging.getLogger("pipeline.repetition")
+
+_NUM_SHOWN = 6
+"""First epochs whose differences are said: rounding starts small and grows, all else is large at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,16 @@ class Repetition:
         head = f"run {tracked.name} ({tracked.run_id}): {run.method} on {title(run.dataset, run.aspect)}"
         lines = [f"{head}, seed {self.record.seed}", ""]
         if self.agreement.cells:
-            lines += [self.agreement.table(), ""]
+            scores = (f"val_{name}" for name in columns.shown(run.dataset))
+            lines += [self.agreement.table(["objective", "train_objective", *scores]), ""]
         lines += [f"note: {text}" for text in [*self._notes(), *self.warnings]]
         return "\n".join([*lines, self.agreement.sentence()])
 
     def _notes(self) -> list[str]:
         found = []
+        if self.agreement.verdict != BIT_FOR_BIT and self.agreement.cells:
+            first = [f"{gap:.1e} at epoch {epoch + 1}" for epoch, gap in self.agreement.growth()[:_NUM_SHOWN]]
+            found.append(f"largest difference {', '.join(first)}")
         if self.agreement.recorded is not None and self.agreement.same_failure:
             found.append(f"recorded {self.agreement.recorded}, again {self.agreement.again}")
         if self.agreement.not_logged:
