@@ -29,7 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=settings.tolerance,
         metavar="X",
         help="largest difference of what agrees, relative for values beyond 1; 0: bit for bit "
-        "(default: that of another machine, see docs/reproducing.md)",
+        "(default: 0.001, which rounding stays below at first, see docs/reproducing.md)",
     )
     parser.add_argument("--json", metavar="FILE", help="also write everything to this file; `-`: to stdout")
     parser.add_argument("--output", metavar="DIR", help="new folder to keep the model in, as a package")

@@ -132,7 +132,14 @@ def test_a_number_that_differs_is_named_before_the_failure_that_it_led_to():
 
 def test_times_readings_of_test_and_what_is_no_finite_number_are_left_out():
     values: dict[str, Any] = {
-        **{"epoch": 3, "epoch_s": 1.0, "train_s": 1.0, "tokens_per_s": 5.0, "test_token_f1": 0.5},
+        **{
+            "epoch": 3,
+            "epoch_s": 1.0,
+            "train_s": 1.0,
+            "tokens_per_s": 5.0,
+            "test_token_f1": 0.5,
+            "annotated_auprc": 0.5,
+        },
         **{"val_mse": 0.25, "best_epoch": 2, "flag": True, "name": "x", "a": math.nan, "b": math.inf},
     }
     assert compared(values) == {"val_mse": 0.25, "best_epoch": 2.0}
