@@ -40,11 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--device", type=settings.device, help="auto, cpu, cuda or cuda:N (default: the run's)"
     )
     group.add_argument("--threads", type=settings.positive_int, help="torch threads (default: the run's)")
-    group = parser.add_argument_group("features, where the cache does not hold them any more")
-    group.add_argument("--data-dir", metavar="DIR", help="folder with DATASET/ in it (default: INFOCAL_DATA)")
-    group.add_argument(
-        "--cache-dir", metavar="DIR", help="cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)"
-    )
+    group = settings.add_feature_arguments(parser)
     group.add_argument("--embedding", metavar="FILE", help="where the run's word vectors came from a file")
     group.add_argument(
         "--option",

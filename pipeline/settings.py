@@ -202,6 +202,16 @@ def add_data_arguments(target: argparse.ArgumentParser) -> None:
     )
 
 
+def add_feature_arguments(target: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Flags that say where the features of an earlier run are; returns their group."""
+    group = target.add_argument_group("features, where the cache does not hold them any more")
+    group.add_argument("--data-dir", metavar="DIR", help="folder with DATASET/ in it (default: INFOCAL_DATA)")
+    group.add_argument(
+        "--cache-dir", metavar="DIR", help="cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)"
+    )
+    return group
+
+
 def word_vectors(dataset: str, embedding: str | None) -> dict[str, Any]:
     """What a request for features says about word vectors: the data set's preset, then the flag."""
     return registry.features_preset(dataset) | ({} if embedding is None else {"embedding": embedding})
