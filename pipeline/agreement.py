@@ -9,8 +9,8 @@ TOLERANCE = 1e-3
 """Largest difference of what agrees, relative for values beyond 1. Rounding stays below it until training has
 made it grow; another seed is above it in the first epoch: docs/reproducing.md has the figures."""
 
-_TIMES = frozenset({"epoch_s", "train_s", "tokens_per_s"})
-"""What a clock decides."""
+_LEFT_OUT = frozenset({"epoch", "epochs", "epoch_s", "train_s", "tokens_per_s"})
+"""What counts the epochs, and what a clock decides."""
 _LATER = ("test_", "annotated_")
 """Begin the metrics that a reading of the test split adds to a run, after training."""
 
@@ -62,8 +62,8 @@ def compared(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def is_compared(metric: str) -> bool:
-    """Whether training alone decides a metric: it is no time, no later reading, not the epoch's number."""
-    return metric != "epoch" and metric not in _TIMES and not metric.startswith(_LATER)
+    """Whether training alone decides a metric: it is no time, no later reading, no number of the epoch."""
+    return metric not in _LEFT_OUT and not metric.startswith(_LATER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,9 @@ from pipeline.errors import PipelineError
 from pipeline.reading import read_settings
 from pipeline.settings import RunSettings
 from pipeline.tracking import CONFIG_ARTIFACT, TrackedRun, Tracker, config_of, translated
+from pipeline.trainable import FAILURE, FAILURE_MESSAGE
 
-ERROR = "error"
-"""Reason of a failure that has no name: an exception ended the trial."""
-_FINGERPRINT, _FAILURE, _MESSAGE = "data_fingerprint", "failure", "failure_message"
+_FINGERPRINT = "data_fingerprint"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,9 +132,9 @@ def _trajectory(tracker: Tracker, run: TrackedRun) -> Trajectory:
                     f"run {run.run_id} logged two values of `{metric}` at step {step}: {known} and {value}"
                 )
     failure = None
-    if reason := run.tags.get(_FAILURE):
+    if reason := run.tags.get(FAILURE):
         # the epoch that failed is the one that was not logged any more
-        failure = Failure(max(epochs, default=-1) + 1, reason, run.tags.get(_MESSAGE, ""))
+        failure = Failure(max(epochs, default=-1) + 1, reason, run.tags.get(FAILURE_MESSAGE, ""))
     elif not epochs:
         raise PipelineError(f"run {run.run_id} (`{run.name}`) logged no epoch: there is nothing to compare")
     return Trajectory(epochs, failure)

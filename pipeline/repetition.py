@@ -12,9 +12,10 @@ from pipeline import checkpoints, columns, environment
 from pipeline.agreement import BIT_FOR_BIT, Agreement, Failure, Trajectory, compare, compared
 from pipeline.outcome import git_commit, pack, package_metadata
 from pipeline.progress import epoch_line
-from pipeline.record import ERROR, Record
+from pipeline.record import Record
+from pipeline.recorder import ERROR
 from pipeline.settings import RunSettings, title
-from pipeline.trainable import Result, train
+from pipeline.trainable import FAILURE, FAILURE_MESSAGE, Result, train
 
 logger = logging.getLogger("pipeline.repetition")
 
@@ -132,9 +133,9 @@ def _train(record: Record, run: RunSettings, directory: Path) -> Trajectory:
 
     def report(result: Result, folder: Path) -> None:
         epoch = int(result["epoch"])
-        if "failure" in result:
-            failures.append(Failure(epoch, result["failure"], result["failure_message"]))
-            logger.info("epoch %d/%d  failed: %s", epoch + 1, run.num_epochs, result["failure_message"])
+        if FAILURE in result:
+            failures.append(Failure(epoch, result[FAILURE], result[FAILURE_MESSAGE]))
+            logger.info("epoch %d/%d  failed: %s", epoch + 1, run.num_epochs, result[FAILURE_MESSAGE])
             return
         epochs[epoch] = compared(result)
         logger.info("%s  %s", epoch_line(result, run.num_epochs), _beside(record, epoch, epochs[epoch]))

@@ -10,7 +10,7 @@ from typing import Any
 from feature_store.store import Features
 from pipeline.settings import RunSettings
 from pipeline.tracking import CONFIG_ARTIFACT, MAX_TAG, Tracker
-from pipeline.trainable import Result, train
+from pipeline.trainable import EPOCHS, Result, train
 from tests.small_store import sample_features
 
 Change = Callable[[Result], Mapping[str, Any]]
@@ -53,7 +53,7 @@ def record_trial(
     def report(result: Result, checkpoint: Path) -> None:
         last.update(result)
         if "failure" not in result:
-            numbers = {name: value for name, value in change(result).items() if name != "epoch"}
+            numbers = {name: value for name, value in change(result).items() if name not in ("epoch", EPOCHS)}
             tracker.log_metrics(run_id, numbers, result["epoch"])
 
     with tempfile.TemporaryDirectory() as folder:

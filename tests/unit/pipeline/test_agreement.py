@@ -134,6 +134,7 @@ def test_times_readings_of_test_and_what_is_no_finite_number_are_left_out():
     values: dict[str, Any] = {
         **{
             "epoch": 3,
+            "epochs": 4,
             "epoch_s": 1.0,
             "train_s": 1.0,
             "tokens_per_s": 5.0,
