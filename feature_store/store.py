@@ -289,9 +289,19 @@ def fingerprint_of(request: FeatureRequest) -> str:
         MissingDataError: if raw files are missing; names them and what to do.
         BadInputError: if one cannot be read.
     """
+    return provenance_of(request)[0]
+
+
+def provenance_of(request: FeatureRequest) -> tuple[str, dict[str, Any]]:
+    """That fingerprint with what decides it, as in `Features.provenance`: `parameters` and `digests`.
+
+    Raises:
+        UserError: as `fingerprint_of`.
+    """
     source = get_source(request.dataset)
     aspect = resolve_aspect(source, request.aspect)
-    return _recipe(request, source, aspect, _data_dir(request, source)).fingerprint
+    recipe = _recipe(request, source, aspect, _data_dir(request, source))
+    return recipe.fingerprint, {"parameters": recipe.parameters, "digests": recipe.digests}
 
 
 def raw_files(request: FeatureRequest) -> dict[str, Path]:

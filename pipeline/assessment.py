@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feature_store.errors import UserError
-from feature_store.store import FeatureRequest, Features, fingerprint_of, load_features, open_features
+from feature_store.store import FeatureRequest, Features, fingerprint_of, open_features
 from infocal.rationalizer import Rationalizer
-from pipeline import checkpoints, columns, registry, settings
+from pipeline import checkpoints, columns, origin, registry, settings
 from pipeline.columns import Column
 from pipeline.errors import PipelineError
 from pipeline.loaders import embeddings_of
@@ -124,19 +123,13 @@ def features_of(metadata: Mapping[str, Any], given: argparse.Namespace) -> Featu
         UserError: of the feature store, if they have to be built and cannot be.
     """
     wanted = metadata["data_fingerprint"]
-    cache = settings.cache_dir(given.cache_dir)
     request = _request(metadata, given)
     if depends_on_data(metadata["dataset"]) and request.data_dir is not None:
         # every folder of one's own is another corpus: the model of another one is not meant
         _check_fingerprint(fingerprint_of(request), wanted, str(request.data_dir))
-    for directory in sorted((cache / "features").glob(f"*-{wanted[:16]}")):
-        try:
-            found = load_features(directory, verify=True)
-        except UserError as error:
-            logger.warning("%s: building the features again", error)
-            continue
-        if found.fingerprint == wanted:
-            return found
+    found = origin.cached(wanted, settings.cache_dir(given.cache_dir))
+    if found is not None:
+        return found
     built = open_features(request, verify=True)
     _check_fingerprint(built.fingerprint, wanted, str(built.directory))
     return built

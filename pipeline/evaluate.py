@@ -31,11 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", metavar="FILE", help="also write every score to this file")
     parser.add_argument("--sample", action="store_true", help="look in runs/sample for results, not in runs")
     settings.add_storage_arguments(parser)
-    group = parser.add_argument_group("features, where the cache does not hold them any more")
-    group.add_argument("--data-dir", metavar="DIR", help="folder with DATASET/ in it (default: INFOCAL_DATA)")
-    group.add_argument(
-        "--cache-dir", metavar="DIR", help="cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)"
-    )
+    group = settings.add_feature_arguments(parser)
     group.add_argument("--embedding", help="as it was given to the search (default: none was given)")
     return parser
 

@@ -192,17 +192,18 @@ def with_features(
         PipelineError: if no validation text has a human rationale, where the criterion reads them.
     """
     from feature_store.store import open_features
+    from pipeline.origin import origin_of
 
     # every digest: a search takes hours, and hashing what it reads a moment
     features = open_features(feature_request(given, run), verify=True)
     for note in features.notes if is_first else ():
         logger.info("note: %s", note)
-    directory = str(features.directory.resolve())
+    run = dataclasses.replace(run, features_dir=str(features.directory.resolve()), origin=origin_of(features))
     if registry.depends_on_data(run.dataset):
         criterion = criterion_of(features)
         logger.info("criterion: %s", criterion)
         base = run.base if given.sample else _scheduled(given, run, len(features.table("train")))
-        return dataclasses.replace(run, features_dir=directory, criterion=criterion, base=base)
+        return dataclasses.replace(run, criterion=criterion, base=base)
     annotated = features.annotated_validation()["rationale"]
     if annotated.null_count == len(annotated) and not _GOLD_FREE.issuperset(run.criterion.metrics):
         raise PipelineError(
@@ -211,7 +212,7 @@ def with_features(
             where=given.data_dir,
             hint="the criterion needs annotated texts; is the annotations' file complete?",
         )
-    return dataclasses.replace(run, features_dir=directory)
+    return run
 
 
 def _scheduled(given: argparse.Namespace, run: settings.RunSettings, num_texts: int) -> dict[str, Any]:

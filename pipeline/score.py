@@ -5,7 +5,6 @@ python -m pipeline.score --audit table.csv --gold-density 0.126
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,38 +44,18 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
-    target = _json_target(given.json)
+    target = settings.json_target(given.json)
     if given.gold_density is not None and given.audit is None:
         raise PipelineError(
             "only a table is checked against it", where="--gold-density", hint="add `--audit`"
         )
     text, document = _scores(given) if given.audit is None else _audit(given)
     if given.json == "-":
-        print(_dumped(document))
+        print(settings.dumped(document))
         return 0
     print(text)
-    if target is not None:
-        try:
-            target.write_text(_dumped(document) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise PipelineError(f"cannot be written: {error.strerror}", where=f"--json {target}") from error
+    settings.write_json(target, document)
     return 0
-
-
-def _json_target(name: str | None) -> Path | None:
-    """Where JSON goes; a folder that is missing is found here, before anything is read."""
-    if name is None or name == "-":
-        return None
-    target = Path(name)
-    if not target.absolute().parent.is_dir():
-        raise PipelineError(f"there is no folder `{target.parent}`", where=f"--json {target}")
-    if target.is_dir():
-        raise PipelineError("expected a file, but this is a folder", where=f"--json {target}")
-    return target
-
-
-def _dumped(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
 
 
 def _scores(given: argparse.Namespace) -> tuple[str, dict[str, Any]]:

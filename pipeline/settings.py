@@ -2,12 +2,13 @@
 
 import argparse
 import datetime
+import json
 import math
 import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -57,6 +58,8 @@ class RunSettings:
     """Where a machine without that folder fetches the features from; empty: all share the folder."""
     hold_rate: bool = False
     """Whether the threshold is set on validation texts so that the target selection rate is met."""
+    origin: dict[str, Any] = field(default_factory=dict)
+    """What the features were made of, as `pipeline.origin` says it; empty in what older versions stored."""
 
     def config(self, **changes: Any) -> MethodConfig:
         """The method's hyper-parameters: `base`, with changes.
@@ -199,6 +202,16 @@ def add_data_arguments(target: argparse.ArgumentParser) -> None:
     )
 
 
+def add_feature_arguments(target: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Flags that say where the features of an earlier run are; returns their group."""
+    group = target.add_argument_group("features, where the cache does not hold them any more")
+    group.add_argument("--data-dir", metavar="DIR", help="folder with DATASET/ in it (default: INFOCAL_DATA)")
+    group.add_argument(
+        "--cache-dir", metavar="DIR", help="cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)"
+    )
+    return group
+
+
 def word_vectors(dataset: str, embedding: str | None) -> dict[str, Any]:
     """What a request for features says about word vectors: the data set's preset, then the flag."""
     return registry.features_preset(dataset) | ({} if embedding is None else {"embedding": embedding})
@@ -271,6 +284,44 @@ def add_training_arguments(target: argparse.ArgumentParser, *, has_one_method: b
     )
 
 
+def json_target(name: str | None) -> Path | None:
+    """Where `--json` writes to; a folder that is missing is found here, before anything is read.
+
+    Args:
+        name: as given; None or `-`, which is stdout, are no file.
+
+    Raises:
+        PipelineError: if there is no such folder, or it is one itself.
+    """
+    if name is None or name == "-":
+        return None
+    target = Path(name)
+    if not target.absolute().parent.is_dir():
+        raise PipelineError(f"there is no folder `{target.parent}`", where=f"--json {target}")
+    if target.is_dir():
+        raise PipelineError("expected a file, but this is a folder", where=f"--json {target}")
+    return target
+
+
+def dumped(document: Mapping[str, Any]) -> str:
+    """What `--json` writes: readable, in the order given, without NaN."""
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def write_json(target: Path | None, document: Mapping[str, Any]) -> None:
+    """Write it to the file that `json_target` found, where there is one.
+
+    Raises:
+        PipelineError: if it cannot be written.
+    """
+    if target is None:
+        return
+    try:
+        target.write_text(dumped(document) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise PipelineError(f"cannot be written: {error.strerror}", where=f"--json {target}") from error
+
+
 def positive_int(text: str) -> int:
     """An argument that is a whole number above zero."""
     try:
@@ -301,6 +352,11 @@ def study_name(text: str) -> str:
 def fraction(text: str) -> float:
     """An argument that lies in [0, 1]."""
     return _number(text, lambda value: 0 <= value <= 1, "a number from 0 to 1")
+
+
+def tolerance(text: str) -> float:
+    """An argument that is a finite number, 0 or above."""
+    return _number(text, lambda value: 0 <= value < math.inf, "a number of 0 or more")
 
 
 def positive_float(text: str) -> float:

@@ -17,7 +17,7 @@ from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, MethodConfig
 from infocal.errors import StateError, TrainingFailure
 from infocal.trainer import resolve_device
-from pipeline import checkpoints, columns, feature_copies
+from pipeline import checkpoints, columns, environment, feature_copies
 from pipeline.loaders import Loader, embeddings_of, language_model_scores, prefetched, task_of
 from pipeline.scoring import Validation, ValidationData, hold_rate, validate
 from pipeline.settings import RunSettings
@@ -163,7 +163,7 @@ class Trial:
             checkpoints.save_best(
                 self.directory / checkpoints.BEST,
                 self.trainer.evaluated_model,
-                self.progress.best,
+                self.progress.best | {"environment": environment.facts(self.trainer.device)},
                 shown_predictions(found, self.features),
             )
         best = self.progress.best

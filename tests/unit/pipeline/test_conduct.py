@@ -185,6 +185,7 @@ def test_the_studys_run_holds_settings_figures_trivial_lines_and_files(
     assert (run.params["num_trials"], run.params["base.hidden_size"]) == ("3", "4")
     assert run.params["criterion"] == str(criterion())
     assert run.params["language_model.hidden_size"] == "4"
+    assert "origin" not in run.params, "a trial's config.json has it"
     exported = tracker.download(run.run_id, "optuna.db", tmp_path / "out")
     assert len(optuna.load_study(study_name="first", storage=f"sqlite:///{exported}").trials) == 3
     assert "<html" in tracker.download(run.run_id, "report.html", tmp_path / "out").read_text()

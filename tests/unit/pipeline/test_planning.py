@@ -16,6 +16,7 @@ from infocal.config import InfoCalConfig, LanguageModelConfig
 from infocal.errors import ConfigError, UserError
 from pipeline import planning
 from pipeline.errors import PipelineError
+from pipeline.origin import origin_of
 from pipeline.search import build_parser
 from search_spaces import registry
 from search_spaces.base import Bound, Criterion
@@ -165,7 +166,9 @@ def test_features_are_opened_with_the_given_flags_and_their_notes_said(caplog: p
     assert InfoCalConfig.from_mapping(run.base).max_length == 256
     with caplog.at_level(logging.INFO, "pipeline.planning"):
         made = planning.with_features(given, run)
-    assert dataclasses.replace(made, features_dir="") == run
+    assert made == dataclasses.replace(
+        run, features_dir=str(expected.directory.resolve()), origin=origin_of(expected)
+    )
     folder = made.features_dir
     assert Path(folder) == expected.directory.resolve()
     assert Path(folder).is_absolute(), "workers stand in another folder"

@@ -11,7 +11,7 @@ import torch
 from feature_store.sources.hatexplain import CLASS_NAMES
 from infocal.errors import ConfigError, StateError, TrainingFailure
 from infocal.trainer import Trainer, predict
-from pipeline import checkpoints, trainable
+from pipeline import checkpoints, environment, trainable
 from pipeline.loaders import embeddings_of
 from pipeline.scoring import Validation, ValidationData, validate
 from pipeline.settings import RunSettings
@@ -120,6 +120,7 @@ def test_the_best_weights_of_a_checkpoint_give_its_reported_scores(whole: Traine
     assert found.scores == pytest.approx(stored["scores"], abs=1e-6)
     assert stored["value"] == whole.run.criterion.value(stored["scores"])
     assert stored["is_met"] == (stored["violation"] == 0)
+    assert stored["environment"] == environment.facts(torch.device("cpu"))
 
 
 def test_a_worse_epoch_leaves_the_best_weights_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
