@@ -35,7 +35,7 @@ class _Mirrored:
     """Whether the run is RUNNING."""
     is_closed: bool
     """Whether all of the trial is there."""
-    has_params: bool = False
+    has_config: bool = False
     """Whether its hyper-parameters are known to be there: a run that a killed process made may lack some."""
 
 
@@ -105,9 +105,9 @@ class TrialTracking:
         there = self._there(record)
         if there.is_closed:
             return
-        if not there.has_params:
-            self.tracker.complete_params(there.run_id, self.base | record.begin.config)
-            there.has_params = True
+        if not there.has_config:
+            self._log_config(record, there.run_id)
+            there.has_config = True
         for number in sorted(record.epochs):
             if number > there.last_step:
                 epoch = record.epochs[number]
@@ -165,10 +165,15 @@ class TrialTracking:
             tags = {"early_stopped": "true"}
         self.tracker.finish(run_id, "FAILED" if record.failure else "FINISHED", tags=tags, ended=record.ended)
 
-    def _log_artifacts(self, record: TrialRecord, run_id: str) -> None:
+    def _log_config(self, record: TrialRecord, run_id: str) -> None:
+        """At once, so that a trial that is killed can be trained again as well."""
         config = self.base | record.begin.config
+        self.tracker.complete_params(run_id, config)
         document = {"config": config, "run": self.settings}
         self.tracker.log_artifact(run_id, json.dumps(document, indent=1, default=str) + "\n", CONFIG_ARTIFACT)
+
+    def _log_artifacts(self, record: TrialRecord, run_id: str) -> None:
+        config = self.base | record.begin.config
         if record.last is None:
             return
         # not Ray's `as_directory`, which fetches the state of training as well

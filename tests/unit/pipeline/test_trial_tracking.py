@@ -15,6 +15,7 @@ from pipeline.tracking import PARENT_TAG, TRIAL_TAG, Tracker
 from pipeline.trial_tracking import TrialTracking
 from tests.small_ledger import a_ledger, checkpoint, train
 from tests.small_store import new_store, sample_model, save_trial_checkpoint
+from tests.small_study import POINT
 
 BASE = {"lambda_ib": 0.0003, "lambda_g": 1.0, "encoder": "rcnn"}
 
@@ -140,6 +141,15 @@ def rows(tracker: Tracker, study: str) -> list[tuple[str, str, list[int], int]]:
         (run.name, run.status, steps(tracker, run.run_id), len(tracker.history(run.run_id, "val_mse")))
         for run in runs
     ]
+
+
+def test_a_trial_that_is_killed_has_its_config(tracker: Tracker, study: str, tmp_path: Path):
+    ledger = Ledger(tmp_path)
+    train(ledger, "t", 0)
+    mirrored = tracking(tracker, study, ledger)
+    mirrored.sync(is_running=False)
+    config = json.loads(tracker.download(mirrored.runs["t"], "config.json", tmp_path / "out").read_text())
+    assert config == {"config": {**BASE, **POINT}, "run": {"num_epochs": 2}}
 
 
 def test_nothing_is_written_twice(tracker: Tracker, study: str, tmp_path: Path):
