@@ -33,10 +33,13 @@ class BernoulliConfig(RateConfig):
         ConfigError: if a value is of the wrong type or out of its range.
     """
 
+    lambda_coherence: float = non_negative(0.02)
+    """Weight of the fused lasso on the masks drawn, >= 0; lambda_2 of [Lei2016]."""
+
     lambda_sparsity: float = non_negative(0.0)
     """Cost of a selected token, >= 0; lambda_1 of [Lei2016]."""
 
-    baseline: Baseline = "mean"
+    baseline: Baseline = "draw"
     """What a mask's cost is compared with: nothing (`none`), the moving `mean` of costs, or what another
     `draw` for the same text costs, which takes out how hard the text is."""
 
