@@ -21,6 +21,7 @@ class Column:
 _PRECISION = Column("token_precision", "precision", "precision")
 _RECALL = Column("token_recall", "recall", "recall")
 _SELECTED = Column("selection_rate", "selected", "selected")
+_SELECTED_OF_ANNOTATED = Column("selection_rate_annotated", "of annotated")
 _SELECTED_OF_TOXIC = Column("selection_rate_annotated", "of toxic")
 _ACCURACY = Column("accuracy", "accuracy", "accuracy")
 _MACRO_F1 = Column("macro_f1", "macro F1", "macro_f1")
@@ -102,6 +103,19 @@ _CHOSEN_BY = ("token_precision", "token_recall", "token_f1", "selection_rate")
 def columns(dataset: str) -> tuple[Column, ...]:
     """Every column of a data set's tables."""
     return _COLUMNS[registry.metric_mode(dataset)]
+
+
+def compared(dataset: str) -> tuple[Column, ...]:
+    """Columns of a comparison: every one, and how much is selected of the annotated texts alone.
+
+    The rate is held on all texts, those included in which nobody marked anything; precision and recall are of
+    the others. Where methods divide their tokens between the two in different ways, only both shares say so.
+    """
+    every = columns(dataset)
+    if any(column.score == _SELECTED_OF_ANNOTATED.score for column in every):
+        return every
+    place = every.index(_SELECTED) + 1
+    return (*every[:place], _SELECTED_OF_ANNOTATED, *every[place:])
 
 
 def rationale_columns(dataset: str) -> tuple[Column, ...]:

@@ -5,6 +5,7 @@ python -m pipeline.compare --dataset beer --aspect palate --methods all --seeds 
 
 import argparse
 import dataclasses
+import difflib
 import logging
 import os
 import shlex
@@ -110,6 +111,7 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "Compariso
     aspect = resolve_aspect(get_source(given.dataset), given.aspect) or ""
     registry.criterion(given.dataset, aspect)
     methods = registry.chosen_methods(given.methods, given.dataset, "--methods")
+    _check_owners(given.set, methods)
     if given.gpus_per_run == settings.AUTO:
         raise PipelineError("expected a number of GPUs, but got `auto`", where="--gpus-per-run")
     rate = given.target_selection_rate
@@ -143,7 +145,32 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "Compariso
 def _for_method(given: argparse.Namespace, method: str, rate: float) -> argparse.Namespace:
     """The flags as if one method alone were to be trained; a variant that fixes its rate keeps it."""
     held = None if _RATE in registry.fixed_by(method) else rate
-    return argparse.Namespace(**{**vars(given), "method": method, _RATE: held})
+    own = _assignments(given.set, method)
+    return argparse.Namespace(**{**vars(given), "method": method, _RATE: held, "set": own})
+
+
+def _owner(assignment: str) -> str:
+    """The method before the point of `METHOD.KEY=VALUE`; empty where the assignment is for all."""
+    owner, point, _ = assignment.partition("=")[0].partition(".")
+    return owner.strip() if point else ""
+
+
+def _assignments(given: Sequence[str], method: str) -> list[str]:
+    """What `--set` says to one method: first what it says to all, so that its own wins."""
+    general = [text for text in given if not _owner(text)]
+    return general + [text.partition(".")[2] for text in given if _owner(text) == method]
+
+
+def _check_owners(given: Sequence[str], methods: Sequence[str]) -> None:
+    """Refuse `--set METHOD.KEY=VALUE` for a method that is not compared: it would have no effect."""
+    for owner in filter(None, map(_owner, given)):
+        if owner not in methods:
+            near = difflib.get_close_matches(owner, methods, n=1)
+            raise PipelineError(
+                f"`{owner}` is not compared; the methods are {', '.join(methods)}",
+                where="--set",
+                hint=f"did you mean `--set {near[0]}.KEY=VALUE`?" if near else None,
+            )
 
 
 def _run_settings(given: argparse.Namespace, method: str, rate: float) -> settings.RunSettings:

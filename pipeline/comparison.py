@@ -37,7 +37,8 @@ logger = logging.getLogger("pipeline.comparison")
 
 SETTINGS, OUTCOMES, TABLE = "comparison.json", "outcomes", "table"
 """In a comparison's folder: what is to be done, what came of it, and the table in each format."""
-_WORKING = "working"
+_WORKING, _LAST = "working", "last"
+"""Where entries are trained, and in an entry's folder the checkpoint of its last epoch."""
 _LEI = "lei2016_rationales.jsonl"
 _POLL_S = 2.0
 _HALF = 0.5
@@ -106,21 +107,41 @@ def entries(prepared: ComparisonSettings) -> list[Entry]:
 def train_entry(run: RunSettings, folder: str) -> Result:
     """Train in a worker: leaves the best epoch and the history in the folder.
 
+    Each epoch leaves its checkpoint there too, and where one lies already, training goes on from it.
+
     Returns:
         The failure that has a name; empty where training came to its end.
     """
     directory = Path(folder)
+    checkpoint = directory / _LAST
     last: Result = {}
 
-    def report(result: Result, checkpoint: Path) -> None:
+    def report(result: Result, written: Path) -> None:
         last.clear()
         last.update(result)
-        staged = directory / f".{checkpoints.HISTORY}"
-        shutil.copyfile(checkpoint / checkpoints.HISTORY, staged)
-        staged.replace(directory / checkpoints.HISTORY)
+        if "failure" not in result:  # from there it would go on as if nothing had been
+            _replace(checkpoint, written)
+        _publish_history(written, directory)
 
-    train({}, run, report, directory)
+    if checkpoint.is_dir():
+        _publish_history(checkpoint, directory)
+    train({}, run, report, directory, checkpoint if checkpoint.is_dir() else None)
     return {name: last[name] for name in ("failure", "failure_message") if name in last}
+
+
+def _replace(kept: Path, written: Path) -> None:
+    """Put a copy of a folder where another stood; interrupted, it leaves one of them or none."""
+    staged = kept.with_name(f".{kept.name}")
+    shutil.copytree(written, staged)
+    shutil.rmtree(kept, ignore_errors=True)
+    staged.replace(kept)
+
+
+def _publish_history(checkpoint: Path, directory: Path) -> None:
+    """Let the driver see the epochs of a checkpoint, which it may read at any moment."""
+    staged = directory / f".{checkpoints.HISTORY}"
+    shutil.copyfile(checkpoint / checkpoints.HISTORY, staged)
+    staged.replace(directory / checkpoints.HISTORY)
 
 
 @dataclass(slots=True)
@@ -163,7 +184,7 @@ class Comparison:
             task = ray.remote(num_cpus=prepared.cpus_per_run, num_gpus=prepared.gpus_per_run, max_retries=0)(
                 train_entry
             )
-            running = {task.remote(entry.run, str(self._new_folder(entry))): entry for entry in missing}
+            running = {task.remote(entry.run, str(self._folder(entry))): entry for entry in missing}
             self._follow(running)
 
     def _follow(self, running: dict[Any, Entry]) -> None:
@@ -182,10 +203,15 @@ class Comparison:
                 self._log_epochs(entry, left)
                 self._conclude(entry, failure)
 
-    def _new_folder(self, entry: Entry) -> Path:
+    def _folder(self, entry: Entry) -> Path:
+        """The folder of an entry, with nothing in it but the checkpoint that an interrupted training left."""
         folder = (self.directory / _WORKING / entry.name).resolve()
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            if path.is_dir() and path.name != _LAST:
+                shutil.rmtree(path)
+            elif not path.is_dir():
+                path.unlink()
         return folder
 
     def _log_epochs(self, entry: Entry, num_all: int) -> None:
@@ -368,7 +394,7 @@ def conduct(prepared: ComparisonSettings, directory: Path, uri: str) -> tuple[st
     prepared.save(directory)
     comparison = Comparison(prepared, directory, tracker)
     known = [entry for entry in entries(prepared) if comparison.outcome(entry) is not None]
-    # runs of a process that died: their entries are trained anew, in runs of their own
+    # runs of a process that died: their entries go on from their last epoch, in runs of their own
     tracker.reconcile(prepared.run_id, {entry.name for entry in known})
     status = "FAILED"
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from infocal.methods.registry import INFOCAL
 from pipeline import published
-from pipeline.columns import Column, columns
+from pipeline.columns import Column, columns, compared
 from pipeline.results import number
 from pipeline.settings import title
 from search_spaces import registry
@@ -170,7 +170,8 @@ def standings(
     methods = list(dict.fromkeys(outcome.method for outcome in outcomes))
     by_method = {name: [o for o in outcomes if o.method == name] for name in methods}
     rows = [*_own_rows(dataset, aspect, by_method, target_rate), *beside]
-    shown = [c for c in columns(dataset) if any(c.score in r.cells for r in rows)] or list(columns(dataset))
+    every = compared(dataset)
+    shown = [c for c in every if any(c.score in row.cells for row in rows)] or list(columns(dataset))
     return Standings(
         title=f"{title(dataset, aspect)}: methods at {100 * target_rate:g} % of the tokens, on test",
         columns=shown,

@@ -158,7 +158,7 @@ class Trial:
         """The criterion's figures of this epoch and of the best one; keeps the weights if they are one."""
         is_result = self.trainer.is_presentable and (found.degenerate is None or self.config.is_dense)
         this = best_of(self.run.criterion, found, number, is_result=is_result)
-        if not self.progress.best or this["value"] > self.progress.best["value"]:
+        if not self.progress.best or rank(this) > rank(self.progress.best):
             self.progress.best = this
             checkpoints.save_best(
                 self.directory / checkpoints.BEST,
@@ -216,6 +216,19 @@ def best_of(criterion: Criterion, found: Validation, epoch: int, *, is_result: b
         "degenerate": found.degenerate,
         "scores": dict(found.scores),
     }
+
+
+def rank(epoch: Result) -> tuple[float, float]:
+    """Epochs in order: by the criterion, and where it sees no difference by the prediction.
+
+    A mask that stands still, as FRESH's or that of a dense row, has the same rationale scores each epoch.
+
+    Args:
+        epoch: as of `best_of`.
+    """
+    scores = epoch["scores"]
+    prediction = scores["val_macro_f1"] if "val_macro_f1" in scores else -scores["val_mse"]
+    return epoch["value"], prediction
 
 
 def shown_predictions(found: Validation, features: Features) -> list[Result]:

@@ -13,7 +13,7 @@ SEARCH = Search(
                 low=0.0,
                 high=0.1,
                 step=0.01,
-                why=_OURS + "to the weight of InfoCal's fused lasso on beer",
+                why=_OURS + "to where the mask dies on beer; .03 was best there",
             ),
             Range(name="rate_penalty", low=5.0, high=20.0, step=2.5, role="nuisance", why=_PENALTY),
         ),
@@ -22,5 +22,5 @@ SEARCH = Search(
             Range(name="rate_penalty", low=1.0, high=100.0, log=True, role="nuisance", why=_PENALTY),
         ),
     },
-    first_points=[{"lambda_coherence": 0.02, "rate_penalty": 10.0}],
+    first_points=[{"lambda_coherence": 0.03, "rate_penalty": 10.0}],
 )

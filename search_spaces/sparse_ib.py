@@ -9,15 +9,15 @@ SEARCH = Search(
         "paper": (
             Range(
                 name="lambda_ib",
-                low=0.002,
-                high=0.02,
-                step=0.002,
-                why=_OURS + "a fifth of the default to twice as much",
+                low=0.0005,
+                high=0.005,
+                step=0.0005,
+                why=_OURS + "half of what was best on beer to five times as much",
             ),
         ),
         "wide": (
-            Range(name="lambda_ib", low=0.001, high=0.1, log=True, why=_OURS + "a decade on each side"),
+            Range(name="lambda_ib", low=0.0001, high=0.01, log=True, why=_OURS + "a decade on each side"),
         ),
     },
-    first_points=[{"lambda_ib": 0.01}],
+    first_points=[{"lambda_ib": 0.001}],
 )

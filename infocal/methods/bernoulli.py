@@ -14,11 +14,12 @@ from torch.nn import functional
 from infocal import losses
 from infocal.batch import Batch, Words
 from infocal.config import RateConfig, Task, half_open_unit, non_negative
+from infocal.encoders import Embedded
 from infocal.objective import Terms, total
 from infocal.rationalizer import SelectorPredictor, output_layer
 from infocal.trainer import RateTrainer
 
-Baseline = Literal["none", "mean"]
+Baseline = Literal["none", "mean", "draw"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,11 +33,15 @@ class BernoulliConfig(RateConfig):
         ConfigError: if a value is of the wrong type or out of its range.
     """
 
+    lambda_coherence: float = non_negative(0.02)
+    """Weight of the fused lasso on the masks drawn, >= 0; lambda_2 of [Lei2016]."""
+
     lambda_sparsity: float = non_negative(0.0)
     """Cost of a selected token, >= 0; lambda_1 of [Lei2016]."""
 
-    baseline: Baseline = "mean"
-    """What a mask's cost is compared with: nothing (`none`), or the moving `mean` of costs."""
+    baseline: Baseline = "draw"
+    """What a mask's cost is compared with: nothing (`none`), the moving `mean` of costs, or what another
+    `draw` for the same text costs, which takes out how hard the text is."""
 
     baseline_decay: float = half_open_unit(0.9)
     """Decay of that mean, in [0, 1)."""
@@ -59,7 +64,7 @@ def mask_log_probability(
 
 
 def reinforce(
-    log_probability: Float[Tensor, " B"], cost: Float[Tensor, " B"], baseline: Float[Tensor, ""]
+    log_probability: Float[Tensor, " B"], cost: Float[Tensor, " B"], baseline: Float[Tensor, "*S"]
 ) -> Float[Tensor, ""]:
     """The loss whose gradient is REINFORCE's, averaged over texts.
 
@@ -71,7 +76,7 @@ def reinforce(
     Args:
         log_probability: of the masks drawn.
         cost: what they cost.
-        baseline: subtracted from each cost; changes the variance alone.
+        baseline: subtracted from each cost, one for all texts or one for each; changes the variance alone.
     """
     return ((cost - baseline).detach() * log_probability).mean()
 
@@ -79,6 +84,7 @@ def reinforce(
 class Forward(NamedTuple):
     """What one training pass over a batch produces."""
 
+    embedded: Embedded
     select_logit: Float[Tensor, "B T"]
     mask: Float[Tensor, "B T"]
     output: Float[Tensor, "B C"]
@@ -93,15 +99,18 @@ class BernoulliModel(SelectorPredictor):
         super().__init__(config, task, embeddings)
         self.output = output_layer(config.feature_size, task)
 
+    def draw(self, select_logit: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        """A mask of each text: each token by itself, with its probability."""
+        if self.config.is_dense:
+            return is_token.to(select_logit.dtype)
+        return torch.bernoulli(torch.sigmoid(select_logit.detach())) * is_token
+
     def forward(self, words: Words, is_token: Bool[Tensor, "B T"]) -> Forward:
         """Draw a mask of each text and predict from it."""
         embedded = self.embed(words)
         select_logit = self.selector(embedded, is_token)
-        if self.config.is_dense:
-            mask = is_token.to(select_logit.dtype)
-        else:
-            mask = torch.bernoulli(torch.sigmoid(select_logit.detach())) * is_token
-        return Forward(select_logit, mask, self.respond(embedded, mask, is_token))
+        mask = self.draw(select_logit, is_token)
+        return Forward(embedded, select_logit, mask, self.respond(embedded, mask, is_token))
 
 
 class RunningMean(nn.Module):
@@ -145,20 +154,34 @@ class BernoulliTrainer(RateTrainer):
         The cost of a text is L_sp + lambda_sparsity |m| + lambda_coherence sum_t |m_t - m_{t-1}|.
         """
         forward = self.model(batch.words, batch.is_token)
-        each: Terms = {
-            "sp": losses.prediction_loss(forward.output, batch.target, self.task, reduction="none"),
-            "sparsity": forward.mask.sum(dim=1),
-            "coherence": losses.coherence(forward.mask, batch.is_token, reduction="none"),
-        }
+        each = self._costs(forward.output, forward.mask, batch)
         cost = total(each, self.config, self.pressure).detach()
         log_p = mask_log_probability(forward.select_logit, forward.mask, batch.is_token)
-        baseline = self.mean_cost.value if self.config.baseline == "mean" else torch.zeros_like(cost[0])
         rate = losses.mean_selection_rate(forward.select_logit, batch.is_token)
         terms = {name: value.mean() for name, value in each.items()}
-        terms["reinforce"] = reinforce(log_p, cost, baseline.clone())
+        terms["reinforce"] = reinforce(log_p, cost, self._baseline(forward, batch))
         terms["rate"] = self.rate_control(rate, self.pressure)
         self.mean_cost.update(cost)
         return terms, forward.mask, None
+
+    def _costs(self, output: Tensor, mask: Tensor, batch: Batch) -> Terms:
+        """What the mask of each text costs, by its parts."""
+        return {
+            "sp": losses.prediction_loss(output, batch.target, self.task, reduction="none"),
+            "sparsity": mask.sum(dim=1),
+            "coherence": losses.coherence(mask, batch.is_token, reduction="none"),
+        }
+
+    @torch.no_grad()
+    def _baseline(self, forward: Forward, batch: Batch) -> Float[Tensor, "*S"]:
+        """What costs are compared with; no part of it depends on the masks that are."""
+        if self.config.baseline == "none":
+            return torch.zeros((), device=self.device)
+        if self.config.baseline == "mean":
+            return self.mean_cost.value.clone()
+        mask = self.model.draw(forward.select_logit, batch.is_token)
+        output = self.model.respond(forward.embedded, mask, batch.is_token)
+        return total(self._costs(output, mask, batch), self.config, self.pressure)
 
     def parts(self) -> dict[str, Any]:
         """With the mean of costs."""

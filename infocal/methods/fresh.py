@@ -136,7 +136,9 @@ class FreshTrainer(Trainer):
     """First the support model, on whole texts; then the classifier, on what is extracted by it.
 
     The support model and the word vectors stand still while the classifier learns, as in [Jain2020], whose
-    classifier sees nothing but the extracted text. `sp` is the loss of what is being trained.
+    classifier sees nothing but the extracted text. `sp` is the loss of what is being trained. Where weights
+    are averaged, the averaged support model is the one that goes on: the masks that the classifier is trained
+    on are then those that it is evaluated with.
     """
 
     model_class = FreshModel
@@ -148,8 +150,21 @@ class FreshTrainer(Trainer):
         """Not before the classifier has learnt something."""
         return self.epoch > self.config.support_epochs
 
+    @property
+    def is_first_step_of_classifier(self) -> bool:
+        """Whether the support model had its last update just now."""
+        since = self.epochs_done - self.config.support_epochs
+        return 0 <= since < 1 / self.steps_per_epoch
+
+    def _settle_support(self) -> None:
+        """Go on with the averaged weights; the classifier has had no update yet, so its own stay."""
+        if self.average is not None:
+            self.model.load_state_dict(self.average.module.state_dict())
+
     def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
         """The loss of the model whose turn it is."""
+        if self.is_first_step_of_classifier:
+            self._settle_support()
         embedded = self.model.embed(batch.words)
         if self.epochs_done < self.config.support_epochs:
             mask = batch.is_token.to(embedded.words.dtype)

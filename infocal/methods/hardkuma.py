@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from infocal import losses
 from infocal.batch import Batch, Words
-from infocal.config import RateConfig, Task
+from infocal.config import RateConfig, Task, non_negative
 from infocal.encoders import Embedded, build_encoder
 from infocal.objective import Terms
 from infocal.rationalizer import SelectorPredictor, output_layer
@@ -41,6 +41,9 @@ class HardKumaConfig(RateConfig):
     Raises:
         ConfigError: if a value is of the wrong type or out of its range.
     """
+
+    lambda_coherence: float = non_negative(0.03)
+    """Weight of the expected fused lasso, >= 0; at 0.1 the mask dies on beer (docs/experiments.md)."""
 
 
 class Kuma(NamedTuple):

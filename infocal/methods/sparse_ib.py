@@ -28,8 +28,11 @@ class SparseIBConfig(SelectorConfig):
     target_selection_rate: float = positive_unit(0.1)
     """Prior probability pi of a token, and the share of a text's tokens taken at inference, in (0, 1]."""
 
-    lambda_ib: float = non_negative(0.01)
-    """Weight of the bottleneck, a sum over tokens, >= 0; beta of [Paranjape2020]."""
+    lambda_ib: float = non_negative(0.001)
+    """Weight of the bottleneck, a sum over tokens, >= 0; beta of [Paranjape2020].
+
+    At 0.01 every p of a review settles at the prior, and the order of tokens is lost (docs/experiments.md).
+    """
 
     temperature: float = positive(1.0)
     """Temperature of the relaxed Bernoulli, > 0."""
@@ -84,6 +87,11 @@ class SparseIBTrainer(SelectorTrainer):
     model_class = SparseIBModel
     config: SparseIBConfig
     model: SparseIBModel
+
+    @property
+    def is_presentable(self) -> bool:
+        """Not before the bottleneck acts in full: until then this is a soft attention, whatever it scores."""
+        return self.config.is_dense or self.epoch - 1 >= self.config.start_epochs
 
     def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
         """The prediction's loss and the bottleneck."""

@@ -149,3 +149,51 @@ def test_one_step_is_that_of_the_formula(baseline, task):
     expected = ((cost - (0.25 if baseline == "mean" else 0.0)) * log_p).mean()
     assert terms["reinforce"].item() == pytest.approx(expected.item(), rel=1e-5)
     assert terms["sp"].item() == pytest.approx(sp.mean().item())
+
+
+@pytest.mark.parametrize("task", [REGRESSION, CLASSES], ids=["score", "classes"])
+def test_another_draw_is_a_baseline_for_each_text(task):
+    config = BernoulliConfig(
+        hidden_size=3, baseline="draw", lambda_sparsity=0.1, lambda_coherence=0.2, dense_epochs=0.0,
+        ramp_epochs=0.0, start_selection_rate=0.5,
+    )  # fmt: skip
+    trainer = BernoulliTrainer(
+        config, task, random_embeddings(), steps_per_epoch=3, seed=0, device=torch.device("cpu")
+    )
+    batch = random_batch([6, 3, 2, 5], task=task)
+    torch.manual_seed(1)
+    forward = trainer.model(batch.words, batch.is_token)
+    other = trainer.model.draw(forward.select_logit, batch.is_token)
+    torch.manual_seed(1)
+    terms, mask, _ = trainer.step_terms(batch)
+    assert torch.equal(mask, forward.mask)
+    assert not torch.equal(mask, other)
+
+    def cost(drawn):
+        output = trainer.model.respond(forward.embedded, drawn, batch.is_token)
+        sp = losses.prediction_loss(output, batch.target, task, reduction="none")
+        changes = (drawn.diff(dim=1).abs() * batch.is_token[:, 1:]).sum(dim=1)
+        return sp + 0.1 * drawn.sum(dim=1) + 0.2 * changes
+
+    log_p = log_probability(forward.select_logit, mask, batch.is_token)
+    expected = ((cost(mask) - cost(other)).detach() * log_p).mean()
+    assert terms["reinforce"].item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_a_draw_of_the_same_text_lowers_the_variance_further_than_the_mean_cost():
+    """Texts whose masks all cost 1 and texts whose masks all cost 9 teach nothing, and need not add noise."""
+    generator = torch.Generator().manual_seed(0)
+    logit = torch.zeros(4000, 3, dtype=torch.float64, requires_grad=True)
+    is_token = torch.ones(4000, 3, dtype=torch.bool)
+    drawn = [torch.bernoulli(torch.full((4000, 3), 0.5).double(), generator=generator) for _ in range(2)]
+    hardness = torch.where(torch.arange(4000) % 2 == 0, 1.0, 9.0).double()
+    cost, other = (hardness + 0.1 * mask[:, 0] for mask in drawn)
+    variance, mean = [], []
+    for baseline in (cost.mean(), other):
+        loss = reinforce(log_probability(logit, drawn[0], is_token), cost, baseline)
+        (gradient,) = torch.autograd.grad(loss, logit)
+        variance.append((gradient * 4000).var(dim=0).sum().item())
+        mean.append(gradient.sum(dim=0)[0].item())
+    assert variance[1] < variance[0] / 100
+    # E[grad] by the first token: 0.1 p (1 - p)
+    assert mean[1] == pytest.approx(0.025, abs=0.002)

@@ -102,3 +102,17 @@ def test_the_classifier_reads_the_extract_alone():
     with torch.no_grad():
         assert torch.equal(mask, run.model.infer(BATCH.words, BATCH.is_token).mask)
     assert mask.sum(dim=1).tolist() == num_taken(BATCH.is_token, 0.4).flatten().tolist()
+
+
+def test_the_averaged_support_model_is_the_one_that_goes_on():
+    run = trainer(average_decay=0.9)
+    run.train_epoch(random_batches(2))
+    support = {n: v.clone() for n, v in run.average.module.state_dict().items() if n.startswith("support")}
+    assert any(not torch.equal(v, run.model.state_dict()[n]) for n, v in support.items())
+    for _ in range(2):
+        run.train_epoch(random_batches(2))
+        for state in (run.model.state_dict(), run.evaluated_model.state_dict()):
+            assert all(torch.equal(state[name], value) for name, value in support.items())
+    classifier = [n for n in run.model.state_dict() if n.startswith("classifier")]
+    trained, averaged = run.model.state_dict(), run.evaluated_model.state_dict()
+    assert any(not torch.equal(trained[name], averaged[name]) for name in classifier), "it is set once"

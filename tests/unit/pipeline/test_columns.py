@@ -20,8 +20,15 @@ def test_every_column_is_a_score_with_a_definition(dataset: str):
 
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_labels_tell_columns_apart(dataset: str):
-    for group in (columns.columns(dataset), columns.rationale_columns(dataset)):
+    for group in (columns.columns(dataset), columns.compared(dataset), columns.rationale_columns(dataset)):
         assert len({column.label for column in group}) == len(group)
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_a_comparison_shows_once_how_much_is_selected_of_the_annotated_texts(dataset: str):
+    compared = columns.compared(dataset)
+    assert [column.score for column in compared].count("selection_rate_annotated") == 1
+    assert [c for c in compared if c in columns.columns(dataset)] == list(columns.columns(dataset))
 
 
 def test_every_mode_has_columns():

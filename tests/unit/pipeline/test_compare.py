@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import ray
 
-from pipeline import checkpoints, compare, comparison, planning
+from infocal.errors import TrainingFailure
+from pipeline import checkpoints, compare, comparison, planning, trainable
 from pipeline.comparison import Comparison, ComparisonSettings, Entry
 from pipeline.errors import run_command
 from pipeline.settings import RunSettings
@@ -69,6 +70,16 @@ def test_a_list_of_methods_and_another_target(planned):
     assert {run.base["target_selection_rate"] for run in prepared.runs} == {0.1}
 
 
+def test_one_method_may_have_a_value_of_its_own(planned):
+    chosen = ["--methods", "hardkuma,fresh,infocal-no-adv", "--seeds", "1"]
+    values = ["hardkuma.lambda_coherence=0.5", "hidden_size=7", "infocal-no-adv.hidden_size=9"]
+    assert run_command(compare.main, [*SAMPLE, *chosen, *(f"--set={value}" for value in values)]) == 0
+    hardkuma, fresh, variant = (run.base for run in planned[0].runs)
+    assert hardkuma["lambda_coherence"] == 0.5
+    assert (hardkuma["hidden_size"], fresh["hidden_size"], variant["hidden_size"]) == (7, 7, 9)
+    assert variant["lambda_coherence"] == 0.1, "the preset's"
+
+
 def test_a_comparison_is_resumed_with_its_own_settings(planned, capsys):
     run_command(compare.main, [*SAMPLE, "--methods", "fresh", "--name", "first", "--seeds", "2"])
     assert run_command(compare.main, [*SAMPLE, "--name", "first"]) == 2
@@ -96,6 +107,11 @@ def test_what_broke_is_said_after_the_table(planned, monkeypatch, capsys):
         (["--seeds", "0"], "error: argument --seeds: expected a whole number above 0, but got '0'"),
         (["--gpus-per-run", "auto"], "error: --gpus-per-run: expected a number of GPUs, but got `auto`"),
         (["--set", "lambda_q=1"], "error: --set: infocal: unknown hyper-parameter `lambda_q`"),
+        (
+            ["--methods", "infocal,fresh", "--set", "hardkuma.lambda_coherence=1"],
+            "error: --set: `hardkuma` is not compared; the methods are infocal, fresh\n",
+        ),
+        (["--set", "fresh.lambda_q=1"], "error: --set: fresh: unknown hyper-parameter `lambda_q`"),
         (["--method", "infocal"], "error: unrecognized arguments: --method infocal"),
         (["--resume"], "error: --resume: which comparison is to be resumed?"),
         (["--resume", "--name", "x"], "error: --name: there is no comparison `x` in "),
@@ -232,6 +248,56 @@ def test_only_what_is_missing_is_trained_and_a_failure_stops_nothing(
     monkeypatch.setattr(comparison, "ray", again)
     under_way.run()
     assert again.trained == [fourth.name]
+
+
+def trained_epochs(folder: Path) -> list[dict[str, Any]]:
+    clocked = {"epoch_s", "train_s", "tokens_per_s"}
+    history = checkpoints.read_json(folder / checkpoints.HISTORY)
+    return [{name: value for name, value in epoch.items() if name not in clocked} for epoch in history]
+
+
+def test_an_interrupted_training_goes_on_from_its_last_epoch(tmp_path: Path, monkeypatch):
+    run = run_settings(num_epochs=3)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    whole.mkdir()
+    broken.mkdir()
+    assert comparison.train_entry(run, str(whole)) == {}
+    comparison.train_entry(dataclasses.replace(run, num_epochs=2), str(broken))
+    epochs = []
+    epoch = trainable.Trial.epoch
+
+    def counted(trial: trainable.Trial) -> Any:
+        epochs.append(trial.trainer.epoch)
+        return epoch(trial)
+
+    monkeypatch.setattr(trainable.Trial, "epoch", counted)
+    assert comparison.train_entry(run, str(broken)) == {}
+    assert epochs == [2], "the third alone"
+    assert trained_epochs(broken) == trained_epochs(whole)
+    assert checkpoints.load_scores(broken / "best") == checkpoints.load_scores(whole / "best")
+    assert comparison.train_entry(run, str(broken)) == {}, "all done, but not yet read on test"
+    assert epochs == [2]
+
+
+def test_a_failed_epoch_is_no_checkpoint_to_go_on_from(tmp_path: Path, monkeypatch):
+    def failing(trial: trainable.Trial) -> Any:
+        raise TrainingFailure("non_finite", "epoch 0: sp is nan")
+
+    monkeypatch.setattr(trainable.Trial, "epoch", failing)
+    failure = comparison.train_entry(run_settings(num_epochs=2), str(tmp_path))
+    assert failure["failure"] == "non_finite"
+    assert not (tmp_path / "last").exists()
+
+
+def test_of_an_interrupted_training_only_the_checkpoint_is_left(
+    under_way: Comparison,
+):
+    first = comparison.entries(under_way.prepared)[0]
+    folder = under_way.directory / "working" / first.name
+    for name in ("last", ".last", "best", "tmp123"):
+        (folder / name).mkdir(parents=True)
+    (folder / checkpoints.HISTORY).write_text("[]")
+    assert sorted(path.name for path in under_way._folder(first).iterdir()) == ["last"]
 
 
 def test_the_table_is_written_in_every_format(under_way: Comparison):

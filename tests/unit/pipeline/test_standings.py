@@ -89,6 +89,14 @@ def test_a_row_has_mean_deviation_and_p_against_infocal():
     assert found.texts(row(found, "HardKuma"))[2:] == ["40.0 ± 14.1", "7.0 ± 0.0", "0.0200 ± 0.0000", "0.344"]
 
 
+def test_beside_the_share_that_is_held_stands_that_of_the_annotated_texts():
+    scores = outcome().scores | {"selection_rate_annotated": 0.085}
+    found = table([outcome(scores=scores)])
+    assert found.header()[3:5] == ["selected %", "of annotated %"]
+    assert found.texts(row(found, "InfoCal"))[3:5] == ["7.0", "8.5"]
+    assert row(found, "InfoCal").marks == "", "the mark is of the share that is held"
+
+
 def test_one_seed_has_neither_deviation_nor_p():
     found = table([outcome(), outcome("hardkuma", f1=0.5)])
     assert found.texts(row(found, "HardKuma")) == ["50.0", "75.0", "50.0", "7.0", "0.0200", "-"]

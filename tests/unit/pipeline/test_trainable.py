@@ -15,7 +15,7 @@ from pipeline import checkpoints, environment, trainable
 from pipeline.loaders import embeddings_of
 from pipeline.scoring import Validation, ValidationData, validate
 from pipeline.settings import RunSettings
-from pipeline.trainable import Progress, best_of, best_shown, train
+from pipeline.trainable import Progress, best_of, best_shown, rank, train
 from search_spaces import registry
 from tests.small_store import post_features, sample_features
 from tests.small_study import criterion, run_settings
@@ -104,6 +104,26 @@ def test_the_best_epoch_is_the_first_with_the_highest_objective(whole: Trained):
     assert {"val_token_precision", "val_token_recall", "val_mse"} <= repeated.keys()
     for name, value in repeated.items():
         assert last[f"best_{name}"] == value == whole.progress.history[best["epoch"]][name]
+
+
+@pytest.mark.parametrize(
+    ("worse", "better"),
+    [({"val_mse": 0.04}, {"val_mse": 0.03}), ({"val_macro_f1": 0.3}, {"val_macro_f1": 0.4})],
+)
+def test_where_the_criterion_sees_no_difference_the_prediction_decides(worse: dict, better: dict):
+    def epoch(value: float, scores: dict) -> dict:
+        return {"value": value, "scores": scores}
+
+    assert rank(epoch(0.5, better)) > rank(epoch(0.5, worse))
+    assert rank(epoch(0.6, worse)) > rank(epoch(0.5, better))
+    assert not rank(epoch(0.5, better)) > rank(epoch(0.5, better)), "the first of equals stays"
+
+
+def test_a_dense_row_is_its_best_predictor(tmp_path: Path):
+    run = run_settings(method="infocal-dense", num_epochs=3)
+    found = trained(tmp_path, run, registry.fixed_by("infocal-dense"))
+    errors = [result["val_mse"] for result in found.progress.history]
+    assert found.progress.best["epoch"] == int(np.argmin(errors)) > 0
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
