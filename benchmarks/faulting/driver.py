@@ -1,0 +1,176 @@
+"""The driver of a search is killed with its process group, and the search resumed."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.faulting.command import Command, search_arguments
+from benchmarks.faulting.evidence import Expected, Place, count_study, count_trained_again, finished
+from benchmarks.faulting.frame import Bench, Counts
+from benchmarks.faulting.reference import Reference
+
+TRIALS, EPOCHS = 3, 3
+FLAGS = (
+    *("--trials", str(TRIALS), "--epochs", str(EPOCHS), "--max-concurrent", "2"),
+    *("--sampler", "random", "--seed", "1", "--min-precision", "0.0"),
+)
+EXPECTED = Expected(trials=TRIALS, epochs=EPOCHS)
+_NOTHING_THERE = re.compile(r"leave out `--resume`|without `--resume` a new one is started")
+"""What a resume says of a study that was killed before it held anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """When things happen in a search that nothing befalls, in seconds."""
+
+    first_epoch: float
+    last_epoch: float
+    end: float
+
+
+@dataclass(slots=True)
+class Searches:
+    """The searches of one fault: commands, logs and places."""
+
+    bench: Bench
+    counts: Counts
+    started: int = 0
+
+    def start(self, place: Place, *more: str, cache: Path | None = None) -> Command:
+        """Start a search."""
+        self.started += 1
+        arguments = search_arguments(
+            place.runs, cache or self.bench.cache, *FLAGS, "--name", place.name, *more
+        )
+        log = self.bench.folder / f"{self.started:03d}-{place.name}.log"
+        return Command(arguments, log, self.bench.folder / "tmp")
+
+    def complete(self, place: Place, cache: Path | None = None) -> None:
+        """Resume a search to its end; begin it anew where there is nothing to resume."""
+        resumed = self.start(place, "--resume", cache=cache)
+        code = resumed.finish()
+        if code == 2:
+            is_told = _NOTHING_THERE.search(resumed.said()) is not None
+            self.counts.add("trials_lost", int(not is_told), f"no way out was named:\n{resumed.tail()}")
+            resumed = self.start(place, cache=cache)
+            code = resumed.finish()
+        self.counts.add("trials_lost", int(code != 0), f"exit code {code} when resumed:\n{resumed.tail()}")
+        self.left_over(resumed)
+
+    def left_over(self, command: Command) -> None:
+        """Count processes that a command left behind."""
+        left = command.survivors()
+        self.counts.add("zombies", len(left), f"processes left over: {left}")
+
+    def window(self) -> Window:
+        """Times of a search that nothing befalls; it has to come out right as well."""
+        place = Place(self.bench.folder / "whole", "whole")
+        search = self.start(place)
+        search.wait_for_epochs(1)
+        first = search.seconds()
+        search.wait_for_epochs(TRIALS * EPOCHS)
+        last = search.seconds()
+        code = search.finish()
+        self.counts.add("trials_lost", int(code != 0), f"exit code {code}:\n{search.tail()}")
+        window = Window(first, last, search.seconds())
+        self.left_over(search)
+        count_study(self.counts, place, EXPECTED)
+        return window
+
+
+Kill = Callable[[Searches, Window, int, Place], list[Command]]
+"""Kills a search, and perhaps its resumption, once each; returns those that did not end before."""
+
+
+def _killed_at(search: Command, seconds: float) -> bool:
+    """Kill a command some seconds after its start; False where it had ended."""
+    if not search.wait_until(lambda: search.seconds() >= seconds):
+        return False
+    search.kill()
+    return True
+
+
+def _kill_anywhere(searches: Searches, window: Window, number: int, place: Place) -> list[Command]:
+    # one in each equal part of the time, so that no phase is left out
+    at = (number + searches.bench.random.random()) / searches.bench.times * window.end
+    search = searches.start(place)
+    return [search] * _killed_at(search, at)
+
+
+def _kill_late(searches: Searches, window: Window, number: int, place: Place) -> list[Command]:
+    search = searches.start(place)
+    search.wait_for_epochs(TRIALS * EPOCHS)
+    part = (number + searches.bench.random.random()) / searches.bench.times
+    return [search] * _killed_at(search, search.seconds() + part * (window.end - window.last_epoch))
+
+
+def _kill_twice(searches: Searches, window: Window, number: int, place: Place) -> list[Command]:
+    random = searches.bench.random
+    search = searches.start(place)
+    killed = [search] * _killed_at(search, random.uniform(window.first_epoch, window.last_epoch))
+    if killed:
+        again = searches.start(place, "--resume")
+        killed += [again] * _killed_at(again, random.uniform(0, window.end))
+    return killed
+
+
+def _inject(bench: Bench, kill: Kill) -> Counts:
+    counts = Counts()
+    searches = Searches(bench, counts)
+    window = searches.window()
+    reference = Reference(bench.folder / "reference")
+    number = tries = 0
+    while number < bench.times and tries < 2 * bench.times:
+        tries += 1
+        place = Place(bench.folder / "runs", f"killed-{tries:02d}")
+        killed = kill(searches, window, number, place)
+        if not killed:
+            continue  # it was faster this time
+        number += 1
+        counts.injected += len(killed)
+        before = finished(place)
+        searches.complete(place)
+        for command in killed:
+            searches.left_over(command)
+        count_study(counts, place, EXPECTED, reference)
+        count_trained_again(counts, place, before)
+    return counts
+
+
+def anywhere(bench: Bench) -> Counts:
+    """Kills at random moments of the whole search."""
+    return _inject(bench, _kill_anywhere)
+
+
+def late(bench: Bench) -> Counts:
+    """Kills while the winner is chosen, packed and registered."""
+    return _inject(bench, _kill_late)
+
+
+def twice(bench: Bench) -> Counts:
+    """Kills, and kills again while the search is resumed."""
+    return _inject(bench, _kill_twice)
+
+
+def early(bench: Bench) -> Counts:
+    """Kills before the first trial, with empty caches and without a tracking database."""
+    counts = Counts()
+    searches = Searches(bench, counts)
+    reference = Reference(bench.folder / "reference")
+    place = Place(bench.folder / "first", "first")
+    search = searches.start(place, cache=bench.folder / "cache-first")
+    search.wait_for_epochs(1)
+    until = search.seconds()
+    search.kill()
+    searches.complete(place, bench.folder / "cache-first")
+    for number in range(bench.times):
+        place = Place(bench.folder / f"early-{number:02d}", "early")
+        cache = bench.folder / f"cache-{number:02d}"
+        search = searches.start(place, cache=cache)
+        at = (number + bench.random.random()) / bench.times * until
+        counts.injected += _killed_at(search, at)
+        searches.complete(place, cache)
+        searches.left_over(search)
+        count_study(counts, place, EXPECTED, reference)
+    return counts
