@@ -1,8 +1,8 @@
 """The driver of a search is killed with its process group, and the search resumed."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.faulting.command import Command, search_arguments
@@ -36,6 +36,7 @@ class Searches:
     bench: Bench
     counts: Counts
     started: int = 0
+    killed: list[Command] = field(default_factory=list)
 
     def start(self, place: Place, *more: str, cache: Path | None = None) -> Command:
         """Start a search."""
@@ -46,14 +47,14 @@ class Searches:
         log = self.bench.folder / f"{self.started:03d}-{place.name}.log"
         return Command(arguments, log, self.bench.folder / "tmp")
 
-    def complete(self, place: Place, cache: Path | None = None) -> None:
+    def complete(self, place: Place, cache: Path | None = None, more: Sequence[str] = ()) -> None:
         """Resume a search to its end; begin it anew where there is nothing to resume."""
-        resumed = self.start(place, "--resume", cache=cache)
+        resumed = self.start(place, "--resume", *more, cache=cache)
         code = resumed.finish()
         if code == 2:
             is_told = _NOTHING_THERE.search(resumed.said()) is not None
             self.counts.add("trials_lost", int(not is_told), f"no way out was named:\n{resumed.tail()}")
-            resumed = self.start(place, cache=cache)
+            resumed = self.start(place, *more, cache=cache)
             code = resumed.finish()
         self.counts.add("trials_lost", int(code != 0), f"exit code {code} when resumed:\n{resumed.tail()}")
         self.left_over(resumed)
@@ -62,6 +63,11 @@ class Searches:
         """Count processes that a command left behind."""
         left = command.survivors()
         self.counts.add("zombies", len(left), f"processes left over: {left}")
+
+    def close(self) -> None:
+        """Count what the killed ones left behind: at the end, for agents of Ray take minutes to go."""
+        for command in self.killed:
+            self.left_over(command)
 
     def window(self) -> Window:
         """Times of a search that nothing befalls; it has to come out right as well."""
@@ -131,10 +137,10 @@ def _inject(bench: Bench, kill: Kill) -> Counts:
         counts.injected += len(killed)
         before = finished(place)
         searches.complete(place)
-        for command in killed:
-            searches.left_over(command)
+        searches.killed += killed
         count_study(counts, place, EXPECTED, reference)
         count_trained_again(counts, place, before)
+    searches.close()
     return counts
 
 
@@ -171,6 +177,7 @@ def early(bench: Bench) -> Counts:
         at = (number + bench.random.random()) / bench.times * until
         counts.injected += _killed_at(search, at)
         searches.complete(place, cache)
-        searches.left_over(search)
+        searches.killed.append(search)
         count_study(counts, place, EXPECTED, reference)
+    searches.close()
     return counts

@@ -22,6 +22,8 @@ from pipeline.study_folder import OPTUNA_DB, STUDIES, TUNE
 from pipeline.tracking import PARENT_TAG, STUDY_TAG, TRIAL_TAG, TrackedRun, Tracker, config_of
 
 _ENDED = ("FINISHED", "FAILED")
+_ARTIFACTS = frozenset({"config.json", "best", "rationales.html", "curve.html"})
+"""Of a trial that has finished."""
 _PENDING_MODEL = 1
 """MLflow's status of a logged model whose files are not all there."""
 
@@ -47,6 +49,8 @@ class Place:
     name: str
     database: Path | None = None
     """MLflow's; None: the storage's own."""
+    uri: str | None = None
+    """Of the server that keeps it; None: there is none."""
 
     @property
     def folder(self) -> Path:
@@ -75,7 +79,7 @@ def count_study(counts: Counts, place: Place, expected: Expected, reference: Ref
         expected: what there should be.
         reference: trains the trials again without a break, to compare numbers and state; None: do not.
     """
-    tracker = Tracker(f"sqlite:///{place.tracked}", create=False)
+    tracker = Tracker(place.uri or f"sqlite:///{place.tracked}", create=False)
     parents = _parents(tracker, place)
     counts.add("trials_lost", int(not parents), f"no run of study {place.name}")
     counts.add("duplicates", len(parents) - 1, f"{len(parents)} runs of study {place.name}")
@@ -176,6 +180,9 @@ def _count_epochs(
         logged = _logged(place.tracked, child.run_id)
         steps = {step for (_, step) in logged}
         counts.add("metrics_lost", len(set(wanted) - steps), f"{child.name}: epochs {sorted(steps)}")
+        artifacts = {file.path for file in tracker.client.list_artifacts(child.run_id)}
+        missing = sorted(_ARTIFACTS - artifacts)
+        counts.add("metrics_lost", len(missing), f"{child.name}: no artifacts {missing}")
         if reference is None:
             continue
         values = config_of(child) | {"seed": int(child.tags.get("seed", run.seed))}

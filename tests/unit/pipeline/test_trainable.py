@@ -314,7 +314,10 @@ def test_a_trial_for_which_the_machine_has_no_memory_ends_with_its_reason(tmp_pa
     [
         (MemoryError(), "no memory left"),
         (np._core._exceptions._ArrayMemoryError((9,), np.dtype(np.float32)), "Unable to allocate 36 bytes"),
-        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried"), "DefaultCPUAllocator: not enough"),
+        (
+            RuntimeError("DefaultCPUAllocator: not enough memory: you tried"),
+            "DefaultCPUAllocator: not enough",
+        ),
         (StateError("cannot read the checkpoint"), "std::bad_alloc"),
     ],
     ids=["python", "numpy", "torch", "cause"],
