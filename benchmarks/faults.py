@@ -94,7 +94,7 @@ def _run(chosen: "Sequence[Fault]", given: argparse.Namespace) -> int:
 
 def _injected(fault: "Fault", bench: "Bench") -> "Counts":
     """The fault's counts; a command that did not do what the fault needs is a finding."""
-    from benchmarks.faulting.command import Unexpected
+    from benchmarks.faulting.command import Unexpected, end_all
     from benchmarks.faulting.frame import Counts
 
     try:
@@ -103,6 +103,8 @@ def _injected(fault: "Fault", bench: "Bench") -> "Counts":
         counts = Counts()
         counts.add("trials_lost", 1, f"given up: {error}")
         return counts
+    finally:
+        end_all()
 
 
 if __name__ == "__main__":

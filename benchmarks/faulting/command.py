@@ -66,6 +66,7 @@ class Command:
                 stderr=output,
                 start_new_session=True,
             )
+        _STARTED.append(self)
         self.started = time.monotonic()
         self._seen: set[psutil.Process] = set()
 
@@ -168,6 +169,17 @@ def _named(process: psutil.Process) -> str:
     with _gone():
         return f"{process.pid} {' '.join(process.cmdline())[:80] or process.name()}"
     return str(process.pid)
+
+
+_STARTED: list[Command] = []
+
+
+def end_all() -> None:
+    """Kill every command that still runs: an injection that was given up leaves some."""
+    for command in _STARTED:
+        if command.process.poll() is None:
+            command.kill()
+    _STARTED.clear()
 
 
 def search_arguments(runs: Path, cache: Path, *more: str) -> list[str]:

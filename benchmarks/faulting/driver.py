@@ -36,7 +36,8 @@ class Searches:
     bench: Bench
     counts: Counts
     started: int = 0
-    killed: list[Command] = field(default_factory=list)
+    ended: list[Command] = field(default_factory=list)
+    """Those whose processes are looked for at the end: agents of Ray take minutes to go."""
 
     def start(self, place: Place, *more: str, cache: Path | None = None) -> Command:
         """Start a search."""
@@ -45,7 +46,8 @@ class Searches:
             place.runs, cache or self.bench.cache, *FLAGS, "--name", place.name, *more
         )
         log = self.bench.folder / f"{self.started:03d}-{place.name}.log"
-        return Command(arguments, log, self.bench.folder / "tmp")
+        self.ended.append(Command(arguments, log, self.bench.folder / "tmp"))
+        return self.ended[-1]
 
     def complete(self, place: Place, cache: Path | None = None, more: Sequence[str] = ()) -> None:
         """Resume a search to its end; begin it anew where there is nothing to resume."""
@@ -57,17 +59,12 @@ class Searches:
             resumed = self.start(place, *more, cache=cache)
             code = resumed.finish()
         self.counts.add("trials_lost", int(code != 0), f"exit code {code} when resumed:\n{resumed.tail()}")
-        self.left_over(resumed)
-
-    def left_over(self, command: Command) -> None:
-        """Count processes that a command left behind."""
-        left = command.survivors()
-        self.counts.add("zombies", len(left), f"processes left over: {left}")
 
     def close(self) -> None:
-        """Count what the killed ones left behind: at the end, for agents of Ray take minutes to go."""
-        for command in self.killed:
-            self.left_over(command)
+        """Count processes that all of them left behind."""
+        for command in self.ended:
+            left = command.survivors()
+            self.counts.add("zombies", len(left), f"processes left over: {left}")
 
     def window(self) -> Window:
         """Times of a search that nothing befalls; it has to come out right as well."""
@@ -80,7 +77,6 @@ class Searches:
         code = search.finish()
         self.counts.add("trials_lost", int(code != 0), f"exit code {code}:\n{search.tail()}")
         window = Window(first, last, search.seconds())
-        self.left_over(search)
         count_study(self.counts, place, EXPECTED)
         return window
 
@@ -137,7 +133,6 @@ def _inject(bench: Bench, kill: Kill) -> Counts:
         counts.injected += len(killed)
         before = finished(place)
         searches.complete(place)
-        searches.killed += killed
         count_study(counts, place, EXPECTED, reference)
         count_trained_again(counts, place, before)
     searches.close()
@@ -177,7 +172,6 @@ def early(bench: Bench) -> Counts:
         at = (number + bench.random.random()) / bench.times * until
         counts.injected += _killed_at(search, at)
         searches.complete(place, cache)
-        searches.killed.append(search)
         count_study(counts, place, EXPECTED, reference)
     searches.close()
     return counts

@@ -29,9 +29,9 @@ def _failing(reason: str, *settings: str) -> Callable[[Bench], Counts]:
             counts.injected += TRIALS
             is_told = code == 2 and f"none of the {TRIALS} trials finished an epoch" in search.said()
             counts.add("trials_lost", int(not is_told), f"exit code {code}:\n{search.tail()}")
-            searches.left_over(search)
             count_study(counts, place, _EXPECTED)
             _count_reasons(counts, place, reason)
+        searches.close()
         return counts
 
     return inject

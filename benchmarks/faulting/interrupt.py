@@ -38,10 +38,10 @@ def _inject(bench: Bench, interrupt: Callable[[Command, Bench], tuple[int, float
         if limit_s == STOP_S:
             _count_stopped(counts, place, search)
         before |= finished(place)
-        searches.left_over(search)
         searches.complete(place)
         count_study(counts, place, EXPECTED, reference)
         count_trained_again(counts, place, before)
+    searches.close()
     return counts
 
 

@@ -120,7 +120,6 @@ def _at_some_epoch(search: Command, bench: Bench) -> None:
 def _completed(searches: Searches, search: Command, place: Place, *more: str) -> None:
     """Wait for a search, and do what it says is left to do."""
     code = search.finish()
-    searches.left_over(search)
     if code or "pipeline.sync" in search.said():
         sync = ["-m", "pipeline.sync", "--storage", str(place.runs), "--name", place.name]
         log = search.log.with_suffix(".sync.log")
@@ -148,6 +147,7 @@ def _with_server(bench: Bench, away: Callable[[MlflowServer, Command], None]) ->
             counts.injected += 1
             _completed(searches, search, place, *flags)
             count_study(counts, place, _EXPECTED, reference)
+    searches.close()
     return counts
 
 
@@ -205,6 +205,7 @@ def locked(bench: Bench) -> Counts:
         counts.injected += 1
         _completed(searches, search, place)
         count_study(counts, place, _EXPECTED, reference)
+    searches.close()
     return counts
 
 
@@ -229,6 +230,7 @@ def full(bench: Bench) -> Counts:
                 count_study(counts, place, _EXPECTED, reference)
     except NoDisk as error:
         counts.impossible = str(error)
+    searches.close()
     return counts
 
 
@@ -245,7 +247,7 @@ def shared(bench: Bench) -> Counts:
         for search in started:
             code = search.finish()
             counts.add("trials_lost", int(code != 0), f"exit code {code}:\n{search.tail()}")
-            searches.left_over(search)
         for place in places:
             count_study(counts, place, _EXPECTED, reference)
+    searches.close()
     return counts

@@ -42,9 +42,9 @@ def killed(bench: Bench) -> Counts:
         number += hits
         code = search.finish()
         counts.add("trials_lost", int(code != 0), f"exit code {code}:\n{search.tail()}")
-        searches.left_over(search)
         count_study(counts, place, Expected(trials=TRIALS, epochs=EPOCHS), reference)
     counts.injected = number
+    searches.close()
     return counts
 
 

@@ -356,7 +356,12 @@ def _losing(bench: Bench) -> Counts:
 
 
 def _giving_up(bench: Bench) -> Counts:
+    left.append(Command(["-c", "import time; time.sleep(60)"], bench.folder / "log", bench.folder / "tmp"))
     raise Unexpected("it never said so")
+
+
+left: list[Command] = []
+"""Commands of injections that were given up."""
 
 
 def _impossible(bench: Bench) -> Counts:
@@ -388,6 +393,7 @@ def test_a_row_is_printed_and_written(
     assert head.split()[0] == "fault"
     assert line.split()[: len(row)] == row
     assert said in printed.err
+    assert all(command.process.poll() == -9 for command in left)
     (figures,) = json.loads(path.read_text())
     assert figures["fault"] == "made-up"
     assert figures["trials_lost"] == int(row[2] if row[2].isdigit() else 0)
