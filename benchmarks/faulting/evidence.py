@@ -24,8 +24,8 @@ from pipeline.tracking import PARENT_TAG, STUDY_TAG, TRIAL_TAG, TrackedRun, Trac
 _ENDED = ("FINISHED", "FAILED")
 _ARTIFACTS = frozenset({"config.json", "best", "rationales.html", "curve.html"})
 """Of a trial that has finished."""
-_PENDING_MODEL = 1
-"""MLflow's status of a logged model whose files are not all there."""
+_PENDING_MODEL, _READY_MODEL = 1, 2
+"""MLflow's status of a logged model whose files are not all there, and of one whose are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,8 +160,14 @@ def _count_versions(counts: Counts, database: Path, children: list[TrackedRun], 
         ).fetchall()
     counts.add("trials_lost", expected.versions - len(versions), "the winner is not registered")
     counts.add("duplicates", len(versions) - expected.versions, f"registered {versions}")
-    half = sum(status == _PENDING_MODEL for (status,) in models)
-    counts.add("zombies", half, "logged models that are half written")
+    statuses = Counter(status for (status,) in models)
+    counts.add("zombies", statuses[_PENDING_MODEL], "logged models that are half written")
+    more = statuses[_READY_MODEL] - max(expected.versions, len(versions))
+    counts.add("duplicates", more, "logged models besides those that are registered")
+    with _rows(database) as connection:
+        newest = connection.execute("SELECT MAX(version) FROM registered_model_aliases").fetchone()[0]
+    behind = [version for _, version in versions if newest is None or int(newest) < version]
+    counts.add("trials_lost", len(behind), f"versions {behind} without the alias, which {newest} has")
 
 
 def _count_epochs(

@@ -55,6 +55,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = str(runs)
     tracker.client.create_registered_model("infocal-beer-palate")
     tracker.client.create_model_version("infocal-beer-palate", source=source, run_id=child)
+    tracker.client.set_registered_model_alias("infocal-beer-palate", "challenger", "1")
     tracker.finish(parent)
     return runs
 
@@ -170,12 +171,20 @@ def _optuna_short(kept: Kept) -> None:
 def _version_twice(kept: Kept) -> None:
     tracker = Tracker(f"sqlite:///{kept.place.tracked}", create=False)
     tracker.client.create_model_version("infocal-beer-palate", source="x", run_id=kept.child)
+    tracker.client.set_registered_model_alias("infocal-beer-palate", "challenger", "2")
 
 
-def _half_a_model(kept: Kept) -> None:
+def _half_a_model(kept: Kept) -> str:
     tracker = Tracker(f"sqlite:///{kept.place.tracked}", create=False)
     experiment = tracker.run(kept.child).experiment_id
-    tracker.client.create_logged_model(experiment, name="model", source_run_id=kept.child)
+    made = tracker.client.create_logged_model(experiment, name="model", source_run_id=kept.child)
+    return str(made.model_id)
+
+
+def _models_more(kept: Kept) -> None:
+    tracker = Tracker(f"sqlite:///{kept.place.tracked}", create=False)
+    for _ in range(2):  # the version of the sound study has none
+        tracker.client.finalize_logged_model(_half_a_model(kept), "READY")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +202,9 @@ def _half_a_model(kept: Kept) -> None:
         (lambda kept: (kept.place.folder / OPTUNA_DB).unlink(), {"trials_lost": 2}),
         (_version_twice, {"duplicates": 1}),
         (lambda kept: kept.sql("DELETE FROM model_versions"), {"trials_lost": 1}),
+        (lambda kept: kept.sql("DELETE FROM registered_model_aliases"), {"trials_lost": 1}),
         (_half_a_model, {"zombies": 1}),
+        (_models_more, {"duplicates": 1}),
         (lambda kept: kept.sql("UPDATE tags SET value = 'other' WHERE key = 'study'"), {"trials_lost": 1}),
         (lambda kept: kept.sql("UPDATE runs SET artifact_uri = '/gone'"), {"metrics_lost": 8}),
     ],
@@ -207,7 +218,16 @@ def _half_a_model(kept: Kept) -> None:
             "run-twice",
             "trial-more",
         ),
-        *("optuna-running", "optuna-short", "optuna-none", "version-twice", "version-none", "model-half"),
+        *(
+            "optuna-running",
+            "optuna-short",
+            "optuna-none",
+            "version-twice",
+            "version-none",
+            "alias-none",
+            "model-half",
+            "model-more",
+        ),
         *("study-none", "artifacts-none"),
     ],
 )
