@@ -19,6 +19,10 @@ EXPECTED = Expected(trials=TRIALS, epochs=EPOCHS)
 _NOTHING_THERE = re.compile(r"leave out `--resume`|without `--resume` a new one is started")
 """What a resume says of a study that was killed before it held anything."""
 
+_STARTS = 3
+_RAY_IS_LATE = "The current node timed out during startup"
+"""What Ray says on a machine with much other work; the search says so, and can be started again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -51,8 +55,11 @@ class Searches:
 
     def complete(self, place: Place, cache: Path | None = None, more: Sequence[str] = ()) -> None:
         """Resume a search to its end; begin it anew where there is nothing to resume."""
-        resumed = self.start(place, "--resume", *more, cache=cache)
-        code = resumed.finish()
+        for _ in range(_STARTS):
+            resumed = self.start(place, "--resume", *more, cache=cache)
+            code = resumed.finish()
+            if code != 2 or _RAY_IS_LATE not in resumed.said():
+                break
         if code == 2:
             is_told = _NOTHING_THERE.search(resumed.said()) is not None
             self.counts.add("trials_lost", int(not is_told), f"no way out was named:\n{resumed.tail()}")

@@ -18,7 +18,7 @@ from benchmarks.faulting.frame import Counts
 from benchmarks.faulting.reference import TIMES, Reference, state_differs
 from pipeline import checkpoints
 from pipeline.study import StudySettings
-from pipeline.study_folder import OPTUNA_DB, STUDIES, TUNE
+from pipeline.study_folder import OPTUNA_DB, STUDIES
 from pipeline.tracking import PARENT_TAG, STUDY_TAG, TRIAL_TAG, TrackedRun, Tracker, config_of
 
 _ENDED = ("FINISHED", "FAILED")
@@ -178,7 +178,7 @@ def _count_epochs(
     expected: Expected,
     reference: Reference | None,
 ) -> None:
-    run = StudySettings.load(place.folder).run
+    run = StudySettings.load(place.folder, place.name).run
     for child in children:
         if child.status != "FINISHED":
             continue
@@ -224,13 +224,13 @@ def _differences(
 
 
 def last_checkpoint(study: Path, trial_id: str) -> Path | None:
-    """The last one that is there of a trial."""
-    found = [
-        path
-        for path in study.glob(f"{TUNE}/*{trial_id}*/checkpoint_*")
-        if (path / checkpoints.STATE).is_file()
-    ]
-    return max(found, key=lambda path: path.name, default=None)
+    """The furthest one that is there of a trial, whichever of the driver's lives wrote it."""
+    found = {
+        path: (len(checkpoints.read_json(path / checkpoints.HISTORY)), path.stat().st_mtime_ns)
+        for path in study.glob(f"**/*{trial_id}*/checkpoint_*")
+        if (path / checkpoints.HISTORY).is_file() and (path / checkpoints.STATE).is_file()
+    }
+    return max(found, key=lambda path: found[path], default=None)
 
 
 Finished = dict[str, list[float]]

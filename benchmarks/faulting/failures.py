@@ -10,7 +10,7 @@ from benchmarks.faulting.evidence import Expected, Place, count_study
 from benchmarks.faulting.frame import Bench, Counts
 from pipeline.study_folder import OPTUNA_DB
 from pipeline.tracking import Tracker
-from pipeline.trial_tracking import FAILURE
+from pipeline.trainable import FAILURE
 
 _EXPECTED = Expected(trials=TRIALS, epochs=EPOCHS, statuses=("FAILED",), versions=0)
 
