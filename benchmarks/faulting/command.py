@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 300.0
+LIMIT_S = 1200.0
 """No command takes longer, on a machine with other work too."""
 LINGER_S = 150.0
 """How long processes may take to go by themselves; agents of a Ray that was killed take up to two minutes."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.faulting.command import Command, search_arguments
+from benchmarks.faulting.command import Command, Unexpected, search_arguments
 from benchmarks.faulting.evidence import Expected, Place, count_study, count_trained_again, finished
 from benchmarks.faulting.frame import Bench, Counts
 from benchmarks.faulting.reference import Reference
@@ -168,10 +168,13 @@ def early(bench: Bench) -> Counts:
     reference = Reference(bench.folder / "reference")
     place = Place(bench.folder / "first", "first")
     search = searches.start(place, cache=bench.folder / "cache-first")
-    search.wait_for_epochs(1)
+    if not search.wait_for_epochs(1):
+        raise Unexpected(f"it ended before its first epoch:\n{search.tail()}")
     until = search.seconds()
     search.kill()
+    counts.injected += 1
     searches.complete(place, bench.folder / "cache-first")
+    count_study(counts, place, EXPECTED, reference)
     for number in range(bench.times):
         place = Place(bench.folder / f"early-{number:02d}", "early")
         cache = bench.folder / f"cache-{number:02d}"

@@ -20,10 +20,13 @@ from pipeline import checkpoints
 from pipeline.study import StudySettings
 from pipeline.study_folder import OPTUNA_DB, STUDIES
 from pipeline.tracking import PARENT_TAG, STUDY_TAG, TRIAL_TAG, TrackedRun, Tracker, config_of
+from pipeline.trainable import EPOCHS
 
 _ENDED = ("FINISHED", "FAILED")
 _ARTIFACTS = frozenset({"config.json", "best", "rationales.html", "curve.html"})
 """Of a trial that has finished."""
+_NO_METRICS = ("epoch", EPOCHS)
+"""Numbers of a result that say which epoch it is of."""
 _PENDING_MODEL, _READY_MODEL = 1, 2
 """MLflow's status of a logged model whose files are not all there, and of one whose are."""
 
@@ -215,7 +218,7 @@ def _differences(
             is_number = (
                 isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
             )
-            if not is_number or metric == "epoch":
+            if not is_number or metric in _NO_METRICS:
                 continue
             found = logged.get((metric, step))
             if found is None or (metric not in TIMES and found != value):
