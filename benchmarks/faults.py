@@ -85,7 +85,8 @@ def _run(chosen: "Sequence[Fault]", given: argparse.Namespace) -> int:
             figures = "".join(f"{getattr(counts, name):>14}" for name in ("injected", *COLUMNS))
             row = f"{fault.name:<22}{_NOT_HERE if counts.impossible else figures}"
             print(f"{row}{'' if counts.impossible else f'{seconds:>9.0f}'}", flush=True)
-            for line in filter(None, (*counts.findings, counts.impossible)):
+            missed = "" if counts.injected or counts.impossible else "never injected: each search was faster"
+            for line in filter(None, (*counts.findings, counts.impossible, missed)):
                 print(f"  {fault.name}: {line}", file=sys.stderr, flush=True)
             if given.json:  # after each: a run of an hour may be stopped
                 given.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

@@ -24,13 +24,20 @@ _RAY_IS_LATE = "The current node timed out during startup"
 """What Ray says on a machine with much other work; the search says so, and can be started again."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Window:
     """When things happen in a search that nothing befalls, in seconds."""
 
     first_epoch: float
     last_epoch: float
     end: float
+
+    def shrink(self, end: float) -> None:
+        """Take less time for everything: the machine has less other work than when it was measured."""
+        rate = min(1.0, end / self.end)
+        self.first_epoch, self.last_epoch, self.end = (
+            rate * moment for moment in (self.first_epoch, self.last_epoch, self.end)
+        )
 
 
 @dataclass(slots=True)
@@ -135,7 +142,8 @@ def _inject(bench: Bench, kill: Kill) -> Counts:
         place = Place(bench.folder / "runs", f"killed-{tries:02d}")
         killed = kill(searches, window, number, place)
         if not killed:
-            continue  # it was faster this time
+            window.shrink(searches.ended[-1].seconds())  # it was faster this time
+            continue
         number += 1
         counts.injected += len(killed)
         before = finished(place)

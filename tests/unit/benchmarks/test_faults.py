@@ -16,6 +16,7 @@ import torch
 from benchmarks import faults
 from benchmarks.faulting import FAULTS, cache
 from benchmarks.faulting.command import Command, Unexpected
+from benchmarks.faulting.driver import Window
 from benchmarks.faulting.evidence import (
     Expected,
     Place,
@@ -110,7 +111,7 @@ def kept(sound: Path, tmp_path: Path) -> Kept:
 
 def figures(kept: Kept, reference: Reference | None = None) -> dict[str, int]:
     """What is counted, without the zeros."""
-    counts = Counts()
+    counts = Counts(injected=1)
     count_study(counts, kept.place, EXPECTED, reference)
     found = {column: getattr(counts, column) for column in COLUMNS if getattr(counts, column)}
     assert bool(found) == bool(counts.findings) == (not counts.is_clean)
@@ -253,7 +254,7 @@ def test_numbers_and_states_that_training_without_a_break_has_not_are_counted(ke
 def test_a_finished_trial_that_is_trained_again_is_counted(kept: Kept):
     before = finished(kept.place)
     assert sorted(before) == ["t0", "t1"]
-    counts = Counts()
+    counts = Counts(injected=1)
     count_trained_again(counts, kept.place, before)
     assert counts.is_clean
     last = last_checkpoint(kept.place.folder, "t0")
@@ -310,6 +311,14 @@ def test_a_command_that_ends_before_what_is_waited_for_is_told_apart(tmp_path: P
     assert not command.wait_for_epochs(1)
     assert command.finish() == 3
     assert command.tail() == "done\n"
+
+
+def test_moments_move_with_the_machines_pace():
+    window = Window(first_epoch=10.0, last_epoch=20.0, end=40.0)
+    window.shrink(20.0)
+    assert (window.first_epoch, window.last_epoch, window.end) == (5.0, 10.0, 20.0)
+    window.shrink(80.0)  # ended later: it was not killed for another reason
+    assert window.end == 20.0
 
 
 # --------------------------------------------------------------------------------------------------- caches
@@ -394,6 +403,7 @@ def _impossible(bench: Bench) -> Counts:
         (_clean, 0, ["made-up", "5", "0", "0", "0", "0"], ""),
         (_losing, 1, ["made-up", "5", "2", "0", "0", "0"], "made-up: trials_lost 2: two of three trials"),
         (_giving_up, 1, ["made-up", "0", "1", "0", "0", "0"], "given up: it never said so"),
+        (lambda _: Counts(), 1, ["made-up", "0", "0", "0", "0", "0"], "never injected"),
         (_impossible, 0, ["made-up", "not", "possible", "here"], "made-up: nothing can be mounted"),
     ],
 )
@@ -425,7 +435,7 @@ def test_how_often_a_fault_is_injected(monkeypatch: pytest.MonkeyPatch, flags: t
 
     def inject(bench: Bench) -> Counts:
         seen.append(bench)
-        return Counts()
+        return _clean(bench)
 
     assert _run(monkeypatch, inject, *flags) == 0
     assert [bench.times for bench in seen] == [times]
