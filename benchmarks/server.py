@@ -97,7 +97,7 @@ def model_server(
     Raises:
         RuntimeError: if the server ends or does not get ready; with what it printed last.
     """
-    port, log = _free_port(), folder / "server.log"
+    port, log = free_port(), folder / "server.log"
     command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", model_uri, "--env-manager", "local"]
     command += ["-h", _HOST, "-p", str(port), "--workers", str(workers)]
     variables = {
@@ -123,7 +123,8 @@ def model_server(
             _stop(process)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback device on which nobody listens."""
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
         return int(probe.getsockname()[1])

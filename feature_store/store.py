@@ -35,7 +35,7 @@ from feature_store.errors import (
     RequestError,
     did_you_mean,
 )
-from feature_store.fingerprint import fingerprint
+from feature_store.fingerprint import fingerprint, folder_digest
 from feature_store.recipe import TOKENIZER_FILE, VERSION, Recipe
 from feature_store.sources import get_source
 from feature_store.sources.base import (
@@ -365,13 +365,29 @@ def _data_dir(request: FeatureRequest, source: Source) -> Path:
 def _sample_dir(request: FeatureRequest, source: Source) -> Path:
     name = f"{source.name}-{source.sample_version}-{request.sample_seed}"
     directory = request.cache_dir / "sample" / name
-    if not directory.exists():
+    if not _sample_is_whole(directory, source):
         with cache.locked(request.cache_dir, f"sample-{name}"):
-            if not directory.exists():
+            if not _sample_is_whole(directory, source):
                 logger.info("writing the made-up sample corpus to %s", directory)
                 with cache.staging(directory) as stage:
                     source.write_sample(stage, request.sample_seed)
+                    digest = folder_digest(stage / source.name)
+                    cache.write_manifest(stage / cache.MANIFEST, cache.Manifest(fingerprint=digest, files={}))
     return directory
+
+
+def _sample_is_whole(directory: Path, source: Source) -> bool:
+    """Whether the sample corpus is there as it was written; all of it is read, which takes milliseconds."""
+    if not directory.exists():
+        return False
+    try:
+        manifest = cache.read_manifest(directory / cache.MANIFEST)
+        if folder_digest(directory / source.name) != manifest.fingerprint:
+            raise DamagedCacheError("the sample corpus differs from its sha256", where=str(directory))
+    except (DamagedCacheError, BadInputError, OSError) as error:
+        logger.warning("%s: writing it again", error)
+        return False
+    return True
 
 
 def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_dir: Path) -> Recipe:

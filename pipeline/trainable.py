@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from infocal.config import LanguageModelConfig, MethodConfig
 from infocal.errors import StateError, TrainingFailure
 from infocal.trainer import resolve_device
 from pipeline import checkpoints, columns, environment, feature_copies
+from pipeline.errors import USER_ERRORS
 from pipeline.loaders import Loader, embeddings_of, language_model_scores, prefetched, task_of
 from pipeline.scoring import Validation, ValidationData, hold_rate, validate
 from pipeline.settings import RunSettings
@@ -35,6 +37,9 @@ RESUMED = "resumed"
 """In the config of a trial that goes on after its driver died: `trial_id`, its first, and `checkpoints`."""
 _NUM_SHOWN = 50
 """Validation texts whose rationales are kept to be looked at."""
+
+_NO_CPU_MEMORY = re.compile(r"DefaultCPUAllocator: (can't allocate|not enough) memory|std::bad_alloc")
+"""What torch says where the machine gives it no memory, on Linux and macOS, and on Windows."""
 
 Result = dict[str, Any]
 Report = Callable[[Result, Path], None]
@@ -285,17 +290,19 @@ def train(
     chosen = dict(values)
     seed = int(chosen.pop("seed", run.seed))
     config = run.config(**chosen)
-    trial = Trial(config, run, seed, directory)
-    if checkpoint is not None:
-        trial.restore(checkpoint)
+    try:
+        with naming_out_of_memory("start"):
+            trial = Trial(config, run, seed, directory)
+            if checkpoint is not None:
+                trial.restore(checkpoint)
+    except TrainingFailure as failure:
+        return _failed_at_start(failure, report, directory, checkpoint)
     while trial.trainer.epoch < run.num_epochs:
         try:
-            result = trial.epoch()
+            with naming_out_of_memory(f"epoch {trial.trainer.epoch}"):
+                result = trial.epoch()
         except TrainingFailure as failure:
-            result = _failure(trial, failure)
-        except torch.OutOfMemoryError as error:
-            reason = f"epoch {trial.trainer.epoch}: {str(error).splitlines()[0]}"
-            result = _failure(trial, TrainingFailure("out_of_memory", reason))
+            result = _failure(len(trial.progress.history), failure)
         with tempfile.TemporaryDirectory(dir=directory) as folder:
             trial.save(Path(folder))
             report(result, Path(folder))
@@ -304,16 +311,62 @@ def train(
     return trial.progress
 
 
-def _failure(trial: Trial, failure: TrainingFailure) -> Result:
+@contextlib.contextmanager
+def naming_out_of_memory(when: str) -> Iterator[None]:
+    """Turn a lack of memory, of a GPU or of the machine, into the failure of that name.
+
+    Args:
+        when: what was going on.
+
+    Raises:
+        TrainingFailure: `out_of_memory`.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError, *USER_ERRORS) as error:
+        lack = _lack_of_memory(error)
+        if lack is None:
+            raise
+        # the first line that says something: numpy's and Python's own MemoryError may be empty
+        reason = (str(lack).strip() or "no memory left").splitlines()[0]
+        raise TrainingFailure("out_of_memory", f"{when}: {reason}") from error
+
+
+def _lack_of_memory(error: BaseException | None) -> BaseException | None:
+    """The error that says that there is no memory, among this one and what it came from."""
+    while error is not None:
+        if isinstance(error, torch.OutOfMemoryError | MemoryError):
+            return error
+        # on a CPU torch raises no class of its own
+        if isinstance(error, RuntimeError) and _NO_CPU_MEMORY.search(str(error)):
+            return error
+        error = error.__cause__
+    return None
+
+
+def _failure(epoch: int, failure: TrainingFailure) -> Result:
     """The last result of a failed trial: Tune wants the metrics it compares, at a value below all others."""
     return {
-        "epoch": len(trial.progress.history),
+        "epoch": epoch,
         FAILURE: failure.reason,
         FAILURE_MESSAGE: str(failure),
         "objective": -1e9,
         "best_objective": -1e9,
         "criterion_violation": 1e9,
     }
+
+
+def _failed_at_start(
+    failure: TrainingFailure, report: Report, directory: Path, checkpoint: Path | None
+) -> Progress:
+    """Report a trial that could not be set up, with the checkpoint that it was to go on from."""
+    with tempfile.TemporaryDirectory(dir=directory) as folder:
+        history: list[Result] = []
+        if checkpoint is not None:
+            checkpoints.copy_tree(checkpoint, Path(folder))
+            history = checkpoints.read_json(checkpoint / checkpoints.HISTORY)
+        report(_failure(len(history), failure), Path(folder))
+    return Progress(history)
 
 
 def tune_trainable(values: dict[str, Any], run: RunSettings, study: str) -> None:

@@ -448,6 +448,33 @@ def test_the_sample_is_made_only_when_asked_for_and_says_so(
     assert sorted(path.name for path in (cache_dir / "sample").iterdir()) == ["beer-1-0", "beer-1-4"]
 
 
+@pytest.mark.parametrize(
+    "name", ["beer/annotations.json", "beer/reviews.aspect2.heldout.txt", "manifest.json", "beer"]
+)
+@pytest.mark.parametrize("damage", [_cut, _flip_in_the_middle, Path.unlink])
+def test_a_damaged_sample_corpus_is_written_again(
+    make_request: MakeRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    damage: Callable[[Path], None],
+):
+    from feature_store.sources import get_source
+
+    written: list[int] = []
+    monkeypatch.setattr(type(get_source("beer")), "write_sample", _small_sample(written))
+    request = make_request(data_dir=None, sample=True)
+    features = open_features(request)
+    path = request.cache_dir / "sample" / "beer-1-0" / name
+    shutil.rmtree(path) if path.is_dir() else damage(path)
+    shutil.rmtree(features.directory)
+    again = open_features(request)
+    assert written == [0, 0]
+    assert "writing it again" in caplog.text
+    assert again.fingerprint == features.fingerprint
+    assert again.table("train").equals(features.table("train"))
+
+
 def _small_sample(written: list[int]) -> Callable[[Any, Path, int], None]:
     from feature_store import sample
 

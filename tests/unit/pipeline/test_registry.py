@@ -90,6 +90,45 @@ def test_the_same_weights_of_the_same_run_get_one_version(tracker: Tracker, tmp_
     assert logged.tags["weights_sha256"] == digests["model.safetensors"]
 
 
+class Killed(BaseException):
+    """Stands for the end of the process: nothing of ours catches it."""
+
+
+@pytest.mark.parametrize(
+    "at",
+    ["create_logged_model", "log_model_artifacts", "create_model_version", "set_registered_model_alias"],
+)
+def test_who_was_killed_while_registering_does_no_step_twice(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+):
+    def dies(*args: object, **rest: object):
+        raise Killed
+
+    package = small_package(tmp_path / "package")
+    run_id = registered(tracker, small_package(tmp_path / "other"))[1]  # an older model of another run
+    run_id = tracker.start_run(tracker.run(run_id).experiment_id, "killed", {}, {})
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(type(tracker.client), at, dies)
+        if at == "log_model_artifacts":  # nor does a process that is killed close the model
+            patched.setattr(type(tracker.client), "finalize_logged_model", dies)
+        registry.register(tracker, package, name=NAME, run_id=run_id, tags={})
+    version = registry.register(tracker, package, name=NAME, run_id=run_id, tags={})
+    found = registry.find(tracker, NAME, CHALLENGER)
+    assert (found.version, found.run_id) == (version, run_id) == (2, run_id)
+    experiment = tracker.run(run_id).experiment_id
+    models = tracker.client.search_logged_models([experiment], f"source_run_id = '{run_id}'")
+    assert [str(model.status) for model in models] == ["READY"]
+    assert len(tracker.client.search_model_versions(f"run_id = '{run_id}'")) == 1
+
+
+def test_an_older_version_does_not_take_the_alias_back(tracker: Tracker, tmp_path: Path):
+    package = small_package(tmp_path / "package")
+    first, run_id = registered(tracker, package)
+    newer, _ = registered(tracker, package)
+    assert registry.register(tracker, package, name=NAME, run_id=run_id, tags={}) == first
+    assert registry.find(tracker, NAME, CHALLENGER).version == newer
+
+
 def test_weights_put_in_the_place_of_registered_ones_are_refused(tracker: Tracker, tmp_path: Path):
     """Whoever can write to the artifacts can make their digests agree, but not the tag of the version."""
     registered(tracker, small_package(tmp_path / "model"))

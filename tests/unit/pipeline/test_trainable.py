@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -315,6 +316,70 @@ def test_a_trial_that_outgrows_its_card_ends_with_its_reason(tmp_path: Path, mon
     (last,) = done.reports.results
     assert last["failure"] == "out_of_memory"
     assert last["failure_message"] == "out_of_memory: epoch 0: CUDA out of memory. Tried to allocate 2 GiB."
+
+
+def test_a_trial_for_which_the_machine_has_no_memory_ends_with_its_reason(tmp_path: Path):
+    # torch itself is asked for more than there is
+    done = trained(tmp_path, run_settings(num_epochs=2), {"hidden_size": 2**25})
+    (last,) = done.reports.results
+    assert (last["failure"], last["epoch"]) == ("out_of_memory", 0)
+    assert re.fullmatch(
+        r"out_of_memory: start: .*DefaultCPUAllocator: can't allocate memory.*", last["failure_message"]
+    )
+    assert list(done.reports.checkpoint(0).iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (MemoryError(), "no memory left"),
+        (np._core._exceptions._ArrayMemoryError((9,), np.dtype(np.float32)), "Unable to allocate 36 bytes"),
+        (
+            RuntimeError("DefaultCPUAllocator: not enough memory: you tried"),
+            "DefaultCPUAllocator: not enough",
+        ),
+        (StateError("cannot read the checkpoint"), "std::bad_alloc"),
+    ],
+    ids=["python", "numpy", "torch", "cause"],
+)
+def test_every_lack_of_memory_has_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
+):
+    def full(*args: object):
+        raise error from (RuntimeError("std::bad_alloc") if isinstance(error, StateError) else None)
+
+    monkeypatch.setattr(Trainer, "train_epoch", full)
+    done = trained(tmp_path, run_settings(num_epochs=4), {})
+    (last,) = done.reports.results
+    assert last["failure"] == "out_of_memory"
+    assert last["failure_message"].startswith(f"out_of_memory: epoch 0: {reason}")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("sizes differ"), StateError("cannot read it")])
+def test_other_errors_are_no_lack_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+):
+    def breaks(*args: object):
+        raise error
+
+    monkeypatch.setattr(Trainer, "train_epoch", breaks)
+    with pytest.raises(type(error), match=str(error)):
+        trained(tmp_path, run_settings(num_epochs=4), {})
+
+
+def test_a_trial_without_memory_to_go_on_keeps_its_checkpoint(
+    whole: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def full(*args: object):
+        raise MemoryError
+
+    monkeypatch.setattr(checkpoints, "load_state", full)
+    done = trained(tmp_path, whole.run, {"lambda_ib": 0.001}, whole.reports.checkpoint(1))
+    (last,) = done.reports.results
+    assert (last["failure"], last["epoch"]) == ("out_of_memory", 2)
+    assert last["failure_message"] == "out_of_memory: start: no memory left"
+    names = sorted(path.name for path in whole.reports.checkpoint(1).rglob("*"))
+    assert sorted(path.name for path in done.reports.checkpoint(0).rglob("*")) == names
 
 
 @pytest.mark.parametrize(
