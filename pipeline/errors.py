@@ -40,9 +40,6 @@ def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str
             traceback.print_exc()
         print(describe(error), file=sys.stderr)
         return 2
-    except interruption.Interrupted as stop:
+    except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
-        return stop.exit_code
-    except KeyboardInterrupt:  # where a library has handlers of its own
-        print("error: interrupted", file=sys.stderr)
-        return 130
+        return interruption.exit_code()

@@ -14,34 +14,20 @@ _SECOND = b"stopped at once\n"
 Handler = Callable[[int, FrameType | None], None]
 _active: list[Handler] = []
 """What answers signals now; nothing outside of `handled`."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, or the SIGTERM by which a machine that goes away says so.
-
-    Args:
-        number: of the signal.
-    """
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-    @property
-    def exit_code(self) -> int:
-        """What a shell expects of a process that a signal has ended."""
-        return 128 + self.number
+_received: list[int] = []
+"""The first signal, once it has come: Ray raises a KeyboardInterrupt of its own in place of ours."""
 
 
 @contextlib.contextmanager
 def handled() -> Iterator[None]:
-    """Make the first SIGINT or SIGTERM an `Interrupted`, and the second one the end.
+    """Make the first SIGINT or SIGTERM a KeyboardInterrupt, and the second one the end.
 
     Outside of the main thread, where Python takes no handlers, nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    _received.clear()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     _answer_with(_first)
     try:
@@ -50,6 +36,11 @@ def handled() -> Iterator[None]:
         _active.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def exit_code() -> int:
+    """What a shell expects of a process that a signal has ended."""
+    return 128 + (_received[0] if _received else signal.SIGINT)
 
 
 def renew() -> None:
@@ -67,7 +58,8 @@ def _answer_with(handler: Handler) -> None:
 def _first(number: int, frame: FrameType | None) -> None:
     _answer_with(_second)
     os.write(2, _FIRST)  # not `print`, whose buffer may be in use just now
-    raise Interrupted(number)
+    _received[:] = [number]
+    raise KeyboardInterrupt
 
 
 def _second(number: int, frame: FrameType | None) -> None:
