@@ -5,7 +5,7 @@ import logging
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pipeline import interruption, reach
 from pipeline.errors import PipelineError
@@ -116,6 +116,35 @@ def check_packing(address: str | None, device: str) -> None:
         raise PipelineError(f"torch {torch.__version__} sees no GPU on this machine", where=flag, hint=hint)
 
 
+def check_machine(cpus: float, gpus: float, what: str) -> None:
+    """Refuse what this machine can never run, before anything is prepared.
+
+    Args:
+        cpus: cores that each asks for.
+        gpus: GPUs that each asks for.
+        what: how the flags `--cpus-per-WHAT` and `--gpus-per-WHAT` call it.
+
+    Raises:
+        PipelineError: if there are fewer cores or GPUs.
+    """
+    num_gpus = 0
+    if gpus:
+        import torch  # takes seconds that --help need not wait for
+
+        num_gpus = torch.cuda.device_count()
+    _refuse_more({"CPU": (cpus, os.cpu_count() or 1), "GPU": (gpus, num_gpus)}, what, "ask for less")
+
+
+def _refuse_more(asked: Mapping[str, tuple[float, float]], what: str, hint: str) -> None:
+    for kind, (wanted, there) in asked.items():
+        if wanted > there:
+            raise PipelineError(
+                f"a {what} asks for {wanted:g} {kind}, but this machine has {there:g}",
+                where=f"--{kind.lower()}s-per-{what}",
+                hint=hint,
+            )
+
+
 def check_resources(
     address: str | None, cpus_per_trial: float, gpus_per_trial: float, what: str = "trial"
 ) -> None:
@@ -135,13 +164,12 @@ def check_resources(
     if not is_local(address):
         return
     there = ray.cluster_resources()
-    for flag, kind, asked in (("cpus", "CPU", cpus_per_trial), ("gpus", "GPU", gpus_per_trial)):
-        if asked > there.get(kind, 0):
-            raise PipelineError(
-                f"a {what} asks for {asked:g} {kind}, but this machine has {there.get(kind, 0):g}",
-                where=f"--{flag}-per-{what}",
-                hint="ask for less, or name a cluster with `--address`",
-            )
+    asked = {"CPU": cpus_per_trial, "GPU": gpus_per_trial}
+    _refuse_more(
+        {kind: (wanted, there.get(kind, 0.0)) for kind, wanted in asked.items()},
+        what,
+        "ask for less, or name a cluster with `--address`" if what == "trial" else "ask for less",
+    )
 
 
 def num_cores() -> float:

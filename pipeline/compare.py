@@ -114,13 +114,15 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "Compariso
     _check_owners(given.set, methods)
     if given.gpus_per_run == settings.AUTO:
         raise PipelineError("expected a number of GPUs, but got `auto`", where="--gpus-per-run")
+    _check_rate_is_set_by_its_flag(given)
+    cluster.check_machine(given.cpus_per_run, given.gpus_per_run, what="run")
     rate = given.target_selection_rate
     if rate is None:
         rate = registry.preset(INFOCAL, given.dataset, aspect, given.sample).get(_RATE)
-    if not rate:
-        lacks = "a selection rate of 0 selects nothing"
-        if rate is None:
-            lacks = f"{settings.title(given.dataset, aspect)} has no target of its own to compare at"
+    if not rate or rate == 1:
+        lacks = f"{settings.title(given.dataset, aspect)} has no target of its own to compare at"
+        if rate is not None:
+            lacks = f"a selection rate of {rate:g} selects {'everything' if rate else 'nothing'}"
         raise PipelineError(
             lacks,
             where="--target-selection-rate",
@@ -140,6 +142,20 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "Compariso
         gpus_per_run=given.gpus_per_run,
         command=shlex.join(["python", "-m", "pipeline.compare", *map(without_password, arguments)]),
     )
+
+
+def _check_rate_is_set_by_its_flag(given: argparse.Namespace) -> None:
+    """Refuse a selection rate among the hyper-parameters: all methods are held at one."""
+    assigned = [text.partition("=")[0].rpartition(".")[2].strip() for text in given.set]
+    places = [f"--set {text}" for text, name in zip(given.set, assigned, strict=True) if name == _RATE]
+    if _RATE in settings.hyper_parameters(given.config, []):
+        places.append(f"--config {given.config}")
+    if places:
+        raise PipelineError(
+            "methods are compared at one selection rate, which is no hyper-parameter here",
+            where=places[0],
+            hint=f"use `--target-selection-rate` in place of `{_RATE}`",
+        )
 
 
 def _for_method(given: argparse.Namespace, method: str, rate: float) -> argparse.Namespace:

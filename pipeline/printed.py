@@ -36,7 +36,7 @@ LABELS = {"method": ("name", "model"), "corpus": ("aspect", "dataset", "task")}
 _MAX_BYTES = 2**24
 _MAX_GUESSED = 100
 """Titles for which a known one is looked for."""
-_NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(%?)")
+_NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(%?)")
 _NOT_REPORTED = ("", "-", "–", "—")
 _SLACK = 1e-12
 """Binary fractions are off by some 1e-16; a printed table has no digit as small as this."""

@@ -44,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
-    target = settings.json_target(given.json)
+    target = settings.json_target(given.json, given.human, given.rationale, given.audit)
     if given.gold_density is not None and given.audit is None:
         raise PipelineError(
             "only a table is checked against it", where="--gold-density", hint="add `--audit`"

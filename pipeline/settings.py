@@ -284,14 +284,15 @@ def add_training_arguments(target: argparse.ArgumentParser, *, has_one_method: b
     )
 
 
-def json_target(name: str | None) -> Path | None:
+def json_target(name: str | None, *inputs: str | None) -> Path | None:
     """Where `--json` writes to; a folder that is missing is found here, before anything is read.
 
     Args:
         name: as given; None or `-`, which is stdout, are no file.
+        inputs: files that the command reads, where they are given.
 
     Raises:
-        PipelineError: if there is no such folder, or it is one itself.
+        PipelineError: if there is no such folder, it is one itself, or an input would be overwritten.
     """
     if name is None or name == "-":
         return None
@@ -300,6 +301,12 @@ def json_target(name: str | None) -> Path | None:
         raise PipelineError(f"there is no folder `{target.parent}`", where=f"--json {target}")
     if target.is_dir():
         raise PipelineError("expected a file, but this is a folder", where=f"--json {target}")
+    if target.exists() and any(one and Path(one).exists() and target.samefile(one) for one in inputs):
+        raise PipelineError(
+            "this file is read by the command, and would be overwritten",
+            where=f"--json {target}",
+            hint="name another file, or `-` for stdout",
+        )
     return target
 
 

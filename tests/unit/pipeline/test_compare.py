@@ -112,6 +112,20 @@ def test_what_broke_is_said_after_the_table(planned, monkeypatch, capsys):
             "error: --set: `hardkuma` is not compared; the methods are infocal, fresh\n",
         ),
         (["--set", "fresh.lambda_q=1"], "error: --set: fresh: unknown hyper-parameter `lambda_q`"),
+        (
+            ["--target-selection-rate", "1"],
+            "error: --target-selection-rate: a selection rate of 1 selects every",
+        ),
+        (
+            ["--set", "target_selection_rate=0.5"],
+            "error: --set target_selection_rate=0.5: methods are compared",
+        ),
+        (
+            ["--set", "hardkuma.target_selection_rate=0.5", "--target-selection-rate", "0.1"],
+            "error: --set hardkuma.target_selection_rate=0.5: methods are compared at one selection rate",
+        ),
+        (["--cpus-per-run", "9999"], "error: --cpus-per-run: a run asks for 9999 CPU, but this machine has "),
+        (["--gpus-per-run", "99"], "error: --gpus-per-run: a run asks for 99 GPU, but this machine has "),
         (["--method", "infocal"], "error: unrecognized arguments: --method infocal"),
         (["--resume"], "error: --resume: which comparison is to be resumed?"),
         (["--resume", "--name", "x"], "error: --name: there is no comparison `x` in "),

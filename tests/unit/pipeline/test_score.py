@@ -234,6 +234,19 @@ def test_a_plain_file_goes_with_one_of_beer(tmp_path: Path, capsys: pytest.Captu
 # ------------------------------------------------------------------------------------------------- mistakes
 
 
+@pytest.mark.parametrize("flag", ["--human", "--rationale", "--audit"])
+def test_what_is_read_is_not_overwritten(flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = files(tmp_path)
+    if flag == "--audit":
+        (tmp_path / "t.csv").write_text("precision\n0.5\n")
+        arguments = ["--audit", str(tmp_path / "t.csv")]
+    read = Path(arguments[arguments.index(flag) + 1])
+    before = read.read_bytes()
+    said = refused([*arguments, "--json", str(read)], capsys)
+    assert f"error: --json {read}: this file is read by the command, and would be overwritten" in said
+    assert read.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
