@@ -17,6 +17,7 @@ import optuna
 from benchmarks.faulting.frame import Counts
 from benchmarks.faulting.reference import TIMES, Reference, state_differs
 from pipeline import checkpoints
+from pipeline.ledger import Ledger
 from pipeline.study import StudySettings
 from pipeline.study_folder import OPTUNA_DB, STUDIES
 from pipeline.tracking import PARENT_TAG, STUDY_TAG, TRIAL_TAG, TrackedRun, Tracker, config_of
@@ -227,13 +228,12 @@ def _differences(
 
 
 def last_checkpoint(study: Path, trial_id: str) -> Path | None:
-    """The furthest one that is there of a trial, whichever of the driver's lives wrote it."""
-    found = {
-        path: (len(checkpoints.read_json(path / checkpoints.HISTORY)), path.stat().st_mtime_ns)
-        for path in study.glob(f"**/*{trial_id}*/checkpoint_*")
-        if (path / checkpoints.HISTORY).is_file() and (path / checkpoints.STATE).is_file()
-    }
-    return max(found, key=lambda path: found[path], default=None)
+    """The one after a trial's last epoch, whichever of the driver's lives wrote it; None where it is gone."""
+    found = [record for record in Ledger(study).trials() if record.trial_id == trial_id]
+    if not found or not found[0].checkpoints:
+        return None
+    path = study / found[0].checkpoints[0]
+    return path if (path / checkpoints.STATE).is_file() else None
 
 
 Finished = dict[str, list[float]]
