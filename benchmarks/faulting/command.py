@@ -18,6 +18,10 @@ LIMIT_S = 1200.0
 """No command takes longer, on a machine with other work too."""
 LINGER_S = 150.0
 """How long processes may take to go by themselves; agents of a Ray that was killed take up to two minutes."""
+SHORT_LINGER_S = 5.0
+"""The same in the short form, which leaves those agents out."""
+AGENT = re.compile(r"ray::\w+Agent\b")
+"""Ray's titles of them."""
 SMALL = (
     *("--dataset", "beer", "--aspect", "palate", "--sample", "--embedding", "random", "--device", "cpu"),
     *("--set", "hidden_size=4", "--set", "encoder=lstm", "--set", "batch_size=256"),

@@ -228,11 +228,12 @@ def _differences(
 
 
 def last_checkpoint(study: Path, trial_id: str) -> Path | None:
-    """The furthest one of a trial, whichever of the driver's lives wrote it."""
-    for record in Ledger(study).trials():
-        if record.trial_id == trial_id and record.checkpoints:
-            return study / record.checkpoints[0]
-    return None
+    """The one after a trial's last epoch, whichever of the driver's lives wrote it; None where it is gone."""
+    found = [record for record in Ledger(study).trials() if record.trial_id == trial_id]
+    if not found or not found[0].checkpoints:
+        return None
+    path = study / found[0].checkpoints[0]
+    return path if (path / checkpoints.STATE).is_file() else None
 
 
 Finished = dict[str, list[float]]

@@ -29,7 +29,7 @@ from benchmarks.faulting.frame import COLUMNS, Bench, Counts, Fault
 from benchmarks.faulting.reference import Reference, state_differs
 from pipeline import checkpoints
 from pipeline.errors import PipelineError
-from pipeline.ledger import Ledger, Proposal
+from pipeline.ledger import Ledger
 from pipeline.study import TUNE
 from pipeline.study_folder import OPTUNA_DB
 from pipeline.tracking import PARENT_TAG, TRIAL_TAG, Tracker, config_of
@@ -70,15 +70,14 @@ def _train(
     run = run_settings(num_epochs=EPOCHS)
     tags = {PARENT_TAG: parent, TRIAL_TAG: f"t{number}", "seed": "0"}
     run_id = tracker.start_run(experiment, f"trial-{number:02d}", run.config(**point).to_dict(), tags)
-    ledger = Ledger(place.folder)
-    ledger.begin(f"t{number}", point, Proposal(point, {}))
+    ledger, folder_of = Ledger(place.folder), f"{TUNE}/folder-{number}"
+    ledger.begin(f"t{number}", point, None)
 
     def report(result: dict[str, Any], folder: Path) -> None:
-        numbers = {k: v for k, v in result.items() if k != "epoch" and isinstance(v, int | float)}
-        tracker.log_metrics(run_id, numbers, result["epoch"])
-        # not named after the trial: a resumed one has another id for Tune
-        checkpoint = f"{TUNE}/of-{number}/checkpoint_{result['epoch']:06d}"
+        tracker.log_metrics(run_id, {k: v for k, v in result.items() if k != "epoch"}, result["epoch"])
+        checkpoint = f"{folder_of}/checkpoint_{result['epoch']:06d}"
         shutil.copytree(folder, place.folder / checkpoint)
+        numbers = {name: float(value) for name, value in result.items() if isinstance(value, int | float)}
         is_last = result["epoch"] + 1 == EPOCHS
         ledger.epoch(f"t{number}", result["epoch"], numbers, checkpoint, is_last=is_last)
 
@@ -250,7 +249,7 @@ def test_numbers_and_states_that_training_without_a_break_has_not_are_counted(ke
         "UPDATE metrics SET value = value + 1e-9 WHERE key = 'train_sp' AND step = 1 AND run_uuid = ?",
         kept.child,
     )
-    path = kept.place.folder / TUNE / "of-1" / f"checkpoint_{EPOCHS - 1:06d}" / checkpoints.STATE
+    path = kept.place.folder / TUNE / "folder-1" / f"checkpoint_{EPOCHS - 1:06d}" / checkpoints.STATE
     state = torch.load(path, weights_only=True)
     next(iter(state["trainer"]["model"].values())).view(-1)[0] += 1e-6
     torch.save(state, path)
