@@ -177,7 +177,7 @@ class Agreement:
         apart = f"recorded {_shown(first.recorded)}, again {_shown(first.again)}"
         return f"differs: first at epoch {first.epoch + 1} in {first.metric} ({apart})"
 
-    def table(self, shown: Sequence[str]) -> str:
+    def aligned(self, shown: Sequence[str]) -> str:
         """Metrics at their largest difference, aligned.
 
         Args:

@@ -44,7 +44,7 @@ class Repetition:
         lines = [f"{head}, seed {self.record.seed}", ""]
         if self.agreement.cells:
             scores = (f"val_{name}" for name in columns.shown(run.dataset))
-            lines += [self.agreement.table(["objective", "train_objective", *scores]), ""]
+            lines += [self.agreement.aligned(["objective", "train_objective", *scores]), ""]
         lines += [f"note: {text}" for text in [*self._notes(), *self.warnings]]
         return "\n".join([*lines, self.agreement.sentence()])
 

@@ -149,7 +149,7 @@ def test_times_readings_of_test_and_what_is_no_finite_number_are_left_out():
 def test_the_table_begins_with_what_is_asked_for_and_goes_on_with_what_differs_most():
     recorded = Trajectory({0: {"a": 0.5, "b": 0.5, "c": 0.5, "d": 0.5}})
     other = Trajectory({0: {"a": 0.5, "b": 0.6, "c": 0.7, "d": 0.5}})
-    table = compare(recorded, other).table(["d", "unknown"]).splitlines()
+    table = compare(recorded, other).aligned(["d", "unknown"]).splitlines()
     assert table == [
         "metric  epoch  recorded  again  difference",
         "d           1       0.5    0.5           0",
@@ -162,7 +162,7 @@ def test_the_table_begins_with_what_is_asked_for_and_goes_on_with_what_differs_m
 def test_a_table_stays_short():
     names = [f"m{i:02d}" for i in range(40)]
     found = compare(Trajectory({0: dict.fromkeys(names, 0.5)}), Trajectory({0: dict.fromkeys(names, 0.6)}))
-    table = found.table([]).splitlines()
+    table = found.aligned([]).splitlines()
     assert len(table) == 26
     assert table[-1].startswith("... and 16 metrics more")
 

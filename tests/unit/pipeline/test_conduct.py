@@ -43,6 +43,7 @@ def no_ray(monkeypatch: pytest.MonkeyPatch):
     def session(address: str | None) -> Iterator[None]:
         yield
 
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(cluster, "session", session)
     monkeypatch.setattr(cluster, "check_resources", lambda *args: None)
     monkeypatch.setattr(cluster, "num_cores", lambda: 2.0)
