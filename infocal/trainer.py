@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -158,6 +159,8 @@ class Trainer:
         """Epochs finished."""
         self.position = 0
         """Updates done in the current epoch."""
+        self.sums: Terms = {}
+        """Sums of what `train_step` gave in the current epoch."""
 
     def make_optimizer(self, part: nn.Module, learning_rate: float) -> torch.optim.Adam:
         """Adam for a part of the method, with the schedule of every part."""
@@ -199,26 +202,30 @@ class Trainer:
     def train_epoch(self, batches: Iterable[Batch]) -> dict[str, float]:
         """Train on the batches that are left of this epoch.
 
+        When the next batch is asked for, `state_dict` is whole: the epoch can be broken off there and gone on
+        with from that state.
+
         Returns:
-            The mean of each loss and of each figure of `train_step` over these batches.
+            The mean of each loss and of each figure of `train_step` over all batches of the epoch.
 
         Raises:
             TrainingFailure: if a loss is not finite, or a part of the method stands still.
         """
-        sums: Terms = {}
-        steps = 0
         for batch in batches:
             for name, value in self.train_step(batch).items():
-                sums[name] = sums[name] + value if name in sums else value
-            steps += 1
-        if steps == 0:
+                self.sums[name] = self.sums[name] + value if name in self.sums else value
+        if self.position == 0:
             raise StateError(f"epoch {self.epoch} has no batch left to train on")
         # the one wait for the device in an epoch
-        means = dict(zip(sums, (torch.stack(list(sums.values())) / steps).tolist(), strict=True))
+        sums = torch.stack(list(self.sums.values()))
+        means = dict(zip(self.sums, (sums / self.position).tolist(), strict=True))
         self.check(means)
-        self.epoch, self.position = self.epoch + 1, 0
-        for scheduler in self.schedulers:
-            scheduler.step()
+        self.epoch, self.position, self.sums = self.epoch + 1, 0, {}
+        with warnings.catch_warnings():
+            # where all updates of this epoch were done before the state was loaded
+            warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
+            for scheduler in self.schedulers:
+                scheduler.step()
         return means
 
     def check(self, means: dict[str, float]) -> None:
@@ -275,12 +282,13 @@ class Trainer:
         yield from predict(self.evaluated_model, batches, self.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """The full state: weights, optimisers, schedulers, controls, random generators, position.
+        """The full state: weights, optimisers, schedulers, controls, random generators, place in the epoch.
 
         Only tensors, numbers, strings and containers of these, so that it can be read without pickle.
         """
         state = {name: part.state_dict() for name, part in self.parts().items()}
         state |= {"epoch": self.epoch, "position": self.position, "config": self.config.to_dict()}
+        state["sums"] = dict(self.sums)
         state["rng"] = torch.get_rng_state()
         if self.device.type == "cuda":
             state["cuda_rng"] = torch.cuda.get_rng_state(self.device)
@@ -300,6 +308,8 @@ class Trainer:
         for name, part in self.parts().items():
             part.load_state_dict(state[name])
         self.epoch, self.position = state["epoch"], state["position"]
+        # states of before these were kept are all of whole epochs
+        self.sums = {name: value.to(self.device) for name, value in state.get("sums", {}).items()}
         torch.set_rng_state(state["rng"].cpu())
         if self.device.type == "cuda" and "cuda_rng" in state:
             torch.cuda.set_rng_state(state["cuda_rng"].cpu(), self.device)

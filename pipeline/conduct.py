@@ -111,7 +111,7 @@ def _close(tracking: TrialTracking, status: str, study: Study) -> None:
     if num_missing > 0 and study.ledger.trials():
         over = prepared.num_trials - num_missing
         logger.warning(
-            "%d of %d trials have ended; the others go on from their last whole epoch",
+            "%d of %d trials have ended; the others go on where they were",
             over,
             prepared.num_trials,
         )

@@ -11,7 +11,7 @@ from typing import Any
 from feature_store.store import Features, load_features
 from infocal.config import LanguageModelConfig
 from infocal.trainer import resolve_device
-from pipeline import checkpoints, columns, findings, pages, registry, summary
+from pipeline import checkpoints, columns, findings, midway, pages, registry, summary
 from pipeline.criterion import Candidate
 from pipeline.errors import PipelineError
 from pipeline.loaders import embeddings_of, language_model_dir, language_model_scores
@@ -80,6 +80,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     tracking.warn_skipped()
     tracker, study_run, runs = tracking.tracker, tracking.study_run_id, tracking.runs
     folder, prepared = study.folder, study.settings
+    midway.clear(folder.place)
     candidates, replicates = study.candidates(study.searched), study.candidates(study.replicates)
     artifacts: dict[str, str | Path] = {OPTUNA_DB: study.export()}
     if not candidates:

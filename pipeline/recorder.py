@@ -41,6 +41,8 @@ class Recorder(tune.Callback):
         notify: Callable[[], None],
     ) -> None:
         self.ledger, self.search, self.num_epochs, self.notify = ledger, search, num_epochs, notify
+        self.running: set[str] = set()
+        """Ids of the trials that train now."""
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune pickles its callbacks with snapshots that nobody reads: a study is resumed from the ledger
@@ -50,6 +52,7 @@ class Recorder(tune.Callback):
         """A trial begins, or goes on."""
         proposal = None if self.search is None else self.search.proposal(trial.trial_id)
         self.ledger.begin(trial_id_of(trial), config_of(trial), proposal)
+        self.running.add(trial_id_of(trial))
         self.notify()
 
     def on_trial_result(
@@ -74,8 +77,13 @@ class Recorder(tune.Callback):
         )
         self.notify()
 
+    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """A trial has ended."""
+        self.running.discard(trial_id_of(trial))
+
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """An exception has ended a trial for good."""
+        self.running.discard(trial_id_of(trial))
         # the driver's own copy: the one that `Trial.get_error` reads is not in the storage yet
         file = Path(trial.error_file) if trial.error_file else None
         text = file.read_text(encoding="utf-8") if file is not None and file.is_file() else ""

@@ -71,6 +71,14 @@ def build_parser() -> argparse.ArgumentParser:
         "that fit (default: %(default)s)",
     )
     study.add_argument(
+        "--checkpoint-every",
+        type=settings.tolerance,
+        metavar="SECONDS",
+        default=60.0,
+        help="training that is lost at most if a worker dies in mid-epoch; 0: up to an epoch "
+        "(default: %(default)g)",
+    )
+    study.add_argument(
         "--address", help="Ray cluster to use (default: RAY_ADDRESS, else a private local one)"
     )
     study.add_argument(
@@ -175,6 +183,7 @@ def _export(given: argparse.Namespace, name: str, storage: Storage, directory: L
 def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySettings":
     """Check every flag and resolve the settings; the features' folder is still missing."""
     run = planning.run_settings(given, {}, num_threads=max(1, int(given.cpus_per_trial)))
+    run = dataclasses.replace(run, checkpoint_s=given.checkpoint_every)
     space = registry.space(given.method, given.dataset, given.space)
     fixed = [r.name for r in space if r.name in run.base]
     if fixed:

@@ -58,6 +58,8 @@ class RunSettings:
     """Where a machine without that folder fetches the features from; empty: all share the folder."""
     hold_rate: bool = False
     """Whether the threshold is set on validation texts so that the target selection rate is met."""
+    checkpoint_s: float = 60.0
+    """Seconds of training between the states that a search keeps within an epoch; 0: none."""
     origin: dict[str, Any] = field(default_factory=dict)
     """What the features were made of, as `pipeline.origin` says it; empty in what older versions stored."""
 

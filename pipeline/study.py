@@ -12,7 +12,7 @@ from ray import tune
 
 from infocal.config import MethodConfig
 from infocal.errors import StateError
-from pipeline import checkpoints
+from pipeline import checkpoints, midway
 from pipeline.criterion import Candidate, ranked
 from pipeline.ledger import Ledger, TrialRecord
 from pipeline.reading import read_settings
@@ -236,7 +236,12 @@ class Study:
                 verbose=0,
             ),
         )
-        tuner.fit()
+        midway.reset(place)
+        try:
+            tuner.fit()
+        except KeyboardInterrupt:
+            midway.stop(place, recorder.running)
+            raise
 
     def _candidate(self, record: TrialRecord) -> Candidate | None:
         """A trial's best epoch; None where the trial has none."""

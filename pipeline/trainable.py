@@ -21,6 +21,7 @@ from infocal.trainer import resolve_device
 from pipeline import checkpoints, columns, environment, feature_copies
 from pipeline.errors import USER_ERRORS
 from pipeline.loaders import Loader, embeddings_of, language_model_scores, prefetched, task_of
+from pipeline.midway import Midway
 from pipeline.scoring import Validation, ValidationData, hold_rate, validate
 from pipeline.settings import RunSettings
 from pipeline.storage import Storage
@@ -103,6 +104,7 @@ class Trial:
             bf16=run.bf16,
         )
         self.progress = Progress()
+        self._started = self._earlier_s = 0.0
 
     def restore(self, checkpoint: Path) -> None:
         """Go on from a checkpoint that `save` wrote."""
@@ -117,21 +119,37 @@ class Trial:
         checkpoints.write_json(checkpoint / checkpoints.HISTORY, self.progress.history)
         checkpoints.copy_tree(self.directory / checkpoints.BEST, checkpoint / checkpoints.BEST)
 
-    def epoch(self) -> Result:
-        """Train and evaluate one epoch.
+    def save_midway(self, folder: Path) -> None:
+        """Write the state between two batches of an epoch."""
+        seconds = time.monotonic() - self._started
+        checkpoints.save_state(folder, self.trainer, {"seconds": seconds})
+
+    def restore_midway(self, folder: Path) -> None:
+        """Go on in mid-epoch, where `save_midway` was called."""
+        kept = checkpoints.load_state(folder, self.trainer)
+        self._earlier_s = float(kept["seconds"])
+
+    def epoch(self, midway: Midway | None = None) -> Result:
+        """Train and evaluate one epoch, or the rest of one.
+
+        Args:
+            midway: keeps states within the epoch; None: there are none.
 
         Raises:
             TrainingFailure: if a loss is not finite, the discriminator stands still, or the mask has
                 fallen to a trivial one after the ramp.
         """
-        trainer, started = self.trainer, time.monotonic()
-        number = trainer.epoch
+        trainer, number = self.trainer, self.trainer.epoch
+        self._started = started = time.monotonic() - self._earlier_s
+        self._earlier_s = 0.0
         rate = trainer.schedulers[0].get_last_lr()[0]
         batches = self.loader.shuffled(
             self.config.batch_size, seed=self.seed, epoch=number, start=trainer.position
         )
         if trainer.device.type == "cuda":
             batches = prefetched(batches, Batch.pin_memory)
+        if midway is not None:
+            batches = midway.watched(batches, self)
         terms = trainer.train_epoch(batches)
         trained = time.monotonic()
         target = self.config.target_selection_rate
@@ -275,6 +293,7 @@ def train(
     report: Report,
     directory: Path,
     checkpoint: Path | None = None,
+    midway: Midway | None = None,
 ) -> Progress:
     """Train one configuration to the end, reporting each epoch.
 
@@ -286,6 +305,7 @@ def train(
         report: called after each epoch.
         directory: an empty working folder.
         checkpoint: folder to go on from.
+        midway: keeps states within an epoch, and may have one to go on from.
     """
     chosen = dict(values)
     seed = int(chosen.pop("seed", run.seed))
@@ -295,12 +315,14 @@ def train(
             trial = Trial(config, run, seed, directory)
             if checkpoint is not None:
                 trial.restore(checkpoint)
+            if midway is not None:
+                midway.restore(trial)
     except TrainingFailure as failure:
         return _failed_at_start(failure, report, directory, checkpoint)
     while trial.trainer.epoch < run.num_epochs:
         try:
             with naming_out_of_memory(f"epoch {trial.trainer.epoch}"):
-                result = trial.epoch()
+                result = trial.epoch(midway)
         except TrainingFailure as failure:
             result = _failure(len(trial.progress.history), failure)
         with tempfile.TemporaryDirectory(dir=directory) as folder:
@@ -379,18 +401,22 @@ def tune_trainable(values: dict[str, Any], run: RunSettings, study: str) -> None
     """
     from ray import tune
 
-    def report(result: Result, folder: Path) -> None:
-        tune.report(result, checkpoint=tune.Checkpoint.from_directory(str(folder)))
-
     chosen = dict(values)
-    again = chosen.pop(RESUMED, {"checkpoints": []})
+    again = chosen.pop(RESUMED, {"trial_id": tune.get_context().get_trial_id(), "checkpoints": []})
+    midway = Midway(Storage(study).opened(), again["trial_id"], run.checkpoint_s)
+
+    def report(result: Result, folder: Path) -> None:
+        midway.rest()  # nobody would hear the report
+        tune.report(result, checkpoint=tune.Checkpoint.from_directory(str(folder)))
+        midway.clear()
+
     start = tune.get_checkpoint()
     with tempfile.TemporaryDirectory(prefix="infocal-") as working, contextlib.ExitStack() as stack:
         if start is None:
             folder = stack.enter_context(newest_whole(study, again["checkpoints"]))
         else:
             folder = Path(stack.enter_context(start.as_directory()))
-        train(chosen, run, report, Path(working), folder)
+        train(chosen, run, report, Path(working), folder, midway)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from benchmarks.faulting.reference import Reference
 TRIALS, EPOCHS = 3, 3
 FLAGS = (
     *("--trials", str(TRIALS), "--epochs", str(EPOCHS), "--max-concurrent", "2"),
-    *("--sampler", "random", "--seed", "1", "--min-precision", "0.0"),
+    *("--sampler", "random", "--seed", "1", "--min-precision", "0.0", "--checkpoint-every", "0.05"),
 )
 EXPECTED = Expected(trials=TRIALS, epochs=EPOCHS)
 _NOTHING_THERE = re.compile(r"leave out `--resume`|without `--resume` a new one is started")

@@ -206,6 +206,7 @@ def test_the_flags_become_a_stored_study(
     assert (prepared.max_concurrent, prepared.cpus_per_trial, prepared.gpus_per_trial) == (2, 2.0, 0.5)
     assert prepared.run.num_threads == 2, "as many threads as cores"
     assert prepared.run.gpu_memory_rate == 0.5, "of the card's memory no more than of the card"
+    assert prepared.run.checkpoint_s == 60.0
     assert not prepared.packs_gpus
     assert prepared.run.features_dir == "/features/built"
     assert prepared.first_points == [PAPER_BEER_BEST]
@@ -214,6 +215,11 @@ def test_the_flags_become_a_stored_study(
     assert call["directory"] == Path("runs/sample/studies/first")
     assert StudySettings.load(empty_folder / "runs/sample/studies/first", "first") == prepared
     assert capsys.readouterr().out == "the table\n", "stdout holds the result alone"
+
+
+def test_how_often_trials_keep_their_state_is_stored(conducted: list[dict[str, Any]]):
+    search.main([*SAMPLE, "--checkpoint-every", "0"])
+    assert conducted[0]["prepared"].run.checkpoint_s == 0.0
 
 
 @pytest.mark.parametrize(("gpus", "rate"), [("0", 1.0), ("0.25", 0.25), ("1", 1.0), ("2", 1.0)])

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import optuna
@@ -7,8 +8,9 @@ import pytest
 from ray import tune
 
 from infocal.errors import StateError
-from pipeline import study
+from pipeline import midway, study
 from pipeline.ledger import Ledger
+from pipeline.midway import MIDWAY
 from pipeline.recorder import Recorder
 from pipeline.scheduler import VIOLATION
 from pipeline.storage import Storage
@@ -153,6 +155,32 @@ def test_what_tune_is_asked_for(tmp_path: Path, tuner: FakeTuner):
     assert run_config.checkpoint_config.num_to_keep == 2, "the one before the last may be needed"
     assert run_config.failure_config.max_failures == 2, "a worker that died starts again"
     assert isinstance(run_config.callbacks[0], Recorder), "the ledger hears of everything first"
+
+
+def test_trials_are_asked_to_keep_their_state_where_a_search_is_interrupted(
+    tmp_path: Path, tuner: FakeTuner, monkeypatch: pytest.MonkeyPatch
+):
+    one = small_study(tmp_path)
+    (one.folder.directory / MIDWAY / "stop").mkdir(parents=True)  # by a driver that has ended
+    (one.folder.directory / MIDWAY / "stop" / "asked").touch()
+    asked: list[set[str]] = []
+    monkeypatch.setattr(midway, "stop", lambda place, running: asked.append(set(running)))
+
+    def interrupted() -> None:
+        assert not (one.folder.directory / MIDWAY / "stop").exists(), "these trials train"
+        recorder = tuner.made[0]["run_config"].callbacks[0]
+        for name in ("a", "b", "c"):
+            trial = SimpleNamespace(trial_id=name, config=POINT, error_file=None)
+            recorder.search = None
+            recorder.on_trial_start(iteration=0, trials=[], trial=trial)
+        recorder.on_trial_complete(iteration=0, trials=[], trial=SimpleNamespace(trial_id="a", config=POINT))
+        recorder.on_trial_error(iteration=0, trials=[], trial=trial)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuner, "fit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        one.run([])
+    assert asked == [{"b"}]
 
 
 def test_a_relative_folder_is_named_whole(tmp_path: Path, tuner: FakeTuner, monkeypatch: pytest.MonkeyPatch):
