@@ -46,9 +46,17 @@ def run(
 
 
 def kill_after(
-    command: list[str], folder: Path, pattern: str, environment: Mapping[str, str] = ENVIRONMENT
+    command: list[str],
+    folder: Path,
+    pattern: str,
+    environment: Mapping[str, str] = ENVIRONMENT,
+    number: signal.Signals = signal.SIGKILL,
 ) -> str:
-    """Start a command and kill -9 its process group once stderr says `pattern`; returns what it said."""
+    """Start a command, and send its process group a signal once stderr says `pattern`.
+
+    Returns:
+        What it said until its end.
+    """
     log = folder / "killed.log"
     with log.open("w") as stderr:
         process = subprocess.Popen(
@@ -65,9 +73,12 @@ def kill_after(
             assert process.poll() is None, f"it ended too soon:\n{log.read_text()}"
             assert time.monotonic() < deadline, f"it never said {pattern}:\n{log.read_text()}"
             time.sleep(0.1)
+        os.killpg(process.pid, number)
+        process.wait(TIMEOUT_S)
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     return log.read_text()
 
 
