@@ -22,6 +22,7 @@ def read_lines(
 ) -> Iterator[tuple[int, str]]:
     """Lines of a text file with their numbers from 1, without line ends.
 
+    A blank line, of white space alone, is given as an empty one; those at the end of the file are left out.
     A name that ends in .gz is decompressed on the fly; only one line is held in memory.
 
     Args:
@@ -31,16 +32,21 @@ def read_lines(
 
     Raises:
         MissingDataError: if there is no such file.
-        BadInputError: if the file is a folder, cannot be read, is empty, is cut short, has none of the
-        encodings or two of them, or is too large.
+        BadInputError: if the file is a folder, cannot be read, has nothing but blank lines, is cut short, has
+        none of the encodings or two of them, or is too large.
     """
-    number = 0
+    number = told = 0
     decoder = _Decoder(encodings)
     with reading(path, lambda: number) as stream:
         for number, line in enumerate(_raw_lines(stream, path, max_bytes), start=1):
+            if not line.strip():
+                continue
+            for blank in range(told + 1, number):
+                yield blank, ""
             yield number, decoder.decode(line, path, number)
-    if number == 0:
-        raise BadInputError("the file is empty", where=str(path))
+            told = number
+    if told == 0:
+        raise BadInputError("every line is blank" if number else "the file is empty", where=str(path))
 
 
 @contextmanager

@@ -319,7 +319,7 @@ def test_a_bad_line_is_named(
     tmp_path: Path, cache_dir: Path, leftovers: Any, line: dict[str, Any] | str, message: str
 ):
     write_lists(tmp_path, ["盗窃", "诈骗"], [264, 266])
-    write(tmp_path, train=BOTH, val=[record(), record(), line], test=[record()])
+    write(tmp_path, train=BOTH, val=[record(), record(), line, record()], test=[record()])
     request = FeatureRequest(dataset="cail-small", aspect="terms", data_dir=tmp_path, cache_dir=cache_dir)
     for _ in range(2):
         with pytest.raises(BadInputError, match=f"data_valid.json:3: {message}"):

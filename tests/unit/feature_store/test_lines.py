@@ -37,7 +37,19 @@ def test_lines_are_numbered_from_one(text: Path, zipped: Callable[[Path], Path],
 def test_round_trip(tmp_path_factory: pytest.TempPathFactory, texts: list[str]):
     path = tmp_path_factory.mktemp("lines") / "f.gz"
     path.write_bytes(gzip.compress("".join(f"{text}\n" for text in texts).encode()))
-    assert read(path) == list(enumerate(texts, start=1))
+    wanted = [text if text.strip() else "" for text in texts]
+    while wanted and not wanted[-1]:
+        del wanted[-1]
+    if wanted:
+        assert read(path) == list(enumerate(wanted, start=1))
+    else:
+        with pytest.raises(BadInputError, match=r"f.gz: every line is blank$"):
+            read(path)
+
+
+def test_blank_lines_at_the_end_are_left_out(text: Path):
+    text.write_bytes(text.read_bytes() + b"\r\n \t\n\n\n")
+    assert read(text) == [(1, "one"), (2, "two é"), (3, ""), (4, "last")]
 
 
 def test_a_file_that_is_not_there(tmp_path: Path):

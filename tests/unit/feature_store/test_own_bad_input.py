@@ -244,7 +244,7 @@ def test_a_near_miss_of_a_document(tmp_path: Path, cache_dir: Path, leftovers: L
     ("content", "message"),
     [
         (b"", "docs/val2: the file is empty"),
-        (b" \n\n", "val.jsonl:3: the document `val2` is empty"),
+        (b" \n\n", "docs/val2: every line is blank"),
         (b"caf\xe9", "docs/val2:1: not UTF-8: byte 0xe9"),
     ],
 )
