@@ -31,8 +31,6 @@ WINDOW = 1024
 """Most texts that are explained and printed together: in one, texts of like length share a pass."""
 _CHUNK = 1 << 20
 """Bytes that are asked for at once; a pipe gives what it holds."""
-_BROKEN_PIPE = 128 + 13
-"""What a shell says of a program that ended because nobody reads what it writes."""
 _BOLD, _PLAIN = ("\033[1m", "\033[0m"), ("[", "]")
 
 
@@ -65,14 +63,10 @@ def main(arguments: Sequence[str]) -> int:
 
     explainer = Explainer(package, batch_size=BATCH)
     marks = _BOLD if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else _PLAIN
-    try:
-        for window in texts:
-            for text, explanation in explained(window, explainer):
-                print(as_json(text, explanation) if given.json else line(text, explanation, marks))
-            sys.stdout.flush()
-    except BrokenPipeError:  # `| head` has seen enough; Python would complain at its end once more
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
+    for window in texts:
+        for text, explanation in explained(window, explainer):
+            print(as_json(text, explanation) if given.json else line(text, explanation, marks))
+        sys.stdout.flush()
     return 0
 
 

@@ -1,6 +1,9 @@
 import argparse
+import os
+import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -91,3 +94,25 @@ def test_argparse_ends_a_command_by_itself(capsys: pytest.CaptureFixture[str]):
         run_command(lambda arguments: bool(parser.parse_args(arguments)), ["--nope"])
     assert ended.value.code == 2
     assert "prog: error: unrecognized arguments: --nope" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize("num_lines", [1, 100_000])
+def test_a_reader_of_stdout_who_has_gone_is_no_fault(num_lines: int, buffered: bool):
+    source = (
+        "import sys; from pipeline.errors import run_command; "
+        f"sys.exit(run_command(lambda _: sys.stdin.read() or print('line\\n' * {num_lines}) or 0, []))"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    command = [sys.executable, *([] if buffered else ["-u"]), "-c", source]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+        process.stdout.close()
+        process.stdin.close()  # it may write now
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+def test_a_broken_pipe_that_is_not_stdout_is_a_fault_of_ours(capfd: pytest.CaptureFixture[str]):
+    with pytest.raises(BrokenPipeError, match="a socket"):
+        run_command(raising(BrokenPipeError("a socket")), [])
