@@ -52,6 +52,7 @@ def shared(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     search = [sys.executable, "-m", "pipeline.search", "--name", "shared"]
     export = ["--optuna-storage", f"sqlite:///{folder / 'optuna.db'}"]
     counts = ["--trials", str(NUM_TRIALS), "--epochs", str(NUM_EPOCHS), "--min-precision", "0.01"]
+    counts += ["--checkpoint-every", "0.01"]  # in the store, too
     node, node_environment = machine(folder, "node", s3)
     with ray_head(node / "ray.log", node_environment) as address, pytest.MonkeyPatch.context() as patch:
         for name, value in s3.environment.items():

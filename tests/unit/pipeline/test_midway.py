@@ -22,6 +22,7 @@ from pipeline.settings import RunSettings
 from pipeline.storage import Location, Storage
 from pipeline.trainable import Result, train
 from search_spaces import registry
+from tests.integration.servers import S3Server
 from tests.small_study import run_settings
 
 EVERY_BATCH = 1e-9
@@ -135,6 +136,28 @@ def test_a_trial_that_dies_in_mid_epoch_ends_as_if_it_had_not(
     second.train(run, first.checkpoint if epoch else None, Midway(study, "a", EVERY_BATCH))
     assert first.results + second.results == whole.results
     assert equal(second.state(), whole.state())
+
+
+def test_a_trial_whose_study_lies_behind_a_uri_goes_on_in_mid_epoch(
+    tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+):
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    study = Storage(s3.uri(f"midway/{tmp_path.name}")).opened()
+    whole = Worker(tmp_path / "whole").train(settings())
+    break_off(tmp_path / "first", study, at=3)
+    assert states(study) == ["0-3"]
+    second = Worker(tmp_path / "second").train(settings(), None, Midway(study, "a", EVERY_BATCH))
+    assert second.results == whole.results
+    (study / MIDWAY / "stop" / "asked").write(b"")
+    thread = threading.Thread(target=Midway(study, "a", 0.0).rest)
+    thread.start()
+    midway.stop(study, ["a"])
+    assert (study / MIDWAY / "stop").names() == ["a", "asked"]
+    midway.clear(study)
+    thread.join(2 * midway._REMOTE_POLL_S)
+    assert not thread.is_alive()
+    assert not (study / MIDWAY).exists()
 
 
 def test_no_batch_is_trained_twice(tmp_path: Path, study: Location, monkeypatch: pytest.MonkeyPatch):
