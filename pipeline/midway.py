@@ -38,7 +38,7 @@ _COST = 50
 _T = TypeVar("_T")
 
 
-class Broken(Protocol):
+class Interruptible(Protocol):
     """A trial, as far as it can be broken off in mid-epoch."""
 
     trainer: Trainer
@@ -68,13 +68,13 @@ class Midway:
         self._due = time.monotonic() + every_s
         self._looked = 0.0
 
-    def restore(self, trial: Broken) -> None:
+    def restore(self, trial: Interruptible) -> None:
         """Put a trial that stands at the start of an epoch where it was in it, if that is known."""
         with self._newest(trial.trainer.epoch) as folder:
             if folder is not None:
                 trial.restore_midway(folder)
 
-    def watched(self, batches: Iterable[_T], trial: Broken) -> Iterator[_T]:
+    def watched(self, batches: Iterable[_T], trial: Interruptible) -> Iterator[_T]:
         """The same batches; between them, a state is written where it is time, or the trial is asked to stop.
 
         Args:
@@ -110,7 +110,7 @@ class Midway:
             is_asked = (self._stop / _ASKED).exists()
         return is_asked
 
-    def _save(self, trial: Broken) -> None:
+    def _save(self, trial: Interruptible) -> None:
         started = time.monotonic()
         name = f"{trial.trainer.epoch}-{trial.trainer.position}"
         with _costing_nothing("write"), tempfile.TemporaryDirectory(dir=trial.directory) as working:

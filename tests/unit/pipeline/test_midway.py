@@ -17,7 +17,7 @@ import torch
 
 from infocal.trainer import Trainer
 from pipeline import checkpoints, midway, trainable
-from pipeline.midway import MIDWAY, Broken, Midway
+from pipeline.midway import MIDWAY, Interruptible, Midway
 from pipeline.settings import RunSettings
 from pipeline.storage import Location, Storage
 from pipeline.trainable import Result, train
@@ -42,7 +42,7 @@ class Dying(Midway):
         self._counter = itertools.count()
         self._at = at
 
-    def watched(self, batches: Iterable[Any], trial: Broken) -> Iterator[Any]:
+    def watched(self, batches: Iterable[Any], trial: Interruptible) -> Iterator[Any]:
         for batch in super().watched(batches, trial):
             if next(self._counter) == self._at:
                 raise Died
@@ -182,7 +182,7 @@ def test_the_time_before_the_break_counts(tmp_path: Path, study: Location, monke
     monkeypatch.setattr(trainable, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     class Timed(Dying):
-        def watched(self, batches: Iterable[Any], trial: Broken) -> Iterator[Any]:
+        def watched(self, batches: Iterable[Any], trial: Interruptible) -> Iterator[Any]:
             for batch in super().watched(batches, trial):
                 yield batch
                 now[0] += 100.0
@@ -223,7 +223,7 @@ def test_a_state_that_was_not_written_to_its_end_is_none(tmp_path: Path, study: 
     seen: list[int] = []
 
     class Watching(Midway):
-        def watched(self, batches: Iterable[Any], trial: Broken) -> Iterator[Any]:
+        def watched(self, batches: Iterable[Any], trial: Interruptible) -> Iterator[Any]:
             seen.append(trial.trainer.position)
             return super().watched(batches, trial)
 
