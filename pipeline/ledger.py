@@ -15,9 +15,9 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from infocal.errors import StateError
 from pipeline.errors import PipelineError
@@ -31,6 +31,9 @@ OBJECTIVE = "best_objective"
 VIOLATION = "criterion_violation"
 """How far that epoch is from meeting the criterion's bounds; 0 where it meets them."""
 _EVENT, _SUM = "event", "crc32"
+
+Moment = Annotated[float, Field(ge=0, le=250e9, allow_inf_nan=False)]
+"""Seconds since 1970, as far as calendars go: MLflow and Optuna make dates of them."""
 
 Publish = Callable[[str], None]
 """Copies a file, by its path below the study's folder, to where the study belongs."""
@@ -58,7 +61,7 @@ class Begin:
     """Hyper-parameters of its own."""
     proposal: Proposal | None
     """None of a replicate, which Optuna did not propose."""
-    time: float
+    time: Moment
     """Seconds since 1970."""
 
 
@@ -74,7 +77,7 @@ class Epoch:
     """Folder of the checkpoint that was written after it, below the study's."""
     is_last: bool
     """Whether the trial ended with it: it was the last one asked for, or the scheduler stopped the trial."""
-    time: float
+    time: Moment
     """When it was reported, in seconds since 1970."""
 
     def __post_init__(self) -> None:
@@ -93,7 +96,7 @@ class Failure:
     reason: str
     """A name of `infocal.errors.TRAINING_FAILURES`, or `error`."""
     message: str
-    time: float
+    time: Moment
     """Seconds since 1970."""
 
 
@@ -312,6 +315,7 @@ def _event(line: bytes) -> Begin | Epoch | Failure:
         del found[_EVENT]
         return _READERS[name].validate_json(json.dumps(found), strict=True)
     except ValidationError as error:
-        raise ValueError(error.errors(include_url=False)[0]["msg"]) from error
+        first = error.errors(include_url=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     except (AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ValueError("no line of a ledger") from error

@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,20 @@ def test_another_line_is_named(tmp_path: Path, line: object, message: str):
     lines[1] = json.dumps(line)
     path.write_text("\n".join(lines) + "\n")
     with pytest.raises(StateError, match=rf"{path}:2: expected an event of a trial, but got something else"):
+        Ledger(tmp_path)
+
+
+@pytest.mark.parametrize("time", [1e12, 1e300, -1.0, math.inf, math.nan, None])
+def test_a_time_that_no_calendar_has_is_refused(tmp_path: Path, time: float | None):
+    train(Ledger(tmp_path), "a", 2)
+    path = file_of(tmp_path, "a")
+    lines = path.read_text().splitlines()
+    event = json.loads(lines[1])
+    del event["crc32"]
+    text = json.dumps({**event, "time": time})
+    lines[1] = f'{text[:-1]}, "crc32": {zlib.crc32(text.encode())}}}'
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(StateError, match=rf"{path}:2: expected an event of a trial, .*\(time: "):
         Ledger(tmp_path)
 
 
