@@ -6,7 +6,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.faulting.command import SMALL, Command, Unexpected
@@ -72,6 +72,7 @@ class Builds:
     bench: Bench
     counts: Counts
     started: int = 0
+    _wholes: dict[str, tuple[dict[str, str], float]] = field(default_factory=dict)
 
     def start(self, part: Part, cache: Path) -> Command:
         """Start to build a part in a cache."""
@@ -81,6 +82,11 @@ class Builds:
 
     def whole(self, part: Part) -> tuple[dict[str, str], float]:
         """Digests of everything that a build makes which nothing befalls, and how long its making takes."""
+        if part.name not in self._wholes:
+            self._wholes[part.name] = self._built(part)
+        return self._wholes[part.name]
+
+    def _built(self, part: Part) -> tuple[dict[str, str], float]:
         cache = self.cache_of(part)
         command = self.start(part, cache)
         started = _await(command, part.starts)
@@ -154,9 +160,8 @@ def killed(bench: Bench) -> Counts:
     """A builder is killed at a random moment of its work, in turn with its processes and alone."""
     counts = Counts()
     builds = Builds(bench, counts)
-    wholes = {part.name: builds.whole(part) for _, part in _in_turn(bench)}
     for number, part in _in_turn(bench):
-        whole, took = wholes[part.name]
+        whole, took = builds.whole(part)
         cache = bench.folder / f"killed-{number}"
         builder = builds.start(part, cache)
         if _await(builder, part.starts) is None:

@@ -337,6 +337,18 @@ def _builds(tmp_path: Path, counts: Counts) -> cache.Builds:
     return cache.Builds(Bench(tmp_path, tmp_path / "cache", Random(0), 1), counts)
 
 
+def test_what_is_built_for_comparison_is_built_once(tmp_path: Path):
+    """It is asked for again where a fault is injected more often than there are parts."""
+    part = _part(
+        "import pathlib, sys; made = pathlib.Path(sys.argv[-1]) / 'a.txt'; made.parent.mkdir(); "
+        "print('start', flush=True); made.write_text('1'); print('end')"
+    )
+    builds = _builds(tmp_path, Counts())
+    assert builds.whole(part) == builds.whole(part)
+    assert builds.started == 1
+    assert list(builds.whole(part)[0]) == ["a.txt"]
+
+
 @pytest.mark.parametrize(
     ("files", "code", "column"),
     [
