@@ -21,7 +21,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export DO_NOT_TRACK := true
 export RAY_USAGE_STATS_ENABLED := 0
 
-.PHONY: help setup search test lint clean
+.PHONY: help setup search test faults lint clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,11 @@ test: export OMP_NUM_THREADS := 1
 test: export MKL_NUM_THREADS := 1
 test: $(STAMP)  ## run the whole suite
 	$(BIN)/python -m pytest $(PYTEST)
+
+# `make faults FAULTS=` injects all of them, in about an hour and a half.
+FAULTS ?= --short
+faults: $(STAMP)  ## kill, fill, lock and damage: a few faults, each survived
+	$(BIN)/python -m benchmarks.faults $(FAULTS)
 
 lint: $(STAMP)  ## style, types and import contracts
 	$(BIN)/ruff check .

@@ -126,7 +126,7 @@ def test_make_target_runs(target: str, command: str):
     assert command in dry_run(target)
 
 
-@pytest.mark.parametrize("target", ["setup", "search", "test", "lint"])
+@pytest.mark.parametrize("target", ["setup", "search", "test", "faults", "lint"])
 def test_make_target_sets_itself_up(target: str):
     """As on a fresh machine (-W: as if pyproject.toml had changed): torch by its pin, then the project."""
     commands = dry_run("-W", "pyproject.toml", target)
@@ -139,7 +139,8 @@ def test_ci_runs_lint_and_test():
     text = script.read_text(encoding="utf-8")
     assert script.stat().st_mode & 0o111, ".ci/run is not executable"
     assert text.startswith("#!/usr/bin/env bash\n") and "set -euo pipefail" in text
-    assert re.search(r"^make lint$", text, re.M) and re.search(r"^make test$", text, re.M)
+    for target in ("lint", "test", "faults"):
+        assert re.search(rf"^make {target}$", text, re.M), target
 
 
 # ---------------------------------------------------------------------------------------------- README
