@@ -6,12 +6,14 @@ MLflow's global state is left alone.
 
 import contextlib
 import datetime
+import getpass
 import json
 import logging
 import math
 import os
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -69,6 +71,14 @@ def read_back(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _made_by() -> dict[str, str]:
+    """Tags by which MLflow's pages say who made a run, and with what."""
+    tags = {"mlflow.source.type": "LOCAL", "mlflow.source.name": Path(sys.argv[0]).name}
+    with contextlib.suppress(KeyError, OSError):  # in a container whose user has no name
+        tags["mlflow.user"] = getpass.getuser()
+    return tags
 
 
 def _milliseconds(seconds: float | None) -> int | None:
@@ -252,7 +262,7 @@ class Tracker:
             if found is None and resumed:
                 found = self.latest_study(experiment_id, name)
             if found is None:
-                every = {**tags, STUDY_TAG: name, NAME_TAG: name}
+                every = {**_made_by(), **tags, STUDY_TAG: name, NAME_TAG: name}
                 run_id = str(self.client.create_run(experiment_id, run_name=name, tags=every).info.run_id)
                 self._log_params(run_id, parameters)
                 return run_id
@@ -286,7 +296,10 @@ class Tracker:
         """
         with translated(f"cannot start the run `{name}`"):
             run = self.client.create_run(
-                experiment_id, start_time=_milliseconds(started), run_name=name, tags=dict(tags)
+                experiment_id,
+                start_time=_milliseconds(started),
+                run_name=name,
+                tags={**_made_by(), **tags},
             )
             self._log_params(run.info.run_id, parameters)
             return str(run.info.run_id)

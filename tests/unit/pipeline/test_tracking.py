@@ -1,3 +1,4 @@
+import getpass
 import logging
 import math
 import pickle
@@ -236,6 +237,29 @@ def test_another_name_is_another_study_and_the_latest_is_found(tracker: Tracker,
     assert latest is not None and latest.run_id == second
     assert named is not None and named.run_id == first
     assert tracker.latest_study(experiment, "three") is None
+
+
+@pytest.mark.parametrize("has_name", [True, False])
+def test_runs_say_who_made_them_and_with_what(
+    tracker: Tracker, experiment: str, monkeypatch: pytest.MonkeyPatch, has_name: bool
+):
+    def user() -> str:
+        if not has_name:
+            raise KeyError("getpwuid(): uid not found: 4711")
+        return "ada"
+
+    monkeypatch.setattr(getpass, "getuser", user)
+    monkeypatch.setattr(sys, "argv", ["/somewhere/pipeline/search.py", "--sample"])
+    made = {"mlflow.source.type": "LOCAL", "mlflow.source.name": "search.py"}
+    if has_name:
+        made["mlflow.user"] = "ada"
+    for run_id in (
+        tracker.start_study(experiment, "first", {}, {}),
+        tracker.start_run(experiment, "trial", {}, {}),
+    ):
+        tags = tracker.run(run_id).tags
+        assert made.items() <= tags.items()
+        assert ("mlflow.user" in tags) == has_name
 
 
 def test_many_parameters_are_all_logged(tracker: Tracker, experiment: str):
