@@ -35,6 +35,9 @@ _PATIENCE_S, _REMOTE_PATIENCE_S = 10.0, 30.0
 _COST = 50
 """Seconds of training that there are at least for each second of writing."""
 
+_FAILURES = (OSError, RuntimeError, PipelineError)
+"""Of writing: of this machine's disk, of torch where that is full, and of the storage."""
+
 _T = TypeVar("_T")
 
 
@@ -92,7 +95,8 @@ class Midway:
     def rest(self) -> None:
         """Answer, and wait for the end, where the driver has asked for it; else nothing."""
         if self._is_asked(at_once=True):
-            (self._stop / self._trial_id).write(b"")
+            with _costing_nothing("announce"):
+                (self._stop / self._trial_id).write(b"")
             while self._is_asked(at_once=True):
                 time.sleep(self._poll_s)
 
@@ -127,7 +131,10 @@ class Midway:
     @contextlib.contextmanager
     def _newest(self, epoch: int) -> Iterator[Path | None]:
         """The latest whole state within an epoch, on this machine; None: there is none."""
-        found = [match for name in self._place.names() if (match := _NAME.fullmatch(name))]
+        names: list[str] = []
+        with _costing_nothing("look for"):
+            names = self._place.names()
+        found = [match for name in names if (match := _NAME.fullmatch(name))]
         positions = sorted((int(match[2]) for match in found if int(match[1]) == epoch), reverse=True)
         for position in positions:
             with (self._place / f"{epoch}-{position}").localised(*_PARTS) as folder:
@@ -172,9 +179,5 @@ def _costing_nothing(what: str) -> Iterator[None]:
     """A state that cannot be kept costs some training when a worker dies, and nothing while it lives."""
     try:
         yield
-    except (
-        OSError,
-        RuntimeError,
-        PipelineError,
-    ) as error:  # torch's own, where a disk is full, is the second
+    except _FAILURES as error:
         logger.warning("cannot %s the state within an epoch: %s", what, error)
