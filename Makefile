@@ -49,7 +49,7 @@ test: export MKL_NUM_THREADS := 1
 test: $(STAMP)  ## run the whole suite
 	$(BIN)/python -m pytest $(PYTEST)
 
-# `make faults FAULTS=` injects all of them, in about an hour and a half.
+# `make faults FAULTS=` injects all of them, in about an hour.
 FAULTS ?= --short
 faults: $(STAMP)  ## kill, fill, lock and damage: a few faults, each survived
 	$(BIN)/python -m benchmarks.faults $(FAULTS)
