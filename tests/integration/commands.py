@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pipeline.tracking import TrackedRun, Tracker
@@ -51,8 +51,9 @@ def kill_after(
     pattern: str,
     environment: Mapping[str, str] = ENVIRONMENT,
     number: signal.Signals = signal.SIGKILL,
+    is_time: Callable[[], bool] = lambda: True,
 ) -> str:
-    """Start a command, and send its process group a signal once stderr says `pattern`.
+    """Start a command, and send its process group a signal once stderr says `pattern`, and it is time.
 
     Returns:
         What it said until its end.
@@ -69,9 +70,9 @@ def kill_after(
         )
     deadline = time.monotonic() + TIMEOUT_S
     try:
-        while not re.search(pattern, log.read_text()):
+        while not (re.search(pattern, log.read_text()) and is_time()):
             assert process.poll() is None, f"it ended too soon:\n{log.read_text()}"
-            assert time.monotonic() < deadline, f"it never said {pattern}:\n{log.read_text()}"
+            assert time.monotonic() < deadline, f"it never was time after {pattern}:\n{log.read_text()}"
             time.sleep(0.1)
         os.killpg(process.pid, number)
         process.wait(TIMEOUT_S)

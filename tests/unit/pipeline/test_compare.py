@@ -280,9 +280,9 @@ def test_an_interrupted_training_goes_on_from_its_last_epoch(tmp_path: Path, mon
     epochs = []
     epoch = trainable.Trial.epoch
 
-    def counted(trial: trainable.Trial) -> Any:
+    def counted(trial: trainable.Trial, midway: Any = None) -> Any:
         epochs.append(trial.trainer.epoch)
-        return epoch(trial)
+        return epoch(trial, midway)
 
     monkeypatch.setattr(trainable.Trial, "epoch", counted)
     assert comparison.train_entry(run, str(broken)) == {}
@@ -294,7 +294,7 @@ def test_an_interrupted_training_goes_on_from_its_last_epoch(tmp_path: Path, mon
 
 
 def test_a_failed_epoch_is_no_checkpoint_to_go_on_from(tmp_path: Path, monkeypatch):
-    def failing(trial: trainable.Trial) -> Any:
+    def failing(trial: trainable.Trial, midway: Any = None) -> Any:
         raise TrainingFailure("non_finite", "epoch 0: sp is nan")
 
     monkeypatch.setattr(trainable.Trial, "epoch", failing)

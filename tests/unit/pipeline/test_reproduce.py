@@ -119,10 +119,10 @@ def test_an_error_that_has_no_name_is_reproduced_by_another_error(
     assert verdict(capsys) == "differs: recorded error at epoch 2 (RuntimeError: it broke); again no failure"
     real = Trial.epoch
 
-    def breaks(self: Trial) -> dict[str, Any]:
+    def breaks(self: Trial, midway: Any = None) -> dict[str, Any]:
         if self.trainer.epoch == 1:
             raise RuntimeError("it broke again")
-        return real(self)
+        return real(self, midway)
 
     monkeypatch.setattr(Trial, "epoch", breaks)
     assert reproduce.main(flags(tracker, run_id)) == 0
