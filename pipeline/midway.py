@@ -71,11 +71,22 @@ class Midway:
         self._due = time.monotonic() + every_s
         self._looked = 0.0
 
-    def restore(self, trial: Interruptible) -> None:
-        """Put a trial that stands at the start of an epoch where it was in it, if that is known."""
+    def restore(self, trial: Interruptible) -> bool:
+        """Put a trial that stands at the start of an epoch where it was in it, if that is known.
+
+        Returns:
+            False where the state is of something else, and forgotten now: the trial is of no use any more.
+        """
         with self._newest(trial.trainer.epoch) as folder:
-            if folder is not None:
+            if folder is None:
+                return True
+            try:
                 trial.restore_midway(folder)
+            except StateError as error:
+                logger.warning("%s; the epoch is trained from its start", error)
+                self.clear()
+                return False
+        return True
 
     def watched(self, batches: Iterable[_T], trial: Interruptible) -> Iterator[_T]:
         """The same batches; between them, a state is written where it is time, or the trial is asked to stop.

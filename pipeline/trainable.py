@@ -127,7 +127,9 @@ class Trial:
     def restore_midway(self, folder: Path) -> None:
         """Go on in mid-epoch, where `save_midway` was called."""
         kept = checkpoints.load_state(folder, self.trainer)
-        self._earlier_s = float(kept["seconds"])
+        if not isinstance(kept.get("seconds"), float):
+            raise StateError(f"expected `seconds`, but got {sorted(map(str, kept))}", where=str(folder))
+        self._earlier_s = kept["seconds"]
 
     def epoch(self, midway: Midway | None = None) -> Result:
         """Train and evaluate one epoch, or the rest of one.
@@ -312,11 +314,9 @@ def train(
     config = run.config(**chosen)
     try:
         with naming_out_of_memory("start"):
-            trial = Trial(config, run, seed, directory)
-            if checkpoint is not None:
-                trial.restore(checkpoint)
-            if midway is not None:
-                midway.restore(trial)
+            trial = _begun(config, run, seed, directory, checkpoint)
+            if midway is not None and not midway.restore(trial):
+                trial = _begun(config, run, seed, directory, checkpoint)
     except TrainingFailure as failure:
         return _failed_at_start(failure, report, directory, checkpoint)
     while trial.trainer.epoch < run.num_epochs:
@@ -331,6 +331,16 @@ def train(
         if FAILURE in result:
             break
     return trial.progress
+
+
+def _begun(
+    config: MethodConfig, run: RunSettings, seed: int, directory: Path, checkpoint: Path | None
+) -> Trial:
+    """A trial at the start of an epoch: its first one, or the one after a checkpoint."""
+    trial = Trial(config, run, seed, directory)
+    if checkpoint is not None:
+        trial.restore(checkpoint)
+    return trial
 
 
 @contextlib.contextmanager

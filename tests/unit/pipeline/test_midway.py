@@ -3,10 +3,11 @@
 import dataclasses
 import itertools
 import logging
+import pickle
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ import torch
 from infocal.trainer import Trainer
 from pipeline import checkpoints, midway, trainable
 from pipeline.midway import MIDWAY, Interruptible, Midway
+from pipeline.reading import write_digests
 from pipeline.settings import RunSettings
 from pipeline.storage import Location, Storage
 from pipeline.trainable import Result, train
@@ -213,6 +215,39 @@ def test_a_damaged_state_costs_the_start_of_the_epoch_alone(
     second = Worker(tmp_path / "second").train(settings(), None, Midway(study, "a", 0.0))
     assert second.results == whole.results
     assert "it is left out" in caplog.text
+
+
+def pickled(folder: Path) -> None:
+    (folder / checkpoints.STATE).write_bytes(pickle.dumps(print))
+
+
+def of_whole_epochs(folder: Path) -> None:
+    """As an `Interruptible` of another version might write it."""
+    kept = torch.load(folder / checkpoints.STATE, weights_only=True)
+    torch.save({**kept, "progress": {}}, folder / checkpoints.STATE)
+
+
+def half_there(folder: Path) -> None:
+    kept = torch.load(folder / checkpoints.STATE, weights_only=True)
+    del kept["trainer"]["optimizer"]  # what comes before it is loaded by then
+    torch.save(kept, folder / checkpoints.STATE)
+
+
+@pytest.mark.parametrize("replace", [pickled, of_whole_epochs, half_there])
+def test_a_state_of_something_else_costs_the_start_of_the_epoch_alone(
+    tmp_path: Path, study: Location, caplog: pytest.LogCaptureFixture, replace: Callable[[Path], None]
+):
+    whole = Worker(tmp_path / "whole").train(settings())
+    break_off(tmp_path / "first", study, BATCHES + 3)
+    folder = Path(study.path) / MIDWAY / "a" / "1-2"
+    replace(folder)
+    write_digests(folder, (checkpoints.STATE,))
+    second = Worker(tmp_path / "second")
+    second.train(settings(), tmp_path / "first" / "checkpoint", Midway(study, "a", 0.0))
+    assert second.results == whole.results[1:]
+    assert equal(second.state(), whole.state())
+    assert "the epoch is trained from its start" in caplog.text
+    assert states(study) == []
 
 
 def test_a_state_that_was_not_written_to_its_end_is_none(tmp_path: Path, study: Location):
