@@ -7,6 +7,7 @@ read with `weights_only`. A package is refused where a file does not match its d
 import dataclasses
 import json
 import os
+import pickle
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
@@ -263,6 +264,8 @@ def load_state(directory: Path, trainer: Trainer) -> dict[str, Any]:
             state = torch.load(path, map_location=trainer.device, weights_only=True)
         progress: dict[str, Any] = dict(state["progress"])
         trainer.load_state_dict(state["trainer"])
+    except pickle.UnpicklingError as error:  # PyTorch's own message says how to run what is in it
+        raise StateError("cannot read the checkpoint: it is none, or holds code", where=str(path)) from error
     except BROKEN as error:
         raise StateError(f"cannot read the checkpoint: {one_line(error)}", where=str(path)) from error
     return progress

@@ -45,6 +45,7 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+        interruption.renew()  # it leaves SIGTERM to the system, and what follows takes a while
 
 
 def _start(num_cpus: int | None) -> None:
@@ -194,6 +195,8 @@ def prepare_environment(address: str | None = None) -> None:
         "RAY_AUTH_MODE": "token",
         "RAY_AIR_NEW_OUTPUT": "0",
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+        # a line of ours says what became of a trial; the traceback is in its folder
+        "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
         # Tune would end the search at an interrupt as if all had been trained
         "TUNE_DISABLE_SIGINT_HANDLER": "1",
         # workers keep freed memory: asking the kernel for it again at each step costs a tenth of the time

@@ -108,7 +108,9 @@ def _close(tracking: TrialTracking, status: str, study: Study) -> None:
     except (OSError, *USER_ERRORS) as error:
         logger.warning("MLflow cannot be written (%s); `python -m pipeline.sync` does so later", error)
     num_missing = study.num_missing
-    if num_missing > 0 and study.ledger.trials():
+    if not study.ledger.trials():
+        return
+    if num_missing > 0:
         over = prepared.num_trials - num_missing
         logger.warning(
             "%d of %d trials have ended; the others go on where they were",

@@ -261,15 +261,14 @@ class Ledger:
         for number, line in enumerate(lines, start=1):
             try:
                 event = _event(line)
-                if isinstance(event, Begin) == bool(trial_id):
-                    raise ValueError("a trial begins once, with the first line")
+                self._check_follows(event, trial_id)
             except ValueError as error:
-                if number == len(lines):
-                    torn = line
-                    break
                 raise StateError(
                     f"expected an event of a trial, but got something else ({error})",
                     where=f"{path}:{number}",
+                    hint="if power failed while this line was written, remove it: its epoch is trained again"
+                    if number == len(lines) > 1
+                    else None,
                 ) from error
             if isinstance(event, Begin):
                 trial_id = event.trial_id
@@ -279,6 +278,19 @@ class Ledger:
         if torn:
             logger.warning("%s: the last line was not written to its end, and is dropped", path)
             os.truncate(path, kept)
+
+    def _check_follows(self, event: Begin | Epoch | Failure, trial_id: str) -> None:
+        """Refuse an event that cannot stand where it does, in the file of that trial, or at the head of one.
+
+        Raises:
+            ValueError: says what is wrong.
+        """
+        if isinstance(event, Begin) == bool(trial_id):
+            raise ValueError("a trial begins once, with the first line")
+        if isinstance(event, Begin) and event.trial_id in self._records:
+            raise ValueError(f"the trial {event.trial_id[:40]} has another file")
+        if isinstance(event, Epoch) and event.number > len(self._records[trial_id].epochs):
+            raise ValueError(f"epoch {event.number} does not follow the one before it")
 
 
 def _write(path: Path, line: bytes) -> None:

@@ -179,10 +179,16 @@ def reset(study: Location) -> None:
     (study / MIDWAY / _STOP).remove()
 
 
-def clear(study: Location) -> None:
-    """Remove all states of a study: its trials have ended."""
+def clear(study: Location, trial_id: str | None = None) -> None:
+    """Remove the states of a trial that has ended.
+
+    Args:
+        study: the study's folder.
+        trial_id: the trial's; None: all of them have ended.
+    """
+    place = study / MIDWAY
     with _costing_nothing("remove"):
-        (study / MIDWAY).remove()
+        (place if trial_id is None else place / trial_id).remove()
 
 
 @contextlib.contextmanager

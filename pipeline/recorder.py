@@ -31,6 +31,7 @@ class Recorder(tune.Callback):
         search: that proposed the trials; None: Optuna did not.
         num_epochs: epochs of a trial that is not stopped early.
         notify: called when the ledger has grown.
+        forget: called with the id of a trial that has ended.
     """
 
     def __init__(
@@ -39,8 +40,10 @@ class Recorder(tune.Callback):
         search: ConstrainedOptunaSearch | None,
         num_epochs: int,
         notify: Callable[[], None],
+        forget: Callable[[str], None] = lambda trial_id: None,
     ) -> None:
         self.ledger, self.search, self.num_epochs, self.notify = ledger, search, num_epochs, notify
+        self.forget = forget
         self.running: set[str] = set()
         """Ids of the trials that train now."""
 
@@ -79,15 +82,19 @@ class Recorder(tune.Callback):
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """A trial has ended."""
-        self.running.discard(trial_id_of(trial))
+        self._end(trial)
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """An exception has ended a trial for good."""
-        self.running.discard(trial_id_of(trial))
+        self._end(trial)
         # the driver's own copy: the one that `Trial.get_error` reads is not in the storage yet
         file = Path(trial.error_file) if trial.error_file else None
         text = file.read_text(encoding="utf-8") if file is not None and file.is_file() else ""
         self._fail(trial, OUT_OF_MEMORY if _LACKS_MEMORY.search(text) else ERROR, said(text))
+
+    def _end(self, trial: Trial) -> None:
+        self.running.discard(trial_id_of(trial))
+        self.forget(trial_id_of(trial))
 
     def _fail(self, trial: Trial, reason: str, message: str) -> None:
         self.ledger.fail(trial_id_of(trial), reason, message)

@@ -230,7 +230,7 @@ def _frozen(record: TrialRecord, ranges: Mapping[str, BaseDistribution]) -> Froz
         value=value if is_complete else None,
         params=params,
         distributions=dict(ranges),
-        system_attrs=attributes,
+        system_attrs=dict(attributes),  # Optuna writes the constraint into it
         intermediate_values=steps,
         constraints={VIOLATION: last.numbers[VIOLATION]} if last is not None and is_complete else None,
     )

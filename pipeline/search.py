@@ -11,12 +11,13 @@ import os
 import shlex
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline import cluster, planning, reach, settings, study_folder
 from pipeline.errors import PipelineError, run_command
+from pipeline.ledger import LEDGER
 from pipeline.storage import Location, Storage, without_password
 from pipeline.study_folder import OPTUNA_DB, SETTINGS, STUDIES
 from search_spaces import registry
@@ -126,7 +127,10 @@ def main(arguments: Sequence[str]) -> int:
     if storage.is_remote and given.cache_dir:
         # where the workers of a private Ray look, too; on other nodes it is their own business
         os.environ["INFOCAL_CACHE"] = str(Path(given.cache_dir).resolve())
-    with study_folder.opened(storage, prepared.name, resume=given.resume) as folder:
+    with (
+        study_folder.opened(storage, prepared.name, resume=given.resume) as folder,
+        _told_where_nothing_is_lost(folder),
+    ):
         logger.info("results: %s\ntracking: %s", directory, uri)
         planning.compile_ahead(prepared.run)
         from pipeline.conduct import conduct, save
@@ -141,6 +145,17 @@ def main(arguments: Sequence[str]) -> int:
         if export is not None:
             export.run(folder.directory / OPTUNA_DB)
     return 0
+
+
+@contextlib.contextmanager
+def _told_where_nothing_is_lost(folder: study_folder.StudyFolder) -> Iterator[None]:
+    """Say how to go on after an interrupt before the first trial."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not (folder.directory / LEDGER).exists():
+            logger.warning("no trial was begun: to go on, start the same command again")
+        raise
 
 
 def _with_features(given: argparse.Namespace, prepared: "StudySettings") -> "StudySettings":
@@ -227,6 +242,12 @@ def _resumed(given: argparse.Namespace, home: Location) -> "StudySettings":
 
     logger.info("resuming with the study's own settings; other flags of this command have no effect")
     if not (studies / given.name / SETTINGS).exists():
+        if (studies / given.name / LEDGER).exists():
+            raise PipelineError(
+                "no such file, and without it the study cannot be gone on with",
+                where=str(studies / given.name / SETTINGS),
+                hint="its trials are in MLflow; begin another study with another `--name`",
+            )
         raise PipelineError(
             f"the study `{given.name}` ended before anything was done",
             where="--resume",

@@ -1,6 +1,7 @@
 """A study: the Tune run of one search, from its settings to the ranked candidates."""
 
 import dataclasses
+import functools
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -218,7 +219,8 @@ class Study:
         settings, place = self.settings, self.folder.place
         resources = {"cpu": settings.cpus_per_trial, "gpu": settings.gpus_per_trial}
         trainable = tune.with_parameters(tune_trainable, run=settings.run, study=place.portable)
-        recorder = Recorder(self.ledger, search, settings.run.num_epochs, self.notify)
+        forget = functools.partial(midway.clear, place)
+        recorder = Recorder(self.ledger, search, settings.run.num_epochs, self.notify, forget)
         earlier = [one for one in place.names() if one == name or one.startswith(f"{name}-")]
         tuner = tune.Tuner(
             tune.with_resources(trainable, resources),

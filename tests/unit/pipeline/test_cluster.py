@@ -1,12 +1,13 @@
 import os
 import re
+import signal
 import tempfile
 from typing import Any
 
 import pytest
 import ray
 
-from pipeline import cluster
+from pipeline import cluster, interruption
 from pipeline.errors import PipelineError
 
 
@@ -48,6 +49,24 @@ def test_a_private_cluster_is_started_and_stopped(monkeypatch: pytest.MonkeyPatc
     # Ray's sockets lie deep below it and may have 107 bytes
     assert started["_temp_dir"] == os.path.join(tempfile.gettempdir(), "ray")
     assert fake.stopped == 1
+
+
+def test_after_ray_the_signals_are_ours_again(monkeypatch: pytest.MonkeyPatch):
+    """Ray leaves SIGTERM to the system: a search would die of it while its winner is registered."""
+    fake = FakeRay(monkeypatch)
+    shutdown = ray.shutdown
+
+    def leaving() -> None:
+        shutdown()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    monkeypatch.setattr(ray, "shutdown", leaving)
+    with interruption.handled():
+        before = signal.getsignal(signal.SIGTERM)
+        with cluster.session(None):
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        assert fake.stopped == 1
+        assert signal.getsignal(signal.SIGTERM) is before is not signal.SIG_DFL
 
 
 def test_a_private_cluster_has_a_token_of_its_own_unless_one_is_given(monkeypatch: pytest.MonkeyPatch):

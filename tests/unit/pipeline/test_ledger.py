@@ -137,6 +137,37 @@ def test_another_line_is_named(tmp_path: Path, line: object, message: str):
         Ledger(tmp_path)
 
 
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_whole_line_that_is_damaged_is_not_taken_for_a_torn_one(tmp_path: Path, number: int):
+    train(Ledger(tmp_path), "a", 2)
+    path = file_of(tmp_path, "a")
+    lines = path.read_text().splitlines(keepends=True)
+    lines[number - 1] = lines[number - 1].replace("0.", "1.", 1)
+    path.write_text("".join(lines))
+    with pytest.raises(StateError, match=f"{path}:{number}: .*the sum is not that of the line") as caught:
+        Ledger(tmp_path)
+    assert (caught.value.hint is not None) == (number == 3), "the last one may be what a power cut left"
+    assert path.read_text() == "".join(lines), "nothing is taken away"
+
+
+def test_a_line_that_is_missing_is_noticed(tmp_path: Path):
+    train(Ledger(tmp_path), "a", 3)
+    path = file_of(tmp_path, "a")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:1] + lines[2:]))
+    with pytest.raises(StateError, match=f"{path}:2: .*epoch 1 does not follow the one before it"):
+        Ledger(tmp_path)
+
+
+def test_two_files_of_a_trial_are_refused(tmp_path: Path):
+    train(Ledger(tmp_path), "a", 1)
+    path = file_of(tmp_path, "a")
+    other = path.with_name("0001-a.jsonl")
+    other.write_text(path.read_text())
+    with pytest.raises(StateError, match=f"{other}:1: .*the trial a has another file"):
+        Ledger(tmp_path)
+
+
 @pytest.mark.parametrize("time", [1e12, 1e300, -1.0, math.inf, math.nan, None])
 def test_a_time_that_no_calendar_has_is_refused(tmp_path: Path, time: float | None):
     train(Ledger(tmp_path), "a", 2)

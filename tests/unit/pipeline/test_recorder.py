@@ -67,6 +67,18 @@ def test_epochs_are_written_with_their_numbers_and_checkpoints(recorder: Recorde
     assert len(heard) == 4
 
 
+def test_what_was_kept_for_a_trial_is_forgotten_once_it_has_ended(tmp_path: Path):
+    forgotten: list[str] = []
+    recorder = Recorder(Ledger(tmp_path), None, 3, lambda: None, forgotten.append)
+    done, broken, running = (trial(name) for name in "abc")
+    for one in (done, broken, running):
+        start(recorder, one)
+    recorder.on_trial_complete(iteration=0, trials=[], trial=done)
+    recorder.on_trial_error(iteration=0, trials=[], trial=broken)
+    assert forgotten == ["a", "b"]
+    assert recorder.running == {"c"}
+
+
 def test_a_trial_that_the_scheduler_stops_is_over(recorder: Recorder):
     one = trial()
     start(recorder, one)

@@ -10,7 +10,7 @@ from optuna.trial import TrialState
 
 from infocal.config import InfoCalConfig
 from pipeline.errors import PipelineError
-from pipeline.ledger import Ledger, TrialRecord
+from pipeline.ledger import Ledger, Proposal, TrialRecord
 from pipeline.scheduler import (
     OBJECTIVE,
     VIOLATION,
@@ -268,6 +268,16 @@ def test_optuna_learns_of_what_has_ended_and_goes_on_with_the_rest(tmp_path: Pat
     made.on_trial_complete("new id", result(0.3))
     assert made.study.get_trials()[1].intermediate_values == {1: pytest.approx(0.1), 2: 0.3}
     assert made.study.get_trials()[1].value == 0.3
+
+
+def test_a_search_can_be_built_from_a_ledger_again_and_again(tmp_path: Path):
+    ledger, point = Ledger(tmp_path), points(1)[0]
+    ledger.begin("a", point, Proposal(point, {"fixed_params": point}))
+    train(ledger, "a", 2, of=2, config=point)
+    for _ in range(2):  # a warning of Optuna's would fail it
+        (found,) = search(past=ledger.trials()).study.get_trials()
+        assert found.constraints == {VIOLATION: 0.0}
+    assert VIOLATION not in str(ledger.trials()[0].begin), "what was noted is as it was"
 
 
 def test_a_trial_that_failed_is_a_failure_again(tmp_path: Path):

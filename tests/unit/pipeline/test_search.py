@@ -409,6 +409,31 @@ def test_a_study_that_died_before_all_says_so(
     )
 
 
+def test_a_study_whose_settings_are_gone_is_no_new_one(
+    empty_folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    (empty_folder / "runs/sample/studies/first/ledger").mkdir(parents=True)
+    assert run_command(search.main, [*SAMPLE, "--name", "first", "--resume"]) == 2
+    said = capsys.readouterr().err
+    assert "studies/first/study.json: no such file, and without it the study cannot be gone on with" in said
+    assert "leave out `--resume`" not in said
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_an_interrupt_before_the_first_trial_says_how_to_go_on(
+    empty_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_begun: bool
+):
+    def interrupted(given: Any, prepared: Any) -> Any:
+        if is_begun:
+            (empty_folder / "runs/sample/studies/first/ledger").mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(search, "_with_features", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        search.main([*SAMPLE, "--name", "first"])
+    assert ("no trial was begun: to go on, start the same command again" in caplog.text) != is_begun
+
+
 def test_a_study_whose_features_are_gone_goes_on_with_the_same_ones_only(
     empty_folder: Path,
     conducted: list[dict[str, Any]],
