@@ -6,6 +6,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from pipeline import interruption, reach
 from pipeline.errors import PipelineError
@@ -16,6 +17,8 @@ LOCAL = "local"
 """Ray's name for a private instance on this machine."""
 _NUM_STARTS = 3
 """Tries to start one."""
+_RENEW_S = 0.01
+"""How long, while Ray is left, a signal may be answered by Ray's handler."""
 
 
 @contextlib.contextmanager
@@ -44,8 +47,20 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
     try:
         yield
     finally:
-        ray.shutdown()
-        interruption.renew()  # it leaves SIGTERM to the system, and what follows takes a while
+        _leave()
+
+
+def _leave() -> None:
+    """Disconnect; Ray gives SIGTERM to the system in the midst of it, so it is taken back all the while."""
+    import ray
+
+    with ThreadPoolExecutor(1) as other:
+        left = other.submit(ray.shutdown)
+        while not left.done():
+            interruption.renew()
+            wait([left], _RENEW_S)
+        interruption.renew()
+        left.result()
 
 
 def _start(num_cpus: int | None) -> None:

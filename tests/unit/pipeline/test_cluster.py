@@ -2,6 +2,7 @@ import os
 import re
 import signal
 import tempfile
+import time
 from typing import Any
 
 import pytest
@@ -56,9 +57,12 @@ def test_after_ray_the_signals_are_ours_again(monkeypatch: pytest.MonkeyPatch):
     fake = FakeRay(monkeypatch)
     shutdown = ray.shutdown
 
+    in_the_midst: list[Any] = []
+
     def leaving() -> None:
+        time.sleep(0.5)  # the main thread takes the signal back
+        in_the_midst.append(signal.getsignal(signal.SIGTERM))
         shutdown()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     monkeypatch.setattr(ray, "shutdown", leaving)
     with interruption.handled():
@@ -67,6 +71,17 @@ def test_after_ray_the_signals_are_ours_again(monkeypatch: pytest.MonkeyPatch):
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         assert fake.stopped == 1
         assert signal.getsignal(signal.SIGTERM) is before is not signal.SIG_DFL
+        assert in_the_midst == [before]
+
+
+def test_an_error_on_leaving_ray_is_not_lost(monkeypatch: pytest.MonkeyPatch):
+    def leaving() -> None:
+        raise RuntimeError("no way out")
+
+    FakeRay(monkeypatch)
+    monkeypatch.setattr(ray, "shutdown", leaving)
+    with pytest.raises(RuntimeError, match="no way out"), cluster.session(None):
+        pass
 
 
 def test_a_private_cluster_has_a_token_of_its_own_unless_one_is_given(monkeypatch: pytest.MonkeyPatch):
