@@ -16,7 +16,7 @@ from pipeline.progress import ProgressLines
 from pipeline.settings import make_folder
 from pipeline.storage import Storage
 from pipeline.study import Study, StudySettings
-from pipeline.study_folder import SETTINGS, StudyFolder
+from pipeline.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
 from pipeline.tracking import ORIGIN_TAG, Tracker
 from pipeline.trial_tracking import TrialTracking
 from pipeline.utilisation import Stopwatch, Utilisation, utilisation
@@ -166,7 +166,7 @@ def save(prepared: StudySettings, folder: StudyFolder) -> None:
     """Write the settings from which a study is resumed."""
     make_folder(folder.directory, "--storage")
     prepared.save(folder.directory)
-    folder.publish(SETTINGS)
+    folder.publish(SETTINGS, SETTINGS_COPY)
 
 
 def _tags(prepared: StudySettings, features: Features) -> dict[str, str]:

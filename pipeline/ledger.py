@@ -296,14 +296,16 @@ class Ledger:
 def _write(path: Path, line: bytes) -> None:
     """Append a line, whole or not at all, and see it onto the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
+    # without a buffer, which would write what it still holds when the file is closed
+    with path.open("ab", buffering=0) as file:
         before = file.tell()
         try:
-            file.write(line)
-            file.flush()
+            left = memoryview(line)
+            while left:
+                left = left[file.write(left) :]
             os.fsync(file.fileno())
         except OSError:
-            os.truncate(path, before)
+            file.truncate(before)
             raise
 
 

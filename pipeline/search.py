@@ -19,7 +19,7 @@ from pipeline import cluster, planning, reach, settings, study_folder
 from pipeline.errors import PipelineError, run_command
 from pipeline.ledger import LEDGER
 from pipeline.storage import Location, Storage, without_password
-from pipeline.study_folder import OPTUNA_DB, SETTINGS, STUDIES
+from pipeline.study_folder import OPTUNA_DB, SETTINGS, SETTINGS_COPY, STUDIES
 from search_spaces import registry
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def _resumed(given: argparse.Namespace, home: Location) -> "StudySettings":
     from pipeline.study import StudySettings
 
     logger.info("resuming with the study's own settings; other flags of this command have no effect")
-    if not (studies / given.name / SETTINGS).exists():
+    if not any((studies / given.name / file).exists() for file in (SETTINGS, SETTINGS_COPY)):
         if (studies / given.name / LEDGER).exists():
             raise PipelineError(
                 "no such file, and without it the study cannot be gone on with",
@@ -253,7 +253,7 @@ def _resumed(given: argparse.Namespace, home: Location) -> "StudySettings":
             where="--resume",
             hint="leave out `--resume`",
         )
-    with (studies / given.name).localised(SETTINGS) as folder:
+    with (studies / given.name).localised(SETTINGS, SETTINGS_COPY) as folder:
         prepared = StudySettings.load(folder, given.name)
     if not prepared.run.features_uri:
         return prepared

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,9 +21,11 @@ from pipeline.reading import read_settings
 from pipeline.recorder import Recorder
 from pipeline.scheduler import ConstrainedOptunaSearch, Listed, asha, resumed, sampler
 from pipeline.settings import RunSettings
-from pipeline.study_folder import OPTUNA_DB, SETTINGS, StudyFolder
+from pipeline.study_folder import OPTUNA_DB, SETTINGS, SETTINGS_COPY, StudyFolder
 from pipeline.trainable import tune_trainable
 from search_spaces.base import Space
+
+logger = logging.getLogger("pipeline.study")
 
 TUNE, REPLICATES = "tune", "replicates"
 """Folders of Tune's experiments in the study's; those of a resumed study have a number behind."""
@@ -53,22 +56,30 @@ class StudySettings:
     is resumed: the cards may be others."""
 
     def save(self, directory: Path) -> None:
-        """Write `study.json`, whole or not at all."""
-        checkpoints.write_json_whole(directory / SETTINGS, dataclasses.asdict(self))
+        """Write `study.json` and its copy, each whole or not at all."""
+        for name in (SETTINGS, SETTINGS_COPY):
+            checkpoints.write_json_whole(directory / name, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, directory: Path, name: str) -> "StudySettings":
-        """Read `study.json`.
+        """Read `study.json`, or its copy where it is damaged or gone.
 
         Args:
             directory: the study's folder, or a copy of it.
             name: of the study.
 
         Raises:
-            StateError: if it is missing, not JSON, or not what `save` writes.
+            StateError: if it is missing, not JSON, or not what `save` writes, and so is its copy.
         """
         path = directory / SETTINGS
-        found = read_settings(cls, path, "the settings of a study")
+        try:
+            found = read_settings(cls, path, "the settings of a study")
+        except StateError as error:
+            if not (directory / SETTINGS_COPY).is_file():
+                raise
+            path = directory / SETTINGS_COPY
+            found = read_settings(cls, path, "the settings of a study")
+            logger.warning("%s; its copy is read", error)
         if found.name != name:
             raise StateError(f"these are the settings of the study `{found.name[:100]}`", where=str(path))
         return found

@@ -18,8 +18,8 @@ from pipeline.storage import Location, Storage
 
 STUDIES = "studies"
 """Folder of all studies, in the storage."""
-SETTINGS, OPTUNA_DB = "study.json", "optuna.db"
-"""In a study's folder."""
+SETTINGS, SETTINGS_COPY, OPTUNA_DB = "study.json", "study.json.bak", "optuna.db"
+"""In a study's folder; the second is read where the first is damaged or gone."""
 _LOCK, _CLAIMS = ".lock", "claims"
 """In a local study's folder; folder of all claims, in a storage behind a URI."""
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from pipeline import cluster, reach, settings, study_folder
 from pipeline.errors import run_command
-from pipeline.study_folder import SETTINGS
+from pipeline.study_folder import SETTINGS, SETTINGS_COPY
 
 logger = logging.getLogger("pipeline.sync")
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         from pipeline.conduct import synchronise
         from pipeline.study import StudySettings
 
-        with folder.place.localised(SETTINGS) as copy:
+        with folder.place.localised(SETTINGS, SETTINGS_COPY) as copy:
             prepared = StudySettings.load(copy, given.name)
         with contextlib.redirect_stdout(sys.stderr):
             result = synchronise(prepared, folder, uri)

@@ -36,7 +36,7 @@ from pipeline.scheduler import asha
 from pipeline.settings import RunSettings
 from pipeline.storage import Storage
 from pipeline.study import Study, StudySettings
-from pipeline.study_folder import SETTINGS, StudyFolder
+from pipeline.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
 from pipeline.trainable import Progress
 from search_spaces.registry import criterion, first_points, space
 
@@ -434,6 +434,7 @@ def study_settings() -> Reader:
     def write(folder: Path) -> None:
         (folder / "study").mkdir()
         settings.save(folder / "study")
+        (folder / "study" / SETTINGS_COPY).unlink()  # it would be read in place of what is damaged
 
     def read(folder: Path) -> None:
         found = StudySettings.load(folder / "study", "study")

@@ -92,7 +92,7 @@ def test_every_machine_fetched_the_features_once_and_none_trained_the_language_m
 
 def test_results_lie_in_the_store_and_nowhere_else(shared: Shared):
     study = shared.storage.opened() / STUDIES / "shared"
-    names = ["ledger", "model", "optuna.db", "report.html", "study.json", "tune", "tune-1"]
+    names = ["ledger", "model", "optuna.db", "report.html", "study.json", "study.json.bak", "tune", "tune-1"]
     assert study.names() == names
     assert (study / "model").names() == [
         "config.json",

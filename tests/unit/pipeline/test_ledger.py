@@ -4,6 +4,8 @@ import errno
 import json
 import math
 import os
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from pipeline.errors import PipelineError
 from pipeline.ledger import LEDGER, OBJECTIVE, VIOLATION, Ledger, Proposal
 from tests.small_ledger import a_ledger, checkpoint, numbers, train
 from tests.small_study import POINT
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def file_of(folder: Path, trial_id: str) -> Path:
@@ -216,6 +220,29 @@ def test_a_full_disk_leaves_whole_lines_and_is_told(tmp_path: Path, monkeypatch:
     assert file_of(tmp_path, "a").read_bytes() == before
     train(ledger, "a", 2)
     assert len(Ledger(tmp_path).trials()[0].epochs) == 2
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.4, 0.6, 0.99])
+def test_a_line_that_does_not_fit_is_taken_back_whole(tmp_path: Path, rate: float):
+    """With real writes that stop in mid-line: a limit on the size of a file does what a full disk does."""
+    train(Ledger(tmp_path), "a", 2, of=4)
+    path = file_of(tmp_path, "a")
+    before = path.read_bytes()
+    room = int(rate * len(before.splitlines()[-1]))
+    source = (
+        "import resource, sys; from pathlib import Path; from pipeline.errors import PipelineError; "
+        "from pipeline.ledger import Ledger; from tests.small_ledger import train; "
+        "ledger = Ledger(Path(sys.argv[1])); limit = int(sys.argv[2]); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))\n"
+        "try: train(ledger, 'a', 3, of=4)\n"
+        "except PipelineError as error: sys.exit(str(error))\n"
+    )
+    command = [sys.executable, "-c", source, str(tmp_path), str(len(before) + room)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "cannot write the study's ledger: File too large" in done.stderr
+    assert path.read_bytes() == before
+    train(Ledger(tmp_path), "a", 3, of=4)
+    assert len(Ledger(tmp_path).trials()[0].epochs) == 3
 
 
 def test_files_that_could_not_be_published_are_published_later(

@@ -14,7 +14,7 @@ from pipeline.midway import MIDWAY
 from pipeline.recorder import Recorder
 from pipeline.scheduler import VIOLATION
 from pipeline.storage import Storage
-from pipeline.study import SETTINGS, Study, StudySettings
+from pipeline.study import SETTINGS, SETTINGS_COPY, Study, StudySettings
 from pipeline.study_folder import StudyFolder
 from pipeline.trainable import RESUMED
 from search_spaces.infocal import PAPER_BEER
@@ -71,7 +71,23 @@ def test_settings_are_read_back_equal(tmp_path: Path):
     folder = folder_of(settings, tmp_path)
     settings.save(folder)
     assert StudySettings.load(folder, "first") == settings
-    assert [path.name for path in folder.iterdir()] == [SETTINGS], "no temporary file is left"
+    assert sorted(path.name for path in folder.iterdir()) == [SETTINGS, SETTINGS_COPY], "nothing else is left"
+
+
+@pytest.mark.parametrize("content", [None, b"", b'{"name": "first"', b"\xff"])
+def test_damaged_settings_are_read_from_their_copy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes | None
+):
+    settings = study_settings()
+    settings.save(tmp_path)
+    (tmp_path / SETTINGS).unlink()
+    if content is not None:
+        (tmp_path / SETTINGS).write_bytes(content)
+    assert StudySettings.load(tmp_path, "first") == settings
+    assert "study.json: " in caplog.text and "its copy is read" in caplog.text
+    (tmp_path / SETTINGS_COPY).write_bytes(b"{")
+    with pytest.raises(StateError, match=r"study.json.bak: expected the settings of a study"):
+        StudySettings.load(tmp_path, "first")
 
 
 def test_settings_can_be_saved_again(tmp_path: Path):
@@ -109,6 +125,7 @@ def test_missing_or_broken_settings_are_named(tmp_path: Path):
 def test_settings_of_another_type_are_named(tmp_path: Path, change: dict[str, object], place: str):
     folder = folder_of(study_settings(), tmp_path)
     study_settings().save(folder)
+    (folder / SETTINGS_COPY).unlink()
     path = folder / SETTINGS
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(
