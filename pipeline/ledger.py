@@ -6,6 +6,7 @@ of it, and never changed. What a process that died left half written, the last l
 """
 
 import dataclasses
+import itertools
 import json
 import logging
 import os
@@ -161,7 +162,7 @@ class Ledger:
         publish: called with each file that has grown; a failure costs nothing until `flush`.
 
     Raises:
-        StateError: if a file holds something else; names file and line.
+        StateError: if a file holds something else, or a trial's file is gone; names file and line.
     """
 
     def __init__(self, study: Path, publish: Publish | None = None) -> None:
@@ -173,6 +174,7 @@ class Ledger:
         self._warned = False
         for path in sorted(self.directory.glob("*.jsonl")):
             self._read(path)
+        self._check_complete()
 
     def trials(self) -> list[TrialRecord]:
         """Every trial in the order in which they were begun; a copy as of now."""
@@ -278,6 +280,21 @@ class Ledger:
         if torn:
             logger.warning("%s: the last line was not written to its end, and is dropped", path)
             os.truncate(path, kept)
+
+    def _check_complete(self) -> None:
+        """Refuse a ledger from which a trial's file was taken: files are made one after the other.
+
+        Raises:
+            StateError: names the first trial that is not there.
+        """
+        there = {record.begin.number for record in self._records.values()}
+        missing = next(number for number in itertools.count() if number not in there)
+        if missing < len(there):
+            raise StateError(
+                f"expected a file of each trial, but there is none of trial {missing}",
+                where=str(self.directory),
+                hint="bring it back from a copy, or begin another study with another `--name`",
+            )
 
     def _check_follows(self, event: Begin | Epoch | Failure, trial_id: str) -> None:
         """Refuse an event that cannot stand where it does, in the file of that trial, or at the head of one.

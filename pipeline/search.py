@@ -241,18 +241,7 @@ def _resumed(given: argparse.Namespace, home: Location) -> "StudySettings":
     from pipeline.study import StudySettings
 
     logger.info("resuming with the study's own settings; other flags of this command have no effect")
-    if not any((studies / given.name / file).exists() for file in (SETTINGS, SETTINGS_COPY)):
-        if (studies / given.name / LEDGER).exists():
-            raise PipelineError(
-                "no such file, and without it the study cannot be gone on with",
-                where=str(studies / given.name / SETTINGS),
-                hint="its trials are in MLflow; begin another study with another `--name`",
-            )
-        raise PipelineError(
-            f"the study `{given.name}` ended before anything was done",
-            where="--resume",
-            hint="leave out `--resume`",
-        )
+    study_folder.check_complete(home, given.name, "--resume", "leave out `--resume`")
     with (studies / given.name).localised(SETTINGS, SETTINGS_COPY) as folder:
         prepared = StudySettings.load(folder, given.name)
     if not prepared.run.features_uri:

@@ -21,14 +21,12 @@ from pipeline.reading import read_settings
 from pipeline.recorder import Recorder
 from pipeline.scheduler import ConstrainedOptunaSearch, Listed, asha, resumed, sampler
 from pipeline.settings import RunSettings
-from pipeline.study_folder import OPTUNA_DB, SETTINGS, SETTINGS_COPY, StudyFolder
+from pipeline.study_folder import OPTUNA_DB, REPLICATES, SETTINGS, SETTINGS_COPY, TUNE, StudyFolder
 from pipeline.trainable import tune_trainable
 from search_spaces.base import Space
 
 logger = logging.getLogger("pipeline.study")
 
-TUNE, REPLICATES = "tune", "replicates"
-"""Folders of Tune's experiments in the study's; those of a resumed study have a number behind."""
 _MAX_FAILURES = 2
 """Times a trial whose worker died is started again from its last checkpoint."""
 

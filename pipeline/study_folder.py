@@ -20,6 +20,8 @@ STUDIES = "studies"
 """Folder of all studies, in the storage."""
 SETTINGS, SETTINGS_COPY, OPTUNA_DB = "study.json", "study.json.bak", "optuna.db"
 """In a study's folder; the second is read where the first is damaged or gone."""
+TUNE, REPLICATES = "tune", "replicates"
+"""Folders of Tune's experiments in the study's; those of a resumed study have a number behind."""
 _LOCK, _CLAIMS = ".lock", "claims"
 """In a local study's folder; folder of all claims, in a storage behind a URI."""
 
@@ -84,6 +86,34 @@ def check_exists(home: Location, name: str, otherwise: str = "") -> None:
             where="--name",
             hint=f"is `--storage` that of the study? {otherwise}".strip(),
         )
+
+
+def check_complete(home: Location, name: str, where: str, otherwise: str) -> None:
+    """See whether a study still has what it is gone on with: its settings and its ledger.
+
+    Args:
+        home: of all results.
+        name: of the study.
+        where: the flag that names it.
+        otherwise: what to do where nothing was done in it.
+
+    Raises:
+        PipelineError: if not.
+    """
+    study = home / STUDIES / name
+    has_settings = (study / SETTINGS).exists() or (study / SETTINGS_COPY).exists()
+    has_ledger = (study / LEDGER).exists()
+    # behind a URI the ledger may not have come as far as the first checkpoint
+    lost = not has_ledger and study.is_local and any(Path(study.path).glob(f"{TUNE}/*/checkpoint_*"))
+    if has_settings and not lost:
+        return
+    if has_ledger or lost:
+        raise PipelineError(
+            f"no such {'folder' if lost else 'file'}, and without it the study cannot be gone on with",
+            where=str(study / (LEDGER if lost else SETTINGS)),
+            hint="its trials are in MLflow; begin another study with another `--name`",
+        )
+    raise PipelineError(f"the study `{name}` ended before anything was done", where=where, hint=otherwise)
 
 
 @contextlib.contextmanager

@@ -36,7 +36,9 @@ def main(arguments: Sequence[str]) -> int:
     cluster.prepare_environment()
     storage = settings.storage(given.storage, given.sample)
     uri = settings.tracking_uri(given.tracking_uri, storage)
-    study_folder.check_exists(storage.opened(), given.name)
+    home = storage.opened()
+    study_folder.check_exists(home, given.name)
+    study_folder.check_complete(home, given.name, "--name", "there is nothing to write")
     reach.check_tracking(uri)
     with study_folder.opened(storage, given.name, resume=True) as folder:
         from pipeline.conduct import synchronise

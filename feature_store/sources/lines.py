@@ -159,7 +159,8 @@ def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"not JSON: {error}", where=where) from error
+        said = error if line.strip() else "an empty line; only the end of a file may have some"
+        raise BadInputError(f"not JSON: {said}", where=where) from error
     if not isinstance(record, dict):
         raise BadInputError(f"expected a JSON object, but got {str(record)[:40]!r}", where=where)
     for key in keys:

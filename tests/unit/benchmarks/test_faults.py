@@ -30,8 +30,7 @@ from benchmarks.faulting.reference import Reference, state_differs
 from pipeline import checkpoints
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger
-from pipeline.study import TUNE
-from pipeline.study_folder import OPTUNA_DB
+from pipeline.study_folder import OPTUNA_DB, TUNE
 from pipeline.tracking import PARENT_TAG, TRIAL_TAG, Tracker, config_of
 from pipeline.trainable import train
 from tests.small_study import POINT, run_settings, study_settings

@@ -97,7 +97,7 @@ def test_a_bad_annotation(
     ("line", "message"),
     [
         ("{", "not JSON: Expecting property name"),
-        ("", "not JSON: Expecting value"),
+        ("", "not JSON: an empty line; only the end of a file may have some"),
         ("[" * 100_000, "not JSON: maximum recursion depth exceeded"),
         ("[1]", r"expected a JSON object, but got '\[1\]'"),
     ],

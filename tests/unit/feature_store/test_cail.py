@@ -281,7 +281,7 @@ def without(name: str) -> dict[str, Any]:
     ("line", "message"),
     [
         ('{"fact": "被告人', "not JSON: Unterminated string"),
-        ("", "not JSON: Expecting value"),
+        ("", "not JSON: an empty line; only the end of a file may have some"),
         ("[1]", r"expected a JSON object, but got '\[1\]'"),
         ({"meta": record()["meta"]}, r"no key `fact`; there is \['meta'\]"),
         ({"fact": "事实"}, "no key `meta`"),

@@ -43,7 +43,7 @@ def change(path: Path, number: int, changes: Any) -> None:
     ("changes", "message"),
     [
         ('{"text": "It is th', "not JSON: Unterminated string"),
-        ("", "not JSON: Expecting value"),
+        ("", "not JSON: an empty line; only the end of a file may have some"),
         ("[1]", r"expected a JSON object, but got '\[1\]'"),
         ({"label": "absent"}, r"no key `label`; there is \['text'\]"),
         ({"label": None}, "expected a number or text as `label`, but got None"),

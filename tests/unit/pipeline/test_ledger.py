@@ -163,6 +163,16 @@ def test_a_line_that_is_missing_is_noticed(tmp_path: Path):
         Ledger(tmp_path)
 
 
+@pytest.mark.parametrize("trial_id", ["over", "open"])
+def test_a_file_that_is_missing_is_noticed(tmp_path: Path, trial_id: str):
+    a_ledger(tmp_path)
+    file_of(tmp_path, trial_id).unlink()
+    number = ["over", "open"].index(trial_id)
+    with pytest.raises(StateError, match=f"{LEDGER}: .*there is none of trial {number}$") as caught:
+        Ledger(tmp_path)
+    assert "another `--name`" in str(caught.value.hint)
+
+
 def test_two_files_of_a_trial_are_refused(tmp_path: Path):
     train(Ledger(tmp_path), "a", 1)
     path = file_of(tmp_path, "a")

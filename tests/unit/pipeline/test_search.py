@@ -19,9 +19,10 @@ from pipeline.ledger import LEDGER
 from pipeline.optuna_export import Export
 from pipeline.storage import Storage
 from pipeline.study import StudySettings
-from pipeline.study_folder import SETTINGS, StudyFolder
+from pipeline.study_folder import SETTINGS, TUNE, StudyFolder
 from search_spaces.infocal import PAPER_BEER_BEST
 from tests.small_store import sample_cache
+from tests.small_study import study_settings
 
 PALATE = ["--dataset", "beer", "--aspect", "palate"]
 AT_A_URI = ["--tracking-uri", "http://127.0.0.1:9", "--storage"]
@@ -417,6 +418,15 @@ def test_a_study_whose_settings_are_gone_is_no_new_one(
     said = capsys.readouterr().err
     assert "studies/first/study.json: no such file, and without it the study cannot be gone on with" in said
     assert "leave out `--resume`" not in said
+
+
+def test_a_study_whose_ledger_is_gone_is_no_new_one(empty_folder: Path, capsys: pytest.CaptureFixture[str]):
+    study = empty_folder / "runs/sample/studies/first"
+    (study / TUNE / "a" / "checkpoint_000000").mkdir(parents=True)
+    study_settings().save(study)
+    assert run_command(search.main, [*SAMPLE, "--name", "first", "--resume"]) == 2
+    said = capsys.readouterr().err
+    assert "studies/first/ledger: no such folder, and without it the study cannot be gone on with" in said
 
 
 @pytest.mark.parametrize("is_begun", [False, True])

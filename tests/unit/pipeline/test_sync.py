@@ -8,7 +8,7 @@ from pipeline import sync
 from pipeline.errors import run_command
 from pipeline.ledger import Ledger
 from pipeline.storage import Storage
-from pipeline.study_folder import StudyFolder
+from pipeline.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
 from tests.small_ledger import train
 from tests.small_store import new_store
 from tests.small_study import study_settings
@@ -48,3 +48,14 @@ def test_a_server_that_is_still_away_is_told_at_once(tmp_path: Path, capsys: pyt
     server = ["--tracking-uri", "http://127.0.0.1:9"]
     assert run_command(sync.main, ["--name", "first", "--storage", str(tmp_path / "runs"), *server]) == 2
     assert "http://127.0.0.1:9" in capsys.readouterr().err
+
+
+def test_a_study_without_settings_is_told_as_the_search_tells_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    place = study_in(tmp_path / "runs")
+    for name in (SETTINGS, SETTINGS_COPY):
+        (place.directory / name).unlink()
+    assert run_command(sync.main, ["--name", "first", "--storage", str(tmp_path / "runs")]) == 2
+    said = capsys.readouterr().err
+    assert "studies/first/study.json: no such file, and without it the study cannot be gone on with" in said
