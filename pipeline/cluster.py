@@ -7,6 +7,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from unittest import mock
 
 from pipeline import interruption, reach
 from pipeline.errors import PipelineError
@@ -42,7 +43,11 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
             ray.init(address=wanted, logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:  # Ray raises that class itself, as where a node does not start in time
         reason = " ".join(str(error).split())
-        raise PipelineError(f"cannot reach Ray at `{wanted}`: {reason}", where="--address") from error
+        if wanted == LOCAL:
+            hint = "if this machine has much other work just now, start the same command again later"
+            raise PipelineError(f"cannot start Ray on this machine: {reason}", hint=hint) from error
+        where = "--address" if address else "RAY_ADDRESS"
+        raise PipelineError(f"cannot reach Ray at `{wanted}`: {reason}", where=where) from error
     interruption.renew()
     try:
         yield
@@ -73,14 +78,15 @@ def _start(num_cpus: int | None) -> None:
     temporary = os.path.join(tempfile.gettempdir(), "ray")
     for left in reversed(range(_NUM_STARTS)):
         try:
-            ray.init(
-                address=LOCAL,
-                num_cpus=num_cpus,
-                _temp_dir=temporary,
-                include_dashboard=False,
-                logging_level=logging.ERROR,
-                log_to_driver=False,
-            )
+            with _without_usage_statistics():
+                ray.init(
+                    address=LOCAL,
+                    num_cpus=num_cpus,
+                    _temp_dir=temporary,
+                    include_dashboard=False,
+                    logging_level=logging.ERROR,
+                    log_to_driver=False,
+                )
         except Exception as error:
             ray.shutdown()
             if not left or "timed out during startup" not in str(error):
@@ -88,6 +94,21 @@ def _start(num_cpus: int | None) -> None:
             logger.warning("Ray did not start within its 30 s; it is tried again")
         else:
             return
+
+
+@contextlib.contextmanager
+def _without_usage_statistics() -> Iterator[None]:
+    """Let Ray start without the process that without a dashboard is there for usage statistics alone.
+
+    Even where these are off, it asks metadata.google.internal and 169.254.169.254 which cloud it is in.
+    """
+    from ray._private.node import Node
+
+    def start_nothing(node: Node, **given: object) -> None:
+        node._webui_url = ""  # as Ray has it without a dashboard
+
+    with mock.patch.object(Node, "start_api_server", start_nothing):
+        yield
 
 
 def _wanted(address: str | None) -> str:

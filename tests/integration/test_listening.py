@@ -32,7 +32,9 @@ with cluster.session(None, num_cpus=1):
     mine = set().union(*map(sockets, descendants(os.getpid())))
     tables = [Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
     lines = [line.split() for table in tables for line in table]
-    print(json.dumps([line[1].partition(":")[0] for line in lines if line[3] == "0A" and line[9] in mine]))
+    listening = [line[1].partition(":")[0] for line in lines if line[3] == "0A" and line[9] in mine]
+    commands = [Path(f"/proc/{one}/cmdline").read_text() for one in descendants(os.getpid())]
+    print(json.dumps({"listening": listening, "commands": commands}))
 """
 _LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
 """127.0.0.1, the same as an IPv6 address, and ::1, as /proc/net writes them."""
@@ -52,6 +54,10 @@ def test_every_port_of_a_private_ray_is_on_the_loopback_device():
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    listening = json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(done.stdout.splitlines()[-1])
+    listening = found["listening"]
     assert len(listening) >= 3, "GCS, raylet and a worker listen"
     assert set(listening) <= set(_LOOPBACK)
+    # it would ask the cloud's own address which cloud it is in
+    assert not [one for one in found["commands"] if "dashboard/dashboard.py" in one]
+    assert [one for one in found["commands"] if "gcs_server" in one], "Ray's processes are seen"
