@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -10,6 +11,8 @@ from types import FrameType
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _FIRST = b"\nstopping ... (once more: stop at once)\n"
 _SECOND = b"stopped at once\n"
+_INSIST_S = 1.0
+"""So often it is looked whether the command still goes on as if nothing had been said."""
 
 Handler = Callable[[int, FrameType | None], None]
 _active: list[Handler] = []
@@ -29,10 +32,12 @@ def handled() -> Iterator[None]:
         return
     _received.clear()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before[signal.SIGALRM] = signal.getsignal(signal.SIGALRM)
     _answer_with(_first)
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         _active.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -59,6 +64,18 @@ def _first(number: int, frame: FrameType | None) -> None:
     _answer_with(_second)
     os.write(2, _FIRST)  # not `print`, whose buffer may be in use just now
     _received[:] = [number]
+    signal.signal(signal.SIGALRM, _insist)
+    signal.setitimer(signal.ITIMER_REAL, _INSIST_S, _INSIST_S)
+    raise KeyboardInterrupt
+
+
+def _insist(number: int, frame: FrameType | None) -> None:
+    """Raise again what was lost: Python drops an error that comes while an object is thrown away."""
+    handled = sys.exc_info()[1]
+    while handled is not None:
+        if isinstance(handled, KeyboardInterrupt):  # it has arrived, and the command is cleaning up
+            return
+        handled = handled.__context__
     raise KeyboardInterrupt
 
 

@@ -13,24 +13,43 @@ from pipeline.interruption import handled
 
 ROOT = Path(interruption.__file__).parents[1]
 SCRIPT = """
-import signal, sys, time
+import signal, sys, time, weakref
 from pipeline import interruption
 from pipeline.errors import run_command
+
+class Thing:
+    pass
+
+def wait(gone=None):
+    print("ready", flush=True)
+    time.sleep(60)
 
 def command(arguments):
     if "library" in arguments:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
         interruption.renew()
     try:
-        print("ready", flush=True)
         try:
-            time.sleep(60)
+            if "unraisable" in arguments:
+                thing = Thing()
+                watch = weakref.ref(thing, wait)
+                del thing
+                time.sleep(60)
+            wait()
         except KeyboardInterrupt:  # as Ray does it
             raise KeyboardInterrupt from None
     finally:
         print("cleaning", flush=True)
         if "slow" in arguments:
             time.sleep(60)
+        if "careful" in arguments:
+            for _ in range(25):
+                try:
+                    raise ValueError
+                except ValueError:
+                    time.sleep(0.05)
+                time.sleep(0.05)
+            print("cleaned", flush=True)
     return 0
 
 sys.exit(run_command(command, sys.argv[1:]))
@@ -57,6 +76,23 @@ def test_the_first_signal_stops_cleanly(number: int, code: int, arguments: tuple
     assert err == "\nstopping ... (once more: stop at once)\nerror: interrupted\n"
 
 
+def test_an_interrupt_that_python_drops_is_raised_again():
+    with process("unraisable") as one:
+        one.send_signal(signal.SIGTERM)
+        out, err = one.communicate(timeout=60)
+    assert (one.returncode, out) == (143, "cleaning\n")
+    assert "Exception ignored in" in err
+    assert err.endswith("error: interrupted\n")
+
+
+def test_nothing_is_raised_again_while_a_command_cleans_up():
+    with process("careful") as one:
+        one.send_signal(signal.SIGINT)
+        out, err = one.communicate(timeout=60)
+    assert (one.returncode, out) == (130, "cleaning\ncleaned\n")
+    assert err == "\nstopping ... (once more: stop at once)\nerror: interrupted\n"
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_the_second_signal_stops_at_once(number: int, code: int):
     with process("slow") as one:
@@ -70,10 +106,12 @@ def test_the_second_signal_stops_at_once(number: int, code: int):
 
 
 def test_handlers_are_given_back():
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before = [signal.getsignal(number) for number in numbers]
     with pytest.raises(KeyboardInterrupt, match="^$"), handled():
         os.kill(os.getpid(), signal.SIGTERM)
     assert interruption.exit_code() == 143
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(number) for number in numbers] == before
     interruption.renew()
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(number) for number in numbers] == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
