@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.store import FeatureRequest, Features, fingerprint_of, open_features
+from infocal.errors import ConfigError, StateError
 from infocal.rationalizer import Rationalizer
-from pipeline import checkpoints, columns, origin, registry, settings
+from pipeline import checkpoints, columns, origin, record, registry, settings
 from pipeline.columns import Column
 from pipeline.errors import PipelineError
 from pipeline.loaders import embeddings_of
@@ -89,21 +90,28 @@ def of_run(tracker: Tracker, run_id: str, given: argparse.Namespace, folder: Pat
             f"run {run_id} (`{run.name}`) is no trial of a search: it has no `data_fingerprint`"
         )
     best = tracker.download(run_id, checkpoints.BEST, folder)
-    stored = checkpoints.read_json(tracker.download(run_id, CONFIG_ARTIFACT, folder))
-    scores = checkpoints.load_scores(best)
+    stored = record.read_stored(tracker, run, folder).run
+    with record.of_run(run_id, folder):
+        scores = checkpoints.load_scores(best)
+    try:
+        max_length = stored.config().max_length
+    except ConfigError as error:
+        raise StateError(str(error), where=f"`{CONFIG_ARTIFACT}` of run {run_id}") from error
     metadata = {
-        "dataset": stored["run"]["dataset"],
-        "aspect": stored["run"]["aspect"],
-        "options": stored["run"]["options"],
+        "dataset": stored.dataset,
+        "aspect": stored.aspect,
+        "options": stored.options,
         "sample": run.tags.get(registry.CORPUS_TAG) == registry.SAMPLE_CORPUS,
         "data_fingerprint": fingerprint,
-        "max_length": stored["config"]["max_length"],
+        "max_length": max_length,
         "epoch": scores["epoch"],
     }
     features = features_of(metadata, given)
+    with record.of_run(run_id, folder):
+        model = checkpoints.load_best(best, embeddings_of(features))
     return Subject(
         label=f"run {run.name}, epoch {scores['epoch'] + 1}",
-        model=checkpoints.load_best(best, embeddings_of(features)),
+        model=model,
         features=features,
         calibrated_threshold=scores["scores"].get("val_calibrated_threshold"),
         run_id=run_id,

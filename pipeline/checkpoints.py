@@ -10,7 +10,7 @@ import os
 import pickle
 import shutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from infocal.trainer import Trainer
 from pipeline.reading import (
     BROKEN,
     DIGESTS,
+    check_digest,
     check_digests,
     names_its_folder,
     one_line,
@@ -182,7 +183,7 @@ def load_best(directory: Path, embeddings: torch.Tensor) -> Rationalizer:
     Raises:
         StateError: if a file is missing or damaged, or the word vectors have another size.
     """
-    _check_if_sealed(directory, _OF_BEST)
+    check_digests(directory, read_json(directory / DIGESTS), _OF_BEST)
     description = read_json(directory / CONFIG)
     return _model_of(description, embeddings, load_weights(directory / WEIGHTS)).eval()
 
@@ -192,8 +193,9 @@ def load_scores(directory: Path) -> dict[str, Any]:
     """What `save_best` wrote of an epoch: `epoch`, `value`, `violation`, `degenerate`, `scores`.
 
     Raises:
-        StateError: if the file is missing or holds something else.
+        StateError: if the file is missing, does not match its digest or holds something else.
     """
+    check_digest(directory, BEST_SCORES)
     found = read_json(directory / BEST_SCORES)
     numbers = [found["value"], found["violation"], *found["scores"].values()]
     if type(found["epoch"]) is not int or not all(type(number) in (int, float) for number in numbers):
@@ -255,7 +257,7 @@ def load_state(directory: Path, trainer: Trainer) -> dict[str, Any]:
     Raises:
         StateError: if the file is missing or damaged, or belongs to other hyper-parameters.
     """
-    _check_if_sealed(directory, (STATE,))
+    check_digests(directory, read_json(directory / DIGESTS), (STATE,))
     path = directory / STATE
     try:
         with warnings.catch_warnings(
@@ -280,12 +282,6 @@ def check(directory: Path) -> None:
     """
     check_digests(directory, read_json(directory / DIGESTS), (STATE,))
     check_digests(directory / BEST, read_json(directory / BEST / DIGESTS), _OF_BEST)
-
-
-def _check_if_sealed(directory: Path, names: Sequence[str]) -> None:
-    """Compare digests where there are some: checkpoints of before they were written have none."""
-    if (directory / DIGESTS).exists():
-        check_digests(directory, read_json(directory / DIGESTS), names)
 
 
 def copy_tree(source: Path, target: Path) -> None:

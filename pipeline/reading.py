@@ -76,11 +76,23 @@ def check_digests(directory: Path, digests: object, names: Iterable[str]) -> Non
             where=str(directory / DIGESTS),
         )
     for name in wanted:
-        if not (directory / name).is_file() or digest(directory / name) != digests[name]:
-            raise StateError(
-                f"`{name}` is missing or does not match its sha256 {str(digests[name])[:64]}",
-                where=str(directory),
-            )
+        _check_digest(directory, name, digests[name])
+
+
+def check_digest(directory: Path, name: str) -> None:
+    """Compare one file with the digest beside it.
+
+    Raises:
+        StateError: if the digest or the file is missing, or they do not agree.
+    """
+    _check_digest(directory, name, read_json(directory / DIGESTS)[name])
+
+
+def _check_digest(directory: Path, name: str, expected: object) -> None:
+    if not (directory / name).is_file() or digest(directory / name) != expected:
+        raise StateError(
+            f"`{name}` is missing or does not match its sha256 {str(expected)[:64]}", where=str(directory)
+        )
 
 
 def digest(path: Path) -> str:

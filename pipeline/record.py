@@ -1,11 +1,13 @@
 """What MLflow holds of a finished trial: all that it takes to train it again, and to compare the outcome."""
 
+import contextlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infocal.errors import StateError
 from pipeline import agreement, checkpoints, registry
 from pipeline.agreement import Failure, Trajectory
 from pipeline.errors import PipelineError
@@ -62,7 +64,7 @@ def read_record(tracker: Tracker, run_id: str) -> Record:
     config_of(run)  # refuses a study
     _check_is_trial(run)
     with tempfile.TemporaryDirectory() as folder:
-        stored = _stored(tracker, run, Path(folder))
+        stored = read_stored(tracker, run, Path(folder))
         environment, digest = _best(tracker, run_id, Path(folder))
     found = Record(
         tracked=run,
@@ -89,7 +91,18 @@ def _check_is_trial(run: TrackedRun) -> None:
         raise PipelineError(f"{named} is still running", hint="wait until it has ended")
 
 
-def _stored(tracker: Tracker, run: TrackedRun, folder: Path) -> Stored:
+def read_stored(tracker: Tracker, run: TrackedRun, folder: Path) -> Stored:
+    """The settings of a trial, as its run has them.
+
+    Args:
+        tracker: the store.
+        run: of the trial.
+        folder: where they may be copied to.
+
+    Raises:
+        PipelineError: if the run ended before they were stored.
+        StateError: if they are something else; names the run.
+    """
     if CONFIG_ARTIFACT not in _artifacts(tracker, run.run_id):
         raise PipelineError(
             f"run {run.run_id} (`{run.name}`, {run.status}) holds no `{CONFIG_ARTIFACT}`: it ended before "
@@ -97,7 +110,20 @@ def _stored(tracker: Tracker, run: TrackedRun, folder: Path) -> Stored:
             hint="train its hyper-parameters with `python -m pipeline.train --from-run`",
         )
     path = tracker.download(run.run_id, CONFIG_ARTIFACT, folder)
-    return read_settings(Stored, path, "the settings of a trial")
+    with of_run(run.run_id, folder):
+        return read_settings(Stored, path, "the settings of a trial")
+
+
+@contextlib.contextmanager
+def of_run(run_id: str, folder: Path) -> Iterator[None]:
+    """Make errors about a run's artifacts name the run, in place of the folder that they were copied to."""
+    try:
+        yield
+    except StateError as error:
+        if error.where is None or not error.where.startswith(str(folder)):
+            raise
+        name = error.where[len(str(folder)) :].strip("/")
+        raise StateError(error.message, where=f"`{name}` of run {run_id}", hint=error.hint) from error
 
 
 def _best(tracker: Tracker, run_id: str, folder: Path) -> tuple[dict[str, Any], str | None]:

@@ -9,6 +9,7 @@ import pytest
 
 from feature_store.errors import MissingDataError
 from feature_store.store import FeatureRequest, open_features
+from infocal.errors import StateError
 from pipeline import assessment, registry
 from pipeline.errors import PipelineError
 from pipeline.tracking import CONFIG_ARTIFACT, Tracker
@@ -26,6 +27,7 @@ from tests.small_store import (
     save_trial_checkpoint,
     store_with_model,
 )
+from tests.small_study import run_settings
 
 
 def flags(cache: Path | None = None, **changes: Any) -> argparse.Namespace:
@@ -119,10 +121,8 @@ def stored_trial(tracker: Tracker, folder: Path, tags: dict[str, str] | None = N
     checkpoint = save_trial_checkpoint(
         folder / "checkpoint", sample_model(), {"val_calibrated_threshold": 0.75}
     )
-    document = json.dumps(
-        {"config": CONFIG.to_dict(), "run": {"dataset": "beer", "aspect": "palate", "options": {}}}
-    )
-    tracker.finish(run_id, artifacts={"best": checkpoint / "best", CONFIG_ARTIFACT: document})
+    document = {"config": CONFIG.to_dict(), "run": dataclasses.asdict(run_settings())}
+    tracker.finish(run_id, artifacts={"best": checkpoint / "best", CONFIG_ARTIFACT: json.dumps(document)})
     return run_id
 
 
@@ -133,6 +133,41 @@ def test_a_trial_is_read_from_its_run(tracker: Tracker, tmp_path: Path):
     assert (subject.calibrated_threshold, subject.run_id, subject.version) == (0.75, run_id, None)
     expected = sample_model().state_dict()
     assert all((value == expected[name]).all() for name, value in subject.model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "[1]",
+        "{}",
+        "{",
+        '{"config": [], "run": null}',
+        {"dataset": 7},
+        {"options": [1]},
+        {"base": {"max_length": 0}},
+    ],
+)
+def test_settings_of_something_else_are_refused(
+    tracker: Tracker, tmp_path: Path, document: str | dict[str, Any]
+):
+    run_id = stored_trial(tracker, tmp_path)
+    if isinstance(document, dict):
+        settings = dataclasses.asdict(run_settings()) | document
+        document = json.dumps({"config": CONFIG.to_dict(), "run": settings})
+    tracker.finish(run_id, artifacts={CONFIG_ARTIFACT: document})
+    with pytest.raises(StateError, match=f"^`config.json` of run {run_id}: "):
+        assessment.of_run(tracker, run_id, flags(), tmp_path / "out")
+
+
+def test_altered_weights_of_a_run_are_refused_and_the_run_is_named(tracker: Tracker, tmp_path: Path):
+    run_id = stored_trial(tracker, tmp_path)
+    best = tmp_path / "checkpoint" / "best"
+    weights = bytearray((best / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (best / "model.safetensors").write_bytes(weights)
+    tracker.finish(run_id, artifacts={"best": best})
+    with pytest.raises(StateError, match=f"^`best` of run {run_id}: `model.safetensors` .* its sha256 "):
+        assessment.of_run(tracker, run_id, flags(), tmp_path / "out")
 
 
 def test_a_study_is_no_trial(tracker: Tracker, tmp_path: Path):

@@ -189,7 +189,7 @@ def test_a_best_epoch_of_other_features_is_refused(tmp_path: Path):
 
 
 def test_a_best_epoch_that_is_not_there_is_named(tmp_path: Path):
-    with pytest.raises(StateError, match=f"{tmp_path / 'config.json'}: cannot read the file"):
+    with pytest.raises(StateError, match=f"{tmp_path / 'digests.json'}: cannot read the file"):
         load_best(tmp_path, random_embeddings())
 
 
@@ -247,7 +247,9 @@ def test_a_damaged_state_is_refused_and_named(tmp_path: Path, damage: str):
         path.write_bytes({"empty": b"", "short": short, "text": b"no state", "middle": middle}[damage])
     with pytest.raises(StateError, match=f"^{tmp_path}: `state.pt` is missing or does not match its sha256"):
         load_state(tmp_path, small_trainer())
-    (tmp_path / "digests.json").unlink()  # as before there were any
+    if damage == "missing":
+        return
+    reading.write_digests(tmp_path, ["state.pt"])
     with pytest.raises(StateError, match=f"^{path}: cannot read the checkpoint: "):
         load_state(tmp_path, small_trainer())
 
@@ -264,6 +266,7 @@ class Harmful:
 
 def test_a_state_cannot_run_code(tmp_path: Path):
     torch.save({"trainer": Harmful(tmp_path / "ran"), "progress": {}}, tmp_path / "state.pt")
+    reading.write_digests(tmp_path, ["state.pt"])
     with pytest.raises(StateError, match="cannot read the checkpoint: it is none, or holds code$"):
         load_state(tmp_path, small_trainer())  # and not: how to run it
     assert not (tmp_path / "ran").exists()
@@ -328,7 +331,8 @@ def test_a_flipped_bit_of_a_weight_in_a_state_is_found(tmp_path: Path):
     with pytest.raises(StateError, match=f"^{tmp_path}: `state.pt` is missing or does not match its sha256"):
         load_state(tmp_path, trainer)
     (tmp_path / "digests.json").unlink()
-    assert load_state(tmp_path, trainer) == {}
+    with pytest.raises(StateError, match=f"^{tmp_path}/digests.json: cannot read the file"):
+        load_state(tmp_path, trainer)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "scores.json", "predictions.json"])
@@ -338,6 +342,19 @@ def test_a_flipped_bit_of_a_best_epoch_is_found(tmp_path: Path, name: str):
     flip_bit(folder / name, (folder / name).stat().st_size - 2)
     with pytest.raises(StateError, match=f"^{folder}: `{name}` is missing or does not match its sha256"):
         load_best(folder, random_embeddings())
+    (folder / "digests.json").unlink()
+    with pytest.raises(StateError, match=f"^{folder}/digests.json: cannot read the file"):
+        load_best(folder, random_embeddings())
+
+
+def test_scores_of_a_best_epoch_are_read_by_their_digest_alone(tmp_path: Path):
+    scores = {"epoch": 1, "value": 0.5, "violation": 0.0, "degenerate": None, "scores": {}}
+    save_best(tmp_path / "best", small_infocal(), scores, [])
+    (tmp_path / "best" / "model.safetensors").unlink()
+    assert checkpoints.load_scores(tmp_path / "best") == scores
+    (tmp_path / "best" / "scores.json").write_text(json.dumps(scores | {"value": 0.6}))
+    with pytest.raises(StateError, match="best: `scores.json` is missing or does not match its sha256"):
+        checkpoints.load_scores(tmp_path / "best")
 
 
 def reseal(package: Path, name: str, content: object) -> None:
@@ -401,6 +418,7 @@ def test_scores_and_predictions_of_something_else_are_refused(tmp_path: Path):
         '{"epoch": "1", "value": 0, "violation": 0, "degenerate": null, "scores": {}}',
     ):
         (tmp_path / "scores.json").write_text(content)
+        reading.write_digests(tmp_path, ["scores.json"])
         with pytest.raises(StateError, match=f"^{tmp_path}"):
             checkpoints.load_scores(tmp_path)
     path = tmp_path / "predictions.json"

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.small_store import (
     save_trial_checkpoint,
     store_with_model,
 )
+from tests.small_study import run_settings
 
 
 @pytest.fixture
@@ -45,9 +47,7 @@ def test_a_trial_is_scored_by_its_run(tracker: Tracker, tmp_path: Path, capsys: 
     tags = {"data_fingerprint": sample_features().fingerprint, "corpus": "sample"}
     run_id = tracker.start_run(tracker.experiment("beer", "palate"), "trial-00", {}, tags)
     checkpoint = save_trial_checkpoint(tmp_path / "checkpoint", sample_model(), {})
-    document = (
-        '{"config": {"max_length": 256}, "run": {"dataset": "beer", "aspect": "palate", "options": {}}}'
-    )
+    document = json.dumps({"config": {}, "run": dataclasses.asdict(run_settings())})
     tracker.finish(run_id, artifacts={"best": checkpoint / "best", CONFIG_ARTIFACT: document})
     assert evaluate.main(command(tracker, "--run", run_id)) == 0
     printed = capsys.readouterr().out
