@@ -30,6 +30,8 @@ BATCH = 64
 WINDOW = 1024
 """Most texts that are explained and printed together: in one, texts of like length share a pass."""
 _CHUNK = 1 << 20
+MAX_LINE_BYTES = 1 << 24
+"""Of a line; and of the lines that are answered at once, but for the last of them."""
 """Bytes that are asked for at once; a pipe gives what it holds."""
 _BOLD, _PLAIN = ("\033[1m", "\033[0m"), ("[", "]")
 
@@ -131,10 +133,18 @@ def windows(stream: "BufferedReader | BytesIO", where: str) -> Iterator[list[Lin
     So a file is read in large pieces, and whoever writes slowly into a pipe gets each answer at once.
 
     Raises:
-        PipelineError: at a line that is not UTF-8, after the lines before it.
+        PipelineError: at a line that is not UTF-8 or too long, after the lines before it.
     """
     window: list[Line] = []
+    num_bytes = 0
     for number, raw, is_last in _lines(stream):
+        if len(raw) > MAX_LINE_BYTES:
+            yield window
+            raise PipelineError(
+                f"a line of more than {MAX_LINE_BYTES} bytes",
+                where=f"{where}:{number}",
+                hint="is it a text file, with one text a line?",
+            )
         try:
             text = raw.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
@@ -144,15 +154,19 @@ def windows(stream: "BufferedReader | BytesIO", where: str) -> Iterator[list[Lin
             ) from error
         if text.strip():
             window.append(Line(text, f"{where}:{number}"))
+            num_bytes += len(raw)
         elif raw:
             logger.warning("%s:%d: empty line left out", where, number)
-        if window and (is_last or len(window) == WINDOW):
+        if window and (is_last or len(window) == WINDOW or num_bytes > MAX_LINE_BYTES):
             yield window
-            window = []
+            window, num_bytes = [], 0
 
 
 def _lines(stream: "BufferedReader | BytesIO") -> Iterator[tuple[int, bytes, bool]]:
-    """Number and bytes of each line, and whether the next one may have to be waited for."""
+    """Number and bytes of each line, and whether the next one may have to be waited for.
+
+    Of a line that is too long it gives as much as shows that, and ends.
+    """
     number, begun = 0, list[bytes]()
     while chunk := stream.read1(_CHUNK):
         *whole, rest = chunk.split(b"\n")
@@ -161,6 +175,8 @@ def _lines(stream: "BufferedReader | BytesIO") -> Iterator[tuple[int, bytes, boo
             yield number, b"".join([*begun, line, b"\n"]), position == len(whole)
             begun = []
         begun.append(rest)
+        if sum(map(len, begun)) > MAX_LINE_BYTES:
+            break
     yield number + 1, b"".join(begun), True
 
 

@@ -89,14 +89,14 @@ def _open(path: Path) -> io.BufferedIOBase:
 
 
 def _raw_lines(stream: io.BufferedIOBase, path: Path, max_bytes: int) -> Iterator[bytes]:
-    total = 0
+    total = number = 0
     limit = min(MAX_LINE_BYTES, max_bytes)
     while line := stream.readline(limit + 1):
-        total += len(line)
+        total, number = total + len(line), number + 1
         check_size(total, path, max_bytes)
         if len(line) > limit:
             raise BadInputError(
-                f"a line of more than {limit} bytes", where=str(path), hint="is it a text file?"
+                f"a line of more than {limit} bytes", where=f"{path}:{number}", hint="is it a text file?"
             )
         yield line
 

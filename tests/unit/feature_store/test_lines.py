@@ -119,7 +119,7 @@ def test_more_than_the_limit(tmp_path: Path):
 def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 20)
     (tmp_path / "f").write_bytes(b"short\n" + b"x" * 21)
-    with pytest.raises(BadInputError, match="f: a line of more than 20 bytes"):
+    with pytest.raises(BadInputError, match="f:2: a line of more than 20 bytes"):
         read(tmp_path / "f")
 
 

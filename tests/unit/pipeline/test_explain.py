@@ -287,3 +287,32 @@ def test_a_terminal_without_text_is_asked_for_one(
     assert (
         capsys.readouterr().err == 'error: no text was given\n\nhint: add `--text "..."`, or `--input FILE`\n'
     )
+
+
+class Endless(io.BytesIO):
+    """A stream like /dev/zero; counts what was read."""
+
+    given = 0
+
+    def read1(self, size: int | None = -1) -> bytes:
+        self.given += 10
+        return b"x" * 10
+
+
+def test_a_line_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(explain, "MAX_LINE_BYTES", 100)
+    stream = Endless()
+    with pytest.raises(PipelineError, match="^zero:1: a line of more than 100 bytes$"):
+        list(explain.windows(stream, "zero"))
+    assert stream.given <= 120
+    whole = io.BytesIO(b"fine\n" + b"y" * 101 + b"\nlater\n")
+    found = explain.windows(whole, "file")
+    assert [given.text for given in next(found)] == ["fine"]
+    with pytest.raises(PipelineError, match="^file:2: a line of more than 100 bytes$"):
+        next(found)
+
+
+def test_long_lines_are_answered_in_small_pieces(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(explain, "MAX_LINE_BYTES", 100)
+    stream = io.BytesIO(b"\n".join([b"z" * 60] * 5))
+    assert [len(window) for window in explain.windows(stream, "file")] == [2, 2, 1]

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from feature_store.errors import MissingDataError
+from pipeline import printed
 from pipeline.errors import PipelineError
 from pipeline.printed import Interval, Table, read_table, span_of, stated_share
 
@@ -97,6 +98,14 @@ def test_a_table_that_cannot_be_read_is_named(tmp_path: Path, text: str, message
     with pytest.raises(Exception, match=message) as caught:
         table(tmp_path, text)
     assert type(caught.value).__name__ in {"PipelineError", "BadInputError"}
+
+
+def test_known_columns_are_looked_for_near_a_few_titles_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[str] = []
+    monkeypatch.setattr(printed, "did_you_mean", lambda title, known: asked.append(title))
+    with pytest.raises(PipelineError, match="no column to check among"):
+        table(tmp_path, "x" + "," * 10**5 + "\n1\n")
+    assert 0 < len(asked) <= 100, "a line of delimiters is a header of a million titles"
 
 
 def test_the_nearest_column_is_named(tmp_path: Path):
