@@ -75,9 +75,11 @@ def _refuse_others(claims: Location, mine: Location, study: str) -> None:
 
 def _read(claim: Location) -> dict[str, Any]:
     try:
-        return dict(json.loads(claim.read()))
-    except (PipelineError, ValueError):  # given up this moment, or not ours: its age alone counts
-        return {}
+        found = json.loads(claim.read())
+    except (PipelineError, ValueError, RecursionError):  # given up this moment, or not ours
+        found = None
+    # without an owner its age alone counts
+    return found if isinstance(found, dict) else {}
 
 
 def _has_ended(owner: dict[str, Any]) -> bool:
@@ -85,7 +87,7 @@ def _has_ended(owner: dict[str, Any]) -> bool:
     ours = _owner()
     if owner.get("namespace") is None or any(owner.get(key) != ours[key] for key in ("host", "namespace")):
         return False
-    return not os.path.exists(f"/proc/{owner['pid']}")
+    return not os.path.exists(f"/proc/{owner.get('pid')}")
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from feature_store.errors import DamagedCacheError
 from feature_store.store import Features, load_features
 from pipeline import settings
 from pipeline.errors import PipelineError
-from pipeline.reading import BROKEN
+from pipeline.reading import BROKEN, one_line
 from pipeline.storage import Location, Storage
 
 logger = logging.getLogger("pipeline.feature_copies")
@@ -116,10 +116,18 @@ def _is_whole(folder: Path) -> bool:
 def _fetch(source: Location, stage: Path) -> None:
     digest = PurePosixPath(source.path).name.rpartition("-")[2]
     _fetch_file(source / INDEX, stage / INDEX, digest)
-    for name, entry in json.loads((stage / INDEX).read_bytes())["files"].items():
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+    try:
+        files = json.loads((stage / INDEX).read_bytes())["files"]
+        digests = {PurePosixPath(name): str(entry["sha256"]) for name, entry in files.items()}
+    except BROKEN as error:
+        raise PipelineError(
+            f"expected the index of a copy, but got something else ({one_line(error)})",
+            where=str(source / INDEX),
+        ) from error
+    for name, digest in digests.items():
+        if name.is_absolute() or ".." in name.parts or not name.parts:
             raise PipelineError(f"the copy's index names `{name}`, which lies elsewhere", where=str(source))
-        _fetch_file(source / name, stage / name, entry["sha256"])
+        _fetch_file(source / str(name), stage / name, digest)
 
 
 def _fetch_file(source: Location, target: Path, digest: str) -> None:

@@ -85,8 +85,15 @@ def test_a_process_of_this_machine_that_is_no_more_holds_nothing(claims: Locatio
         assert "other.json" not in claims.names()
 
 
-def test_a_claim_that_cannot_be_read_counts_by_its_age(claims: Location):
-    (claims / "other.json").write(b"{")
+@pytest.mark.parametrize("content", ["{", "5", "[1]", "[" * 100_000, "no pid"])
+def test_a_claim_that_cannot_be_read_counts_by_its_age(claims: Location, content: str):
+    if content == "no pid":
+        content = json.dumps({k: v for k, v in claim._owner().items() if k != "pid"})
+        (claims / "other.json").write(content.encode())
+        with claim.held(claims, "first"):
+            assert "other.json" not in claims.names(), "no process has no number"
+        return
+    (claims / "other.json").write(content.encode())
     with pytest.raises(PipelineError, match="another process is running"), claim.held(claims, "first"):
         pass
 

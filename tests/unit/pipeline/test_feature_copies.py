@@ -1,6 +1,7 @@
 """Features that travel: sent once, fetched once by each machine, refused where a byte is wrong."""
 
 import dataclasses
+import hashlib
 import json
 import logging
 import shutil
@@ -147,6 +148,25 @@ def test_a_wrong_file_is_refused_and_leaves_nothing(
     content[len(content) // 2] ^= 1
     (copy / name).write(bytes(content))
     with pytest.raises(PipelineError, match=f"{name}: expected a file with sha256 [0-9a-f]+, but got"):
+        feature_copies.fetched(copy.uri, tmp_path / "cache")
+    assert list((tmp_path / "cache" / "features").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        (b"[1]", "copy.json: expected the index of a copy, but got something else"),
+        (b'{"files": {"a": 5}}', "copy.json: expected the index of a copy, but got something else"),
+        (b'{"files": {"../a": {"sha256": "0"}}}', "the copy's index names `../a`, which lies elsewhere"),
+        (b'{"files": {"/a": {"sha256": "0"}}}', "the copy's index names `/a`, which lies elsewhere"),
+    ],
+)
+def test_an_index_of_something_else_is_refused_though_its_digest_agrees(
+    storage: Location, tmp_path: Path, index: bytes, message: str
+):
+    copy = storage / "features" / f"beer-{hashlib.sha256(index).hexdigest()[:16]}"
+    (copy / feature_copies.INDEX).write(index)
+    with pytest.raises(PipelineError, match=message):
         feature_copies.fetched(copy.uri, tmp_path / "cache")
     assert list((tmp_path / "cache" / "features").iterdir()) == []
 
