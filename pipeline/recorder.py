@@ -9,6 +9,7 @@ from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.result import AUTO_RESULT_KEYS, DEBUG_METRICS
 
+from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger
 from pipeline.scheduler import ConstrainedOptunaSearch, config_of, trial_id_of
 from pipeline.trainable import EPOCHS, FAILURE, FAILURE_MESSAGE
@@ -17,6 +18,11 @@ _NO_NUMBERS = {*AUTO_RESULT_KEYS, *DEBUG_METRICS, "epoch", EPOCHS, "done", "shou
 _SAYS = re.compile(r"[\w.]+(Error|Exception|Failure|Met): ")
 _LACKS_MEMORY = re.compile(r"killing policy|OutOfMemoryError")
 """What stands in a report of Ray's memory monitor; what the kernel kills looks like any other kill."""
+_LACKS_ROOM = re.compile(
+    r"\[Errno (28|30|122)\]|\(os error (28|30|122)\)|No space left on device|Disk quota exceeded"
+    r"|Read-only file system|PytorchStreamWriter failed writing"
+)
+"""What the writers of a checkpoint say of a disk that is full or takes nothing: ENOSPC, EROFS, EDQUOT."""
 OUT_OF_MEMORY = "out_of_memory"
 """Reason of a trial whose workers were killed for want of memory; see `infocal.errors.TRAINING_FAILURES`."""
 ERROR = "error"
@@ -85,11 +91,21 @@ class Recorder(tune.Callback):
         self._end(trial)
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """An exception has ended a trial for good."""
-        self._end(trial)
+        """An exception has ended a trial for good.
+
+        Raises:
+            PipelineError: if there is no room for its checkpoints: no trial could go on, and none has failed.
+        """
         # the driver's own copy: the one that `Trial.get_error` reads is not in the storage yet
         file = Path(trial.error_file) if trial.error_file else None
         text = file.read_text(encoding="utf-8") if file is not None and file.is_file() else ""
+        if _LACKS_ROOM.search(said(text)):
+            raise PipelineError(
+                f"no checkpoint of a trial can be written any more: {said(text)}",
+                where=str(self.ledger.directory.parent),
+                hint="make room there, then go on with `--resume`: nothing that was written is lost",
+            )
+        self._end(trial)
         self._fail(trial, OUT_OF_MEMORY if _LACKS_MEMORY.search(text) else ERROR, said(text))
 
     def _end(self, trial: Trial) -> None:

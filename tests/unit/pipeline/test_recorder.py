@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from infocal.errors import TRAINING_FAILURES
+from pipeline.errors import PipelineError
 from pipeline.ledger import OBJECTIVE, VIOLATION, Ledger, TrialRecord
 from pipeline.recorder import Recorder, said
 from pipeline.scheduler import ConstrainedOptunaSearch, sampler
@@ -136,6 +137,32 @@ def test_what_rays_memory_monitor_kills_lacked_memory(recorder: Recorder, tmp_pa
     assert failure is not None
     assert failure.reason == "out_of_memory"
     assert failure.reason in TRAINING_FAILURES
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "OSError: [Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device",
+        "RuntimeError: PytorchStreamWriter failed writing file data/3: file write failed",
+        "safetensors.SafetensorError: I/O error: No space left on device (os error 28)",
+        "OSError: [Errno 122] Disk quota exceeded: 'state.pt'",
+        "OSError: [Errno 30] Read-only file system: 'state.pt'",
+    ],
+)
+def test_a_trial_has_not_failed_where_the_disk_is_full(tmp_path: Path, last: str):
+    forgotten: list[str] = []
+    recorder = Recorder(Ledger(tmp_path), None, 3, lambda: None, forgotten.append)
+    one = trial()
+    (tmp_path / "error.txt").write_text(f"Traceback (most recent call last):\n  File ...\n{last}\n")
+    one.error_file = str(tmp_path / "error.txt")
+    start(recorder, one)
+    with pytest.raises(PipelineError, match=f"^{tmp_path}: no checkpoint of a trial can be written") as ended:
+        recorder.on_trial_error(iteration=0, trials=[one], trial=one)
+    assert ended.value.hint is not None
+    assert "`--resume`" in ended.value.hint
+    assert only(recorder).failure is None
+    assert not only(recorder).is_over
+    assert forgotten == [], "its states within an epoch are still wanted"
 
 
 def test_a_trial_that_left_no_error_file_fails_all_the_same(recorder: Recorder):
