@@ -91,18 +91,21 @@ class TrialTracking:
         Raises:
             PipelineError: if MLflow refuses something, or is away; what is written by then stays.
         """
+        if self._known is None:
+            known = self._mirrored()
+            self._end_unknown(known)
+            self._known = known
         # a trial that MLflow will not take comes after all the others
         for record in sorted(self.ledger.trials(), key=lambda r: (self._failed[r.trial_id], r.begin.number)):
             self._failed[record.trial_id] += 1
-            self._mirror(record, is_running=is_running)
+            self._mirror(record, self._there(record, self._known), is_running=is_running)
             self._failed[record.trial_id] -= 1
 
     def warn_skipped(self) -> None:
         """Say which numbers could not be logged, and how often."""
         warn_skipped(self.skipped)
 
-    def _mirror(self, record: TrialRecord, *, is_running: bool) -> None:
-        there = self._there(record)
+    def _mirror(self, record: TrialRecord, there: _Mirrored, *, is_running: bool) -> None:
         if there.is_closed:
             return
         if not there.has_config:
@@ -129,23 +132,35 @@ class TrialTracking:
                 self.tracker.finish(there.run_id, "KILLED", ended=record.ended)
             there.is_open = is_running
 
-    def _there(self, record: TrialRecord) -> _Mirrored:
-        if self._known is None:
-            self._known = {
-                run.tags[TRIAL_TAG]: _Mirrored(
-                    run.run_id,
-                    last_step=max(
-                        (step for step, _ in self.tracker.history(run.run_id, _STEP_METRIC)), default=-1
-                    ),
-                    is_open=run.status == "RUNNING",
-                    is_closed=run.status in _ENDED,
-                )
-                for run in self.tracker.children(self.study_run_id)
-                if TRIAL_TAG in run.tags
-            }
-        if record.trial_id not in self._known:
-            self._known[record.trial_id] = _Mirrored(self._new_run(record), -1, is_open=True, is_closed=False)
-        return self._known[record.trial_id]
+    def _mirrored(self) -> dict[str, _Mirrored]:
+        """What MLflow has, by the trials' ids."""
+        return {
+            run.tags[TRIAL_TAG]: _Mirrored(
+                run.run_id,
+                last_step=max(
+                    (step for step, _ in self.tracker.history(run.run_id, _STEP_METRIC)), default=-1
+                ),
+                is_open=run.status == "RUNNING",
+                is_closed=run.status in _ENDED,
+            )
+            for run in self.tracker.children(self.study_run_id)
+            if TRIAL_TAG in run.tags
+        }
+
+    def _end_unknown(self, known: Mapping[str, _Mirrored]) -> None:
+        """End runs of trials that the ledger does not know: somebody has taken their files away."""
+        for trial_id in sorted(known.keys() - {record.trial_id for record in self.ledger.trials()}):
+            logger.warning(
+                "MLflow has a run of trial %s, but the ledger no file of it: another one takes its place",
+                trial_id,
+            )
+            if known[trial_id].is_open:
+                self.tracker.finish(known[trial_id].run_id, "KILLED")
+
+    def _there(self, record: TrialRecord, known: dict[str, _Mirrored]) -> _Mirrored:
+        if record.trial_id not in known:
+            known[record.trial_id] = _Mirrored(self._new_run(record), -1, is_open=True, is_closed=False)
+        return known[record.trial_id]
 
     def _new_run(self, record: TrialRecord) -> str:
         tags = {**self.tags, PARENT_TAG: self.study_run_id, TRIAL_TAG: record.trial_id}
