@@ -82,8 +82,11 @@ def main(arguments: Sequence[str]) -> int:
     cluster.prepare_environment()
     storage = settings.storage(given.storage, given.sample)
     home = storage.folder / COMPARISONS
-    uri = settings.tracking_uri(given.tracking_uri, storage)
     prepared = _resumed(given, home) if given.resume else _prepared(given, arguments)
+    first = settings.parsed_again(prepared.command, f"{SETTINGS} of `{prepared.name}`")
+    stated = given.tracking_uri or first.tracking_uri
+    uri = settings.tracking_uri(stated, storage)
+    command = settings.commands(prepared.name, storage, stated, module="pipeline.compare").resume
     planning.check_device(prepared.runs[0])
     if not given.resume:
         planning.check_data(given, prepared.runs[0])
@@ -95,13 +98,17 @@ def main(arguments: Sequence[str]) -> int:
             prepared = _with_features(given, prepared)
         from pipeline.comparison import conduct
 
-        table, broken = conduct(prepared, directory, uri)
+        try:
+            table, broken = conduct(prepared, directory, uri)
+        except KeyboardInterrupt:
+            logger.warning("interrupted; to go on: %s", command)
+            raise
     print(table)
     if broken:
         name, reason = next(iter(broken.items()))
         raise PipelineError(
             f"{len(broken)} of {len(prepared.runs) * len(prepared.seeds)} trainings broke; {name}: {reason}",
-            hint=f"what is missing is trained with `--resume --name {prepared.name}`",
+            hint=f"what is missing is trained with: {command}",
         )
     return 0
 
@@ -220,7 +227,7 @@ def _resumed(given: argparse.Namespace, home: Path) -> "ComparisonSettings":
         )
     from pipeline.comparison import ComparisonSettings
 
-    logger.info("resuming with the comparison's own settings; other flags of this command have no effect")
+    logger.info("resuming with the comparison's own settings; flags that say how to train have no effect")
     return ComparisonSettings.load(home / given.name)
 
 

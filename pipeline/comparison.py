@@ -409,7 +409,6 @@ def conduct(prepared: ComparisonSettings, directory: Path, uri: str) -> tuple[st
         status = "KILLED"
         ended = {c.tags[TRIAL_TAG] for c in tracker.children(prepared.run_id) if c.status != "RUNNING"}
         tracker.reconcile(prepared.run_id, ended)
-        logger.warning("interrupted; to go on, add `--resume --name %s`", prepared.name)
         raise
     finally:
         tracker.finish(prepared.run_id, status)

@@ -13,8 +13,7 @@ from pipeline.ledger import Ledger
 from pipeline.mirror import Mirror
 from pipeline.probe import ClusterProbe, packed
 from pipeline.progress import ProgressLines
-from pipeline.settings import make_folder
-from pipeline.storage import Storage
+from pipeline.settings import Commands, make_folder
 from pipeline.study import Study, StudySettings
 from pipeline.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
 from pipeline.tracking import ORIGIN_TAG, Tracker
@@ -26,7 +25,13 @@ logger = logging.getLogger("pipeline.conduct")
 
 
 def conduct(
-    prepared: StudySettings, folder: StudyFolder, uri: str, *, address: str | None, resume: bool
+    prepared: StudySettings,
+    folder: StudyFolder,
+    uri: str,
+    *,
+    address: str | None,
+    resume: bool,
+    commands: Commands,
 ) -> str:
     """Run a prepared study to its end.
 
@@ -36,6 +41,7 @@ def conduct(
         uri: MLflow's.
         address: Ray cluster; None: RAY_ADDRESS, else a private local one.
         resume: go on with the study.
+        commands: that go on with it.
 
     Returns:
         The table of results and what to run next.
@@ -57,7 +63,7 @@ def conduct(
     if not resume:
         tracker.refuse_another(experiment, prepared.name, folder.origin)
     tracking = _tracking(prepared, folder, ledger, tracker, features)
-    mirror = Mirror(tracking)
+    mirror = Mirror(tracking, commands.sync)
     ranges = space(run.method, run.dataset, prepared.space_name)
     study = Study(prepared, ranges, folder, ledger, mirror.notify)
     try:
@@ -65,10 +71,10 @@ def conduct(
         mirror.drain()
         text = outcome.conclude(study, features, tracking, used)
     except (KeyboardInterrupt, SystemExit):
-        _close(tracking, "KILLED", study)
+        _close(tracking, "KILLED", study, commands)
         raise
     except BaseException:
-        _close(tracking, "FAILED", study)
+        _close(tracking, "FAILED", study, commands)
         raise
     tracker.finish(tracking.study_run_id, "FINISHED")
     return text
@@ -99,14 +105,14 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
     return utilisation(stopwatch.epochs, num_cores, prepared.run.num_threads)
 
 
-def _close(tracking: TrialTracking, status: str, study: Study) -> None:
+def _close(tracking: TrialTracking, status: str, study: Study, commands: Commands) -> None:
     """Leave no run RUNNING where a study ends before its end, and say how it is gone on with."""
     prepared = study.settings
     try:
         tracking.sync(is_running=False)
         tracking.tracker.finish(tracking.study_run_id, status)
     except (OSError, *USER_ERRORS) as error:
-        logger.warning("MLflow cannot be written (%s); `python -m pipeline.sync` does so later", error)
+        logger.warning("MLflow cannot be written (%s); once it is back: %s", error, commands.sync)
     num_missing = study.num_missing
     if not study.ledger.trials():
         return
@@ -118,20 +124,17 @@ def _close(tracking: TrialTracking, status: str, study: Study) -> None:
             prepared.num_trials,
         )
     if num_missing > 0 or status == "KILLED":
-        logger.warning("to go on: python -m pipeline.search --resume --name %s --storage %s", *_named(study))
+        logger.warning("to go on: %s", commands.resume)
 
 
-def _named(study: Study) -> tuple[str, Storage]:
-    return study.settings.name, study.folder.storage
-
-
-def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str) -> str:
+def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command: str) -> str:
     """Write to MLflow what it lacks of a study that nobody runs; conclude it if all its trials have ended.
 
     Args:
         prepared: its settings.
         folder: where its results are.
         uri: MLflow's.
+        command: that goes on with it, for a user to type.
 
     Returns:
         What was done, or the table of results of a study that is complete.
@@ -156,8 +159,7 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str) -> str:
     num_epochs = sum(len(record.epochs) for record in trials)
     lines = [
         f"MLflow has all {num_epochs} epochs of the {len(trials)} trials that were begun",
-        f"{study.num_missing} of {prepared.num_trials} trials have not ended; to go on: "
-        "python -m pipeline.search --resume --name {} --storage {}".format(*_named(study)),
+        f"{study.num_missing} of {prepared.num_trials} trials have not ended; to go on: {command}",
     ]
     return "\n".join(lines)
 

@@ -22,10 +22,11 @@ class Mirror:
 
     Args:
         tracking: what is written.
+        sync_command: writes later what could not be written.
     """
 
-    def __init__(self, tracking: TrialTracking) -> None:
-        self.tracking = tracking
+    def __init__(self, tracking: TrialTracking, sync_command: str) -> None:
+        self.tracking, self.sync_command = tracking, sync_command
         self._news, self._stop = threading.Event(), threading.Event()
         self._away_since: float | None = None
         self._fault: Exception | None = None
@@ -94,6 +95,6 @@ class Mirror:
             if time.monotonic() + RETRY_S > deadline:
                 raise PipelineError(
                     f"MLflow could not be written for {patience_s:.0f} s: {error}",
-                    hint="nothing is lost: once it is back, `python -m pipeline.sync` writes what is missing",
+                    hint=f"nothing is lost: once it is back, type {self.sync_command}",
                 ) from error
             time.sleep(RETRY_S)

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pipeline.search")
 
+_PLACES = ("data_dir", "cache_dir", "tracking_uri", "optuna_storage")
+"""Flags that a resumed study has from its first command, unless they are given anew."""
+_EACH_TIME = ("storage", "sample", "name", "address", "resume", "dry_run", "debug")
+"""Flags that count as each command gives them."""
+
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.search`."""
@@ -107,10 +112,15 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     cluster.prepare_environment(given.address)
     storage = settings.storage(given.storage, given.sample)
-    uri = settings.tracking_uri(given.tracking_uri, storage)
+    if not given.resume:
+        uri = settings.tracking_uri(given.tracking_uri, storage)
     home = storage.opened()
     prepared = _resumed(given, home) if given.resume else _prepared(given, arguments)
+    if given.resume:
+        given = _with_first_flags(given, prepared)
+        uri = settings.tracking_uri(given.tracking_uri, storage)
     directory = home / STUDIES / prepared.name
+    commands = settings.commands(prepared.name, storage, given.tracking_uri, given.address)
     if storage.is_remote:
         home.check()
     if not given.resume:
@@ -140,7 +150,9 @@ def main(arguments: Sequence[str]) -> int:
         prepared = _with_features(given, prepared)
         # Ray prints that a node has died, and MLflow where a run is: stdout holds the result alone
         with contextlib.redirect_stdout(sys.stderr):
-            result = conduct(prepared, folder, uri, address=given.address, resume=given.resume)
+            result = conduct(
+                prepared, folder, uri, address=given.address, resume=given.resume, commands=commands
+            )
         print(result)
         if export is not None:
             export.run(folder.directory / OPTUNA_DB)
@@ -167,11 +179,6 @@ def _with_features(given: argparse.Namespace, prepared: "StudySettings") -> "Stu
     run = prepared.run
     if run.features_uri or (run.features_dir and Path(run.features_dir).is_dir()):
         return prepared
-    if given.resume:
-        first = build_parser().parse_args(shlex.split(prepared.command)[3:])
-        for name in ("data_dir", "cache_dir"):
-            setattr(first, name, getattr(given, name) or getattr(first, name))
-        given = first
     built = planning.with_features(given, run)
     if run.features_dir and Path(run.features_dir).name != Path(built.features_dir).name:
         raise PipelineError(
@@ -187,6 +194,7 @@ def _export(given: argparse.Namespace, name: str, storage: Storage, directory: L
     """Where the finished study is exported to, looked at before anything is trained."""
     if not given.optuna_storage:
         return None
+    settings.refuse_masked(given.optuna_storage, "--optuna-storage")
     from pipeline.optuna_export import Export
 
     origin = directory.uri if storage.is_remote else f"{socket.gethostname()}:{directory.path}"
@@ -240,7 +248,7 @@ def _resumed(given: argparse.Namespace, home: Location) -> "StudySettings":
     from pipeline import feature_copies
     from pipeline.study import StudySettings
 
-    logger.info("resuming with the study's own settings; other flags of this command have no effect")
+    logger.info("resuming with the study's own settings; flags that say how to train have no effect")
     study_folder.check_complete(home, given.name, "--resume", "leave out `--resume`")
     with (studies / given.name).localised(SETTINGS, SETTINGS_COPY) as folder:
         prepared = StudySettings.load(folder, given.name)
@@ -249,6 +257,17 @@ def _resumed(given: argparse.Namespace, home: Location) -> "StudySettings":
     # the same copy, as this machine calls it
     uri = feature_copies.place(home, prepared.run.features_uri).portable
     return dataclasses.replace(prepared, run=dataclasses.replace(prepared.run, features_uri=uri))
+
+
+def _with_first_flags(given: argparse.Namespace, prepared: "StudySettings") -> argparse.Namespace:
+    """The flags with which a study was begun, with those of this command that count for a resumed one too.
+
+    Raises:
+        PipelineError: if what is stored as the command that began it is none.
+    """
+    first = settings.parsed_again(prepared.command, f"{SETTINGS} of `{prepared.name}`", build_parser())
+    anew = [*_EACH_TIME, *(name for name in _PLACES if getattr(given, name) is not None)]
+    return argparse.Namespace(**vars(first) | {name: getattr(given, name) for name in anew})
 
 
 def _plan(prepared: "StudySettings", directory: Location, uri: str) -> str:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from feature_store.toml import read_toml
 from infocal.config import MethodConfig
 from infocal.methods.registry import INFOCAL
 from pipeline.errors import PipelineError
-from pipeline.storage import Storage
+from pipeline.storage import MASKED, Storage, without_password
 from search_spaces import registry
 from search_spaces.base import Criterion
 
@@ -101,9 +102,10 @@ def tracking_uri(given: str | None, storage: Storage) -> str:
     """Where MLflow tracks: the flag, else MLFLOW_TRACKING_URI, else an SQLite file in the local storage.
 
     Raises:
-        PipelineError: if none of these is there.
+        PipelineError: if none of these is there, or its password was left out.
     """
     stated = given or os.environ.get("MLFLOW_TRACKING_URI")
+    refuse_masked(stated, "--tracking-uri")
     if not stated and storage.is_remote:
         raise PipelineError(
             f"expected an MLflow server to go with `--storage {storage}`, but none is named",
@@ -112,6 +114,57 @@ def tracking_uri(given: str | None, storage: Storage) -> str:
             "sqlite:///mlflow.db tracks in a file of this machine",
         )
     return stated or f"sqlite:///{(storage.folder / 'mlflow.db').resolve()}"
+
+
+def refuse_masked(uri: str | None, flag: str) -> None:
+    """Refuse a URI as it is stored and shown, without its password.
+
+    Args:
+        uri: None: there is none.
+        flag: that names it.
+
+    Raises:
+        PipelineError: if that is what it is.
+    """
+    if uri and MASKED in uri:
+        raise PipelineError(
+            f"the password of `{uri}` is stored nowhere", where=flag, hint="name it again, with its password"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What a user types next, quoted for a shell; passwords are left out."""
+
+    resume: str
+    """Goes on with a study or a comparison."""
+    sync: str
+    """Writes to MLflow what it lacks of a study."""
+
+
+def commands(
+    name: str,
+    storage: Storage,
+    tracking_uri: str | None,
+    address: str | None = None,
+    module: str = "pipeline.search",
+) -> Commands:
+    """The commands for a study or a comparison.
+
+    Args:
+        name: of it.
+        storage: where it is.
+        tracking_uri: as it was given; None: it was not.
+        address: the same, of the Ray cluster.
+        module: that resumes it.
+    """
+    places = ["--name", name, "--storage", str(storage)]
+    places += ["--tracking-uri", without_password(tracking_uri)] if tracking_uri else []
+    cluster = ["--address", address] if address else []
+    return Commands(
+        resume=shlex.join(["python", "-m", module, "--resume", *places, *cluster]),
+        sync=shlex.join(["python", "-m", "pipeline.sync", *places]),
+    )
 
 
 def cache_dir(given: str | None) -> Path:
@@ -171,6 +224,28 @@ def parser(module: str, description: str) -> argparse.ArgumentParser:
     made = _Parser(prog=f"python -m {module}", description=description, allow_abbrev=False)
     made.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return made
+
+
+def parsed_again(command: str, where: str, by: argparse.ArgumentParser | None = None) -> argparse.Namespace:
+    """Flags of a command that was stored; what the parser does not know is left out.
+
+    Args:
+        command: `python -m MODULE` with its flags, quoted for a shell.
+        where: it is stored, for messages.
+        by: the parser; None: one of the flags that say where results and tracking are.
+
+    Raises:
+        PipelineError: if it is no such command.
+    """
+    if by is None:
+        by = parser("pipeline", "")
+        add_storage_arguments(by)
+    try:
+        return by.parse_known_args(shlex.split(command)[3:])[0]
+    except (ValueError, PipelineError, SystemExit) as error:  # `--help` would end the process
+        raise PipelineError(
+            f"expected the command that it was begun with, but got `{command[:100]}` ({error})", where=where
+        ) from error
 
 
 def add_data_arguments(target: argparse.ArgumentParser) -> None:

@@ -315,6 +315,10 @@ def _is_missing(info: Any) -> bool:
     return bool(info.type == FileType.NotFound)
 
 
+MASKED = ":***@"
+"""What stands in a URI in place of a password and around it."""
+
+
 def without_password(text: str) -> str:
     """A URI as it may be shown and stored: without its password. Other text stays as it is."""
     try:
@@ -325,7 +329,7 @@ def without_password(text: str) -> str:
     if not password:
         return text
     user, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:***@{host}"))
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{MASKED}{host}"))
 
 
 def _patient(uri: str) -> str:

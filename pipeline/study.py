@@ -261,8 +261,8 @@ class Study:
         checkpoint = self.folder.place / record.checkpoints[0]
         if not (checkpoint / checkpoints.BEST).exists():
             return None
-        scores = f"{checkpoints.BEST}/{checkpoints.BEST_SCORES}"
-        with checkpoint.localised(scores) as folder:
+        parts = (f"{checkpoints.BEST}/{name}" for name in (checkpoints.BEST_SCORES, checkpoints.DIGESTS))
+        with checkpoint.localised(*parts) as folder:
             best = checkpoints.load_scores(folder / checkpoints.BEST)
         return Candidate(
             trial_id=record.trial_id,

@@ -101,19 +101,31 @@ def check_complete(home: Location, name: str, where: str, otherwise: str) -> Non
         PipelineError: if not.
     """
     study = home / STUDIES / name
-    has_settings = (study / SETTINGS).exists() or (study / SETTINGS_COPY).exists()
-    has_ledger = (study / LEDGER).exists()
     # behind a URI the ledger may not have come as far as the first checkpoint
-    lost = not has_ledger and study.is_local and any(Path(study.path).glob(f"{TUNE}/*/checkpoint_*"))
-    if has_settings and not lost:
-        return
-    if has_ledger or lost:
+    lost = _lost_trials(Path(study.path)) if study.is_local else []
+    if lost:
         raise PipelineError(
-            f"no such {'folder' if lost else 'file'}, and without it the study cannot be gone on with",
-            where=str(study / (LEDGER if lost else SETTINGS)),
+            f"no file of trial {lost[0]}, and without it the study cannot be gone on with",
+            where=str(study / LEDGER),
+            hint="bring it back from a copy, or begin another study with another `--name`",
+        )
+    if (study / SETTINGS).exists() or (study / SETTINGS_COPY).exists():
+        return
+    if (study / LEDGER).exists():
+        raise PipelineError(
+            "no such file, and without it the study cannot be gone on with",
+            where=str(study / SETTINGS),
             hint="its trials are in MLflow; begin another study with another `--name`",
         )
     raise PipelineError(f"the study `{name}` ended before anything was done", where=where, hint=otherwise)
+
+
+def _lost_trials(study: Path) -> list[str]:
+    """Trials that have a checkpoint, but are not in the ledger, where each is before it trains."""
+    begun = {path.stem.partition("-")[2] for path in (study / LEDGER).glob("*.jsonl")}
+    # a resumed trial has another id in the experiments after the first
+    trained = {path.parent.name for path in (study / TUNE).glob("*/checkpoint_*")}
+    return sorted(trained - begun)
 
 
 @contextlib.contextmanager

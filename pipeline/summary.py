@@ -146,7 +146,7 @@ def of_one(best: Mapping[str, Any], criterion: Criterion, output: Path, dataset:
             f"best epoch on validation: {best['epoch'] + 1}; {figures}",
             f"{criterion}: {met}",
             f"\nmodel    {output}",
-            f"  python -m pipeline.explain --package {output} --text TEXT",
+            f"  python -m pipeline.explain --package {shlex.quote(str(output))} --text TEXT",
         ]
     )
 

@@ -35,19 +35,22 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     cluster.prepare_environment()
     storage = settings.storage(given.storage, given.sample)
-    uri = settings.tracking_uri(given.tracking_uri, storage)
     home = storage.opened()
     study_folder.check_exists(home, given.name)
     study_folder.check_complete(home, given.name, "--name", "there is nothing to write")
-    reach.check_tracking(uri)
     with study_folder.opened(storage, given.name, resume=True) as folder:
         from pipeline.conduct import synchronise
         from pipeline.study import StudySettings
 
         with folder.place.localised(SETTINGS, SETTINGS_COPY) as copy:
             prepared = StudySettings.load(copy, given.name)
+        first = settings.parsed_again(prepared.command, f"{SETTINGS} of `{prepared.name}`")
+        stated = given.tracking_uri or first.tracking_uri
+        uri = settings.tracking_uri(stated, storage)
+        reach.check_tracking(uri)
+        command = settings.commands(given.name, storage, stated).resume
         with contextlib.redirect_stdout(sys.stderr):
-            result = synchronise(prepared, folder, uri)
+            result = synchronise(prepared, folder, uri, command)
     print(result)
     return 0
 

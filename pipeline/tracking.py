@@ -42,6 +42,8 @@ from pipeline.errors import PipelineError
 
 logger = logging.getLogger("pipeline.tracking")
 
+_NO_SUCH_RUN = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+"""What MLflow answers to an id that it does not know, or that is none."""
 CONFIG_ARTIFACT = "config.json"
 """A trial's hyper-parameters and settings, among its artifacts."""
 PARENT_TAG, NAME_TAG = "mlflow.parentRunId", "mlflow.runName"
@@ -401,11 +403,18 @@ class Tracker:
         """A run by its id.
 
         Raises:
-            PipelineError: if there is no such run.
+            PipelineError: if there is no such run, or MLflow is away.
         """
-        hint = "a run's id stands on its page in `mlflow ui`"
-        with translated(f"there is no run `{run_id}` in {self.uri}", hint=hint):
-            return TrackedRun.of(self.client.get_run(run_id))
+        with translated(f"cannot read the run `{run_id}` of {self.uri}"):
+            try:
+                return TrackedRun.of(self.client.get_run(run_id))
+            except MlflowException as error:
+                if error.error_code not in _NO_SUCH_RUN:
+                    raise
+                raise PipelineError(
+                    f"there is no run `{run_id}` in {self.uri}: {error.message}",
+                    hint="a run's id stands on its page in `mlflow ui`",
+                ) from error
 
     def children(self, study_run_id: str) -> list[TrackedRun]:
         """The trials of a study, in the order in which they started."""

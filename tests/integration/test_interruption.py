@@ -1,7 +1,9 @@
 """A search that ends otherwise than planned: its driver is killed, and nobody meets the criterion."""
 
 import re
+import shlex
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,7 +83,12 @@ def test_nothing_is_registered_where_nobody_meets_the_criterion(resumed: Resumed
 
 
 def test_an_interrupted_search_goes_on_in_mid_epoch(tmp_path: Path):
+    """With the very words that it prints, whatever its folder is called and wherever it is tracked."""
+    tmp_path /= "two words, über"
+    tmp_path.mkdir()
     flags = ["--trials", "2", "--epochs", "2", "--max-concurrent", "2", "--name", "stopped"]
+    uri = f"sqlite:///{tmp_path / 'elsewhere.db'}"
+    flags += ["--tracking-uri", uri]
     # an epoch of many seconds, with states from its first one on
     slow = ["--set", "batch_size=2", "--checkpoint-every", "0.5", "--min-precision", "0.0"]
     command = search_command(tmp_path, *flags, *slow)
@@ -92,16 +99,19 @@ def test_an_interrupted_search_goes_on_in_mid_epoch(tmp_path: Path):
         return len({state.parent for state in before}) == 2
 
     said = kill_after(command, tmp_path, "", number=signal.SIGINT, is_time=are_both_in_mid_epoch)
-    assert "to go on: python -m pipeline.search --resume --name stopped" in said
-    parent = study_run(store_of(tmp_path), "stopped")
-    runs = [parent, *store_of(tmp_path).children(parent.run_id)]
+    printed = re.search("to go on: python (-m pipeline.search --resume .*)", said)
+    assert printed is not None
+    tracker = Tracker(uri, create=False)
+    parent = study_run(tracker, "stopped")
+    runs = [parent, *tracker.children(parent.run_id)]
     assert [one.status for one in runs] == ["KILLED"] * 3
     states = set(study.glob("midway/*/0-*"))
     assert {state.parent.name for state in states} == {one.tags[TRIAL_TAG] for one in runs[1:]}
     assert not states & before, "each trial wrote one more when it was asked"
-    done = run([*command, "--resume"], cwd=tmp_path)
+    done = run([sys.executable, *shlex.split(printed[1])], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for child in store_of(tmp_path).children(parent.run_id):
-        steps = [step for step, _ in store_of(tmp_path).history(child.run_id, "objective")]
+    for child in tracker.children(parent.run_id):
+        steps = [step for step, _ in tracker.history(child.run_id, "objective")]
         assert (child.status, steps) == ("FINISHED", [0, 1]), child.name
     assert not (study / "midway").exists(), "nothing is left of them"
+    assert not (tmp_path / "runs/mlflow.db").exists(), "all of it is tracked in one place"

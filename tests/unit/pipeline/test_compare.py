@@ -1,5 +1,6 @@
 import contextlib
 import dataclasses
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -94,7 +95,25 @@ def test_what_broke_is_said_after_the_table(planned, monkeypatch, capsys):
     said = capsys.readouterr()
     assert said.out == "the table\n"
     assert "error: 1 of 2 trainings broke; fresh-seed0: killed" in said.err
-    assert "`--resume --name x`" in said.err
+    going_on = "python -m pipeline.compare --resume --name x --storage runs/sample\n"
+    assert said.err.endswith(f"what is missing is trained with: {going_on}")
+
+
+def test_an_interrupted_comparison_says_how_to_go_on(
+    planned, tmp_path: Path, monkeypatch, capsys, caplog: pytest.LogCaptureFixture
+):
+    given = [*SAMPLE, "--methods", "fresh", "--storage", "two words", "--tracking-uri", "sqlite:///a b.db"]
+    run_command(compare.main, [*given, "--name", "x"])
+
+    def interrupted(prepared: ComparisonSettings, directory: Path, uri: str):
+        assert uri == "sqlite:///a b.db", "where the first command tracked it"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparison, "conduct", interrupted)
+    again = ["--resume", "--name", "x", "--storage", "two words"]
+    assert run_command(compare.main, ["--sample", *again]) == 130
+    printed = caplog.text.partition("to go on: ")[2]
+    assert shlex.split(printed)[3:] == [*again, "--tracking-uri", "sqlite:///a b.db"]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from pipeline.criterion import Candidate
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger
 from pipeline.packing import Measurement
-from pipeline.settings import RunSettings
+from pipeline.settings import Commands, RunSettings
 from pipeline.storage import Storage
 from pipeline.study import Study, StudySettings
 from pipeline.study_folder import StudyFolder
@@ -89,9 +89,13 @@ def trial(trial_id: str, **changes: Any) -> Found:
 THREE = (trial("a"), trial("b", value=0.1), trial("c", value=0.1))
 
 
+COMMAND = "python -m pipeline.search --resume --name first"
+COMMANDS = Commands(resume=COMMAND, sync="python -m pipeline.sync --name first")
+
+
 def conducted(tracker: Tracker, folder: Path, *, resume: bool = False, **changes: Any) -> str:
     settings, place = study_settings(**changes), results(folder)
-    return conduct(settings, place, tracker.uri, address=None, resume=resume)
+    return conduct(settings, place, tracker.uri, address=None, resume=resume, commands=COMMANDS)
 
 
 def results(folder: Path) -> StudyFolder:
@@ -227,9 +231,8 @@ def test_a_device_that_is_not_there_leaves_no_study_behind(
     run = dataclasses.replace(run_settings(), **changes)
     prepared = dataclasses.replace(study_settings(), run=run)
     with pytest.raises(StateError, match=message):
-        conduct(
-            prepared, results(tmp_path), f"sqlite:///{tmp_path}/runs/mlflow.db", address=None, resume=False
-        )
+        uri = f"sqlite:///{tmp_path}/runs/mlflow.db"
+        conduct(prepared, results(tmp_path), uri, address=None, resume=False, commands=COMMANDS)
     assert not (tmp_path / "runs").exists()
 
 
@@ -259,7 +262,7 @@ def test_an_interrupt_ends_open_trials_and_says_how_to_go_on(
     ended = {run.tags[TRIAL_TAG]: run.status for run in tracker.children(run.run_id)}
     assert ended == {"done": "FINISHED", "open": "KILLED"}
     assert "1 of 3 trials have ended; the others go on where they were" in caplog.text
-    assert "to go on: python -m pipeline.search --resume --name first --storage" in caplog.text
+    assert f"to go on: {COMMAND}\n" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -357,7 +360,7 @@ def test_while_mlflow_is_away_a_search_goes_on_and_is_written_later(
         away.setattr(Tracker, "log_metrics", raising(PipelineError("connection refused")))
         with pytest.raises(PipelineError, match="MLflow could not be written for 0 s: connection refused"):
             conducted(tracker, tmp_path)
-    text = synchronise(study_settings(), results(tmp_path), tracker.uri)
+    text = synchronise(study_settings(), results(tmp_path), tracker.uri, COMMAND)
     assert f"registered {NAME} version 1" in text
     run = parent(tracker)
     assert (run.status, [child.status for child in tracker.children(run.run_id)]) == (
@@ -372,10 +375,10 @@ def test_a_study_that_is_not_over_is_written_as_far_as_it_is(
     ledger = Ledger(results(tmp_path).directory)
     train(ledger, "over", 2)
     train(ledger, "open", 1)
-    text = synchronise(study_settings(), results(tmp_path), tracker.uri)
+    text = synchronise(study_settings(), results(tmp_path), tracker.uri, COMMAND)
     assert text == (
-        "MLflow has all 3 epochs of the 2 trials that were begun\n2 of 3 trials have not ended; to go on: "
-        f"python -m pipeline.search --resume --name first --storage {tmp_path / 'runs'}"
+        "MLflow has all 3 epochs of the 2 trials that were begun\n"
+        f"2 of 3 trials have not ended; to go on: {COMMAND}"
     )
     run = parent(tracker)
     assert [child.status for child in tracker.children(run.run_id)] == ["FINISHED", "KILLED"]
@@ -384,4 +387,4 @@ def test_a_study_that_is_not_over_is_written_as_far_as_it_is(
 
 def test_where_no_trial_was_begun_there_is_nothing_to_write(tracker: Tracker, tmp_path: Path):
     with pytest.raises(PipelineError, match="no trial of the study `first` was begun"):
-        synchronise(study_settings(), results(tmp_path), tracker.uri)
+        synchronise(study_settings(), results(tmp_path), tracker.uri, COMMAND)

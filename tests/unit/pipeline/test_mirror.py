@@ -33,7 +33,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch):
 
 
 def mirror(tracking: Any) -> Mirror:
-    return Mirror(tracking)
+    return Mirror(tracking, "python -m pipeline.sync --name first")
 
 
 def test_what_is_new_is_written_without_waiting_for_the_end():
@@ -70,7 +70,7 @@ def test_the_end_does_not_wait_for_ever():
     ) as caught:
         mirror(FakeTracking(num_failures=1000)).drain(patience_s=0.05)
     assert caught.value.hint is not None
-    assert "python -m pipeline.sync" in caught.value.hint
+    assert caught.value.hint.endswith("type python -m pipeline.sync --name first")
 
 
 def test_an_error_of_ours_in_the_thread_is_not_hidden(monkeypatch: pytest.MonkeyPatch):

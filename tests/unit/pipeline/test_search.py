@@ -2,6 +2,7 @@ import dataclasses
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -15,12 +16,13 @@ import torch
 from feature_store.sample import write_beer
 from pipeline import conduct, planning, search
 from pipeline.errors import run_command
-from pipeline.ledger import LEDGER
+from pipeline.ledger import LEDGER, Ledger
 from pipeline.optuna_export import Export
 from pipeline.storage import Storage
 from pipeline.study import StudySettings
 from pipeline.study_folder import SETTINGS, TUNE, StudyFolder
 from search_spaces.infocal import PAPER_BEER_BEST
+from tests.small_ledger import train
 from tests.small_store import sample_cache
 from tests.small_study import study_settings
 
@@ -384,6 +386,36 @@ def dies_while_features_are_built(conducted: list[Any], monkeypatch: pytest.Monk
     return built
 
 
+def test_a_resumed_study_is_tracked_and_exported_where_it_was(
+    conducted: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    exports: list[str] = []
+    monkeypatch.setattr(search, "_export", lambda given, *_: exports.append(given.optuna_storage))
+    tracked, moved = f"sqlite:///{tmp_path}/a b.db", f"sqlite:///{tmp_path}/c.db"
+    places = ["--tracking-uri", tracked, "--optuna-storage", f"sqlite:///{tmp_path}/optuna.db"]
+    search.main([*SAMPLE, "--name", "first", *places])
+    search.main(["--sample", "--name", "first", "--resume"])
+    search.main(["--sample", "--name", "first", "--resume", "--tracking-uri", moved])
+    assert [call["uri"] for call in conducted] == [tracked, tracked, moved]
+    assert exports == [places[-1]] * 3
+    assert [shlex.split(call["commands"].resume)[4:] for call in conducted[1:]] == [
+        ["--name", "first", "--storage", "runs/sample", "--tracking-uri", uri] for uri in (tracked, moved)
+    ]
+
+
+def test_a_stored_command_that_is_none_is_named(
+    conducted: list[dict[str, Any]], empty_folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    search.main([*SAMPLE, "--name", "first"])
+    study = empty_folder / "runs/sample/studies/first"
+    for command in ("python -m pipeline.search 'open", "python -m pipeline.search --trials many"):
+        dataclasses.replace(StudySettings.load(study, "first"), command=command).save(study)
+        assert run_command(search.main, ["--sample", "--name", "first", "--resume"]) == 2
+        assert (
+            f"{SETTINGS} of `first`: expected the command that it was begun with" in capsys.readouterr().err
+        )
+
+
 def test_a_study_that_died_before_its_features_were_there_is_resumed_with_its_own_flags(
     empty_folder: Path, conducted: list[dict[str, Any]], dies_while_features_are_built: list[Any]
 ):
@@ -420,13 +452,18 @@ def test_a_study_whose_settings_are_gone_is_no_new_one(
     assert "leave out `--resume`" not in said
 
 
-def test_a_study_whose_ledger_is_gone_is_no_new_one(empty_folder: Path, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize("gone", ["ledger", "the last file"])
+def test_a_study_whose_ledger_is_gone_is_no_new_one(
+    empty_folder: Path, gone: str, capsys: pytest.CaptureFixture[str]
+):
     study = empty_folder / "runs/sample/studies/first"
-    (study / TUNE / "a" / "checkpoint_000000").mkdir(parents=True)
+    (study / TUNE / "b" / "checkpoint_000000").mkdir(parents=True)
+    if gone != "ledger":
+        train(Ledger(study), "a", 1)
     study_settings().save(study)
     assert run_command(search.main, [*SAMPLE, "--name", "first", "--resume"]) == 2
     said = capsys.readouterr().err
-    assert "studies/first/ledger: no such folder, and without it the study cannot be gone on with" in said
+    assert "studies/first/ledger: no file of trial b, and without it the study cannot be gone on with" in said
 
 
 @pytest.mark.parametrize("is_begun", [False, True])

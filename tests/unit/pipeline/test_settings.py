@@ -1,5 +1,6 @@
 import argparse
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +273,22 @@ def test_the_folder_of_own_data_may_come_from_the_environment(monkeypatch: pytes
     settings.add_data_arguments(parser)
     settings.add_model_name(parser)
     assert settings.model_name(parser.parse_args(["--dataset", "jsonl"]), "") == "infocal-jsonl-tickets"
+
+
+def test_what_is_to_be_typed_is_quoted_and_holds_no_password():
+    commands = settings.commands(
+        "first", Storage("my runs/ä"), "http://me:secret@host:5000", address="10.0.0.1:6379"
+    )
+    places = ["--name", "first", "--storage", "my runs/ä", "--tracking-uri", "http://me:***@host:5000"]
+    cluster = ["--address", "10.0.0.1:6379"]
+    assert shlex.split(commands.resume) == ["python", "-m", "pipeline.search", "--resume", *places, *cluster]
+    assert shlex.split(commands.sync) == ["python", "-m", "pipeline.sync", *places]
+    short = settings.commands("first", Storage("runs"), None, module="pipeline.compare")
+    assert short.resume == "python -m pipeline.compare --resume --name first --storage runs"
+    with pytest.raises(
+        PipelineError, match="the password of `http://me:\\*\\*\\*@host:5000` is stored nowhere"
+    ):
+        settings.tracking_uri(places[-1], Storage("runs"))
 
 
 def test_a_model_of_another_method_has_its_name_in_place_of_infocal():

@@ -1,5 +1,7 @@
 """The command that writes to MLflow what it lacks; what it writes is tested in test_conduct.py."""
 
+import dataclasses
+import shlex
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from pipeline.errors import run_command
 from pipeline.ledger import Ledger
 from pipeline.storage import Storage
 from pipeline.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
+from pipeline.tracking import Tracker
 from tests.small_ledger import train
 from tests.small_store import new_store
 from tests.small_study import study_settings
@@ -59,3 +62,20 @@ def test_a_study_without_settings_is_told_as_the_search_tells_it(
     assert run_command(sync.main, ["--name", "first", "--storage", str(tmp_path / "runs")]) == 2
     said = capsys.readouterr().err
     assert "studies/first/study.json: no such file, and without it the study cannot be gone on with" in said
+
+
+def test_a_study_is_written_where_its_first_command_tracked_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    place = study_in(tmp_path / "two words")
+    uri = f"sqlite:///{tmp_path}/elsewhere.db"
+    command = shlex.join(["python", "-m", "pipeline.search", "--sample", "--tracking-uri", uri])
+    dataclasses.replace(study_settings(), command=command).save(place.directory)
+    new_store(tmp_path / "two words")
+    assert sync.main(["--name", "first", "--storage", str(tmp_path / "two words")]) == 0
+    tracker = Tracker(uri, create=False)
+    assert tracker.latest_study(tracker.experiment("beer", "palate"), "first") is not None
+    printed = capsys.readouterr().out.partition("to go on: ")[2]
+    assert shlex.split(printed)[4:] == [
+        *["--name", "first", "--storage", str(tmp_path / "two words"), "--tracking-uri", uri]
+    ]
