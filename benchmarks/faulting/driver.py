@@ -1,6 +1,7 @@
 """The driver of a search is killed with its process group, and the search resumed."""
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ EXPECTED = Expected(trials=TRIALS, epochs=EPOCHS)
 _NOTHING_THERE = re.compile(r"leave out `--resume`|without `--resume` a new one is started")
 """What a resume says of a study that was killed before it held anything."""
 
+_RESUME = re.compile(r"to go on: python (-m pipeline\.search --resume .*)")
 _STARTS = 3
 _RAY_IS_LATE = "The current node timed out during startup"
 """What Ray says on a machine with much other work; the search says so, and can be started again."""
@@ -52,18 +54,28 @@ class Searches:
 
     def start(self, place: Place, *more: str, cache: Path | None = None) -> Command:
         """Start a search."""
+        flags = (*FLAGS, "--name", place.name, *more)
+        return self._start(place, search_arguments(place.runs, cache or self.bench.cache, *flags))
+
+    def _start(self, place: Place, arguments: Sequence[str]) -> Command:
         self.started += 1
-        arguments = search_arguments(
-            place.runs, cache or self.bench.cache, *FLAGS, "--name", place.name, *more
-        )
         log = self.bench.folder / f"{self.started:03d}-{place.name}.log"
         self.ended.append(Command(arguments, log, self.bench.folder / "tmp"))
         return self.ended[-1]
 
-    def complete(self, place: Place, cache: Path | None = None, more: Sequence[str] = ()) -> None:
-        """Resume a search to its end; begin it anew where there is nothing to resume."""
+    def complete(
+        self,
+        place: Place,
+        cache: Path | None = None,
+        more: Sequence[str] = (),
+        typed: Sequence[str] | None = None,
+    ) -> None:
+        """Resume a search to its end, or type what it printed; begin it anew where nothing is to resume."""
         for _ in range(_STARTS):
-            resumed = self.start(place, "--resume", *more, cache=cache)
+            if typed is None:
+                resumed = self.start(place, "--resume", *more, cache=cache)
+            else:
+                resumed = self._start(place, typed)
             code = resumed.finish()
             if code != 2 or _RAY_IS_LATE not in resumed.said():
                 break
@@ -96,6 +108,12 @@ class Searches:
         window = Window(first, last, search.seconds())
         count_study(self.counts, place, EXPECTED)
         return window
+
+
+def printed_resume(search: Command) -> list[str] | None:
+    """The interpreter's arguments of what a search has printed to go on with; None: it has not."""
+    said = _RESUME.search(search.said())
+    return None if said is None else shlex.split(said[1])
 
 
 Kill = Callable[[Searches, Window, int, Place], list[Command]]

@@ -1,12 +1,11 @@
 """The user, or who manages processes, asks a search to end."""
 
 import os
-import re
 import signal
 from collections.abc import Callable
 
 from benchmarks.faulting.command import Command, Unexpected
-from benchmarks.faulting.driver import EPOCHS, EXPECTED, TRIALS, Searches
+from benchmarks.faulting.driver import EPOCHS, EXPECTED, TRIALS, Searches, printed_resume
 from benchmarks.faulting.evidence import Place, count_study, count_trained_again, finished
 from benchmarks.faulting.frame import Bench, Counts
 from benchmarks.faulting.reference import Reference
@@ -15,7 +14,6 @@ from pipeline.tracking import Tracker
 STOP_S = 60.0
 """A search that is asked to end has ended after so long, its running trials kept."""
 AT_ONCE_S = 3.0
-_RESUME = re.compile(r"python -m pipeline\.search --resume --name (\S+)")
 
 
 def _inject(bench: Bench, interrupt: Callable[[Command, Bench], tuple[int, float]], limit_s: float) -> Counts:
@@ -23,7 +21,8 @@ def _inject(bench: Bench, interrupt: Callable[[Command, Bench], tuple[int, float
     searches = Searches(bench, counts)
     reference = Reference(bench.folder / "reference")
     for number in range(bench.times):
-        place = Place(bench.folder / "runs", f"interrupted-{number:02d}")
+        # of two words: what is printed has to work when it is typed
+        place = Place(bench.folder / "all runs", f"interrupted-{number:02d}")
         search = searches.start(place)
         epochs = bench.random.randrange(1, TRIALS * EPOCHS - 2)
         if not search.wait_for_epochs(epochs):
@@ -35,20 +34,20 @@ def _inject(bench: Bench, interrupt: Callable[[Command, Bench], tuple[int, float
         took = search.seconds() - asked
         counts.add("trials_lost", int(code != wanted), f"exit code {code}, not {wanted}:\n{search.tail()}")
         counts.add("zombies", int(took > limit_s), f"it took {took:.1f} s to end")
+        typed = printed_resume(search)
         if limit_s == STOP_S:
-            _count_stopped(counts, place, search)
+            counts.add("trials_lost", int(typed is None), "it did not say how to go on")
+            _count_stopped(counts, place)
         before |= finished(place)
-        searches.complete(place)
+        searches.complete(place, typed=typed)
         count_study(counts, place, EXPECTED, reference)
         count_trained_again(counts, place, before)
     searches.close()
     return counts
 
 
-def _count_stopped(counts: Counts, place: Place, search: Command) -> None:
-    """Count what a search that ended as asked should have said and closed."""
-    said = _RESUME.search(search.said())
-    counts.add("trials_lost", int(said is None or said[1] != place.name), "it did not say how to go on")
+def _count_stopped(counts: Counts, place: Place) -> None:
+    """Count what a search that ended as asked should have closed."""
     tracker = Tracker(f"sqlite:///{place.tracked}", create=False)
     study = tracker.latest_study(tracker.experiment("beer", "palate"), place.name)
     runs = [study, *tracker.children(study.run_id)] if study else []

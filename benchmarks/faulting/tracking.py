@@ -23,8 +23,8 @@ from pipeline.reach import check_tracking
 
 _EPOCHS = 8
 """Long enough that a search goes on while MLflow is away and after."""
-_FLAGS = ("--epochs", str(_EPOCHS))
-_EXPECTED = Expected(trials=3, epochs=_EPOCHS)
+FLAGS = ("--epochs", str(_EPOCHS))
+EXPECTED = Expected(trials=3, epochs=_EPOCHS)
 _READY_S = 240.0
 _DISK = 64 * 2**20
 _AWAY_S = (5.0, 20.0)
@@ -109,9 +109,13 @@ def _waited(bench: Bench) -> None:
     time.sleep(bench.random.uniform(*_AWAY_S))
 
 
-def _at_some_epoch(search: Command, bench: Bench) -> None:
-    """Wait for a moment in the first half of the training."""
-    number = bench.random.randrange(0, _EPOCHS * _EXPECTED.trials // 2)
+def at_some_epoch(search: Command, bench: Bench) -> None:
+    """Wait for a moment in the first half of the training.
+
+    Raises:
+        Unexpected: if the search ends before.
+    """
+    number = bench.random.randrange(0, _EPOCHS * EXPECTED.trials // 2)
     if not search.wait_for_epochs(number + 1):
         raise Unexpected(f"it ended before epoch {number + 1}:\n{search.tail()}")
     time.sleep(bench.random.random())
@@ -141,12 +145,12 @@ def _with_server(bench: Bench, away: Callable[[MlflowServer, Command], None]) ->
         for number in range(bench.times):
             place = Place(bench.folder / "runs", f"away-{number:02d}", server.database, server.uri)
             flags = ("--tracking-uri", server.uri)
-            search = searches.start(place, *_FLAGS, *flags)
-            _at_some_epoch(search, bench)
+            search = searches.start(place, *FLAGS, *flags)
+            at_some_epoch(search, bench)
             away(server, search)
             counts.injected += 1
             _completed(searches, search, place, *flags)
-            count_study(counts, place, _EXPECTED, reference)
+            count_study(counts, place, EXPECTED, reference)
     searches.close()
     return counts
 
@@ -199,12 +203,12 @@ def locked(bench: Bench) -> Counts:
     reference = Reference(bench.folder / "reference")
     for number in range(bench.times):
         place = Place(bench.folder / "runs", f"locked-{number:02d}")
-        search = searches.start(place, *_FLAGS)
-        _at_some_epoch(search, bench)
+        search = searches.start(place, *FLAGS)
+        at_some_epoch(search, bench)
         away(place)
         counts.injected += 1
         _completed(searches, search, place)
-        count_study(counts, place, _EXPECTED, reference)
+        count_study(counts, place, EXPECTED, reference)
     searches.close()
     return counts
 
@@ -220,14 +224,14 @@ def full(bench: Bench) -> Counts:
                 database = disk.folder / "mlflow.db"
                 place = Place(bench.folder / "runs", f"full-{number:02d}", database)
                 flags = ("--tracking-uri", f"sqlite:///{database}")
-                search = searches.start(place, *_FLAGS, *flags)
-                _at_some_epoch(search, bench)
+                search = searches.start(place, *FLAGS, *flags)
+                at_some_epoch(search, bench)
                 filler = disk.fill()
                 _waited(bench)
                 filler.unlink()
                 counts.injected += 1
                 _completed(searches, search, place, *flags)
-                count_study(counts, place, _EXPECTED, reference)
+                count_study(counts, place, EXPECTED, reference)
     except NoDisk as error:
         counts.impossible = str(error)
     searches.close()
@@ -242,12 +246,12 @@ def shared(bench: Bench) -> Counts:
     for number in range(bench.times):
         runs = bench.folder / f"runs-{number}"
         places = [Place(runs, f"shared-{which}") for which in "ab"]
-        started = [searches.start(place, *_FLAGS) for place in places]
+        started = [searches.start(place, *FLAGS) for place in places]
         counts.injected += 1
         for search in started:
             code = search.finish()
             counts.add("trials_lost", int(code != 0), f"exit code {code}:\n{search.tail()}")
         for place in places:
-            count_study(counts, place, _EXPECTED, reference)
+            count_study(counts, place, EXPECTED, reference)
     searches.close()
     return counts

@@ -1,6 +1,7 @@
 """Readers of what the project wrote itself: cached tables, checkpoints, models, settings of a study."""
 
 import contextlib
+import dataclasses
 import hashlib
 import io
 import json
@@ -28,15 +29,19 @@ from feature_store.store import FeatureRequest, Features, derived, load_features
 from infocal.config import InfoCalConfig, Task
 from infocal.methods.infocal import InfoCalTrainer
 from infocal.model import InfoCal
-from pipeline import checkpoints
+from pipeline import checkpoints, search
+from pipeline.explain import windows
 from pipeline.explainer import Explainer
 from pipeline.ledger import LEDGER, OBJECTIVE, VIOLATION, Ledger, Proposal
 from pipeline.loaders import Loader, embeddings_of, task_of
+from pipeline.reading import read_settings
+from pipeline.record import Stored
 from pipeline.scheduler import asha
-from pipeline.settings import RunSettings
+from pipeline.settings import RunSettings, parsed_again
 from pipeline.storage import Storage
 from pipeline.study import Study, StudySettings
 from pipeline.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
+from pipeline.tracking import CONFIG_ARTIFACT
 from pipeline.trainable import Progress
 from search_spaces.registry import criterion, first_points, space
 
@@ -442,8 +447,37 @@ def study_settings() -> Reader:
         _check_types(found.run)
         if found.name != "study":
             raise AssertionError(f"a study of another folder: {found.name!r}")
+        parsed_again(found.command, str(folder / "study" / SETTINGS), search.build_parser())
 
     return Reader(files=files_of(write), targets=(f"study/{SETTINGS}",), read=read)
+
+
+def run_settings() -> Reader:
+    """The settings that MLflow keeps of a trial, from which it is evaluated and trained again."""
+    document = {"config": {"hidden_size": 8, "seed": 3}, "run": dataclasses.asdict(_a_study().run)}
+
+    def read(folder: Path) -> None:
+        found = read_settings(Stored, folder / CONFIG_ARTIFACT, "the settings of a trial")
+        _check_types(found.run)
+        if not isinstance(found.config, dict):
+            raise AssertionError(f"no hyper-parameters: {found.config!r}")
+
+    files = {CONFIG_ARTIFACT: json.dumps(document).encode()}
+    return Reader(files=files, targets=(CONFIG_ARTIFACT,), read=read)
+
+
+def texts() -> Reader:
+    """Texts to explain, one a line."""
+    lines = ["A fine beer.", "", "Nothing to \u00fcber-think: 3.5/5", "\u5473\u9053\u4e0d\u9519"]
+
+    def read(folder: Path) -> None:
+        path = folder / "texts.txt"
+        with path.open("rb") as file:
+            for window in windows(file, str(path)):
+                if not all(line.text.strip() for line in window):
+                    raise AssertionError("a text that is none")
+
+    return Reader(files={"texts.txt": "\n".join(lines).encode()}, targets=("texts.txt",), read=read)
 
 
 def ledger() -> Reader:
@@ -520,6 +554,8 @@ READERS: Mapping[str, Make] = {
     "best-epoch": best_epoch,
     "package": package,
     "study-json": study_settings,
+    "run-settings": run_settings,
+    "texts": texts,
     "ledger": ledger,
     "json": json_file,
 }
