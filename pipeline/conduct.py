@@ -62,11 +62,11 @@ def conduct(
     experiment = tracker.experiment(run.dataset, run.aspect)
     if not resume:
         tracker.refuse_another(experiment, prepared.name, folder.origin)
+    study = Study(prepared, space(run.method, run.dataset, prepared.space_name), folder, ledger)
     tracking = _tracking(prepared, folder, ledger, tracker, features)
-    mirror = Mirror(tracking, commands.sync)
-    ranges = space(run.method, run.dataset, prepared.space_name)
-    study = Study(prepared, ranges, folder, ledger, mirror.notify)
     try:
+        mirror = Mirror(tracking, commands.sync)
+        study.notify = mirror.notify
         used = _search(study, tracking, mirror, address)
         mirror.drain()
         text = outcome.conclude(study, features, tracking, used)
@@ -123,7 +123,7 @@ def _close(tracking: TrialTracking, status: str, study: Study, commands: Command
             over,
             prepared.num_trials,
         )
-    if num_missing > 0 or status == "KILLED":
+    if num_missing > 0 and status == "FAILED":  # who interrupts is told by the command
         logger.warning("to go on: %s", commands.resume)
 
 
@@ -146,14 +146,15 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command:
     if not ledger.trials():
         raise PipelineError(f"no trial of the study `{prepared.name}` was begun: there is nothing to write")
     features = feature_copies.features_of(prepared.run)
-    tracking = _tracking(prepared, folder, ledger, Tracker(uri), features)
     ranges = space(prepared.run.method, prepared.run.dataset, prepared.space_name)
     study = Study(prepared, ranges, folder, ledger)
-    tracking.sync(is_running=False)
-    if study.is_complete:
-        text = outcome.conclude(study, features, tracking, used=None)
-        tracking.tracker.finish(tracking.study_run_id, "FINISHED")
-        return text
+    tracking = _tracking(prepared, folder, ledger, Tracker(uri), features)
+    with tracking.tracker.closing(tracking.study_run_id):
+        tracking.sync(is_running=False)
+        if study.is_complete:
+            text = outcome.conclude(study, features, tracking, used=None)
+            tracking.tracker.finish(tracking.study_run_id, "FINISHED")
+            return text
     tracking.tracker.finish(tracking.study_run_id, "KILLED")
     trials = ledger.trials()
     num_epochs = sum(len(record.epochs) for record in trials)

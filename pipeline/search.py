@@ -139,7 +139,7 @@ def main(arguments: Sequence[str]) -> int:
         os.environ["INFOCAL_CACHE"] = str(Path(given.cache_dir).resolve())
     with (
         study_folder.opened(storage, prepared.name, resume=given.resume) as folder,
-        _told_where_nothing_is_lost(folder),
+        _told_how_to_go_on(folder, commands.resume),
     ):
         logger.info("results: %s\ntracking: %s", directory, uri)
         planning.compile_ahead(prepared.run)
@@ -160,12 +160,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 @contextlib.contextmanager
-def _told_where_nothing_is_lost(folder: study_folder.StudyFolder) -> Iterator[None]:
-    """Say how to go on after an interrupt before the first trial."""
+def _told_how_to_go_on(folder: study_folder.StudyFolder, command: str) -> Iterator[None]:
+    """Say how to go on after an interrupt, whenever it comes."""
     try:
         yield
-    except KeyboardInterrupt:
-        if not (folder.directory / LEDGER).exists():
+    except (KeyboardInterrupt, SystemExit):
+        if (folder.directory / LEDGER).exists():
+            logger.warning("to go on: %s", command)
+        else:
             logger.warning("no trial was begun: to go on, start the same command again")
         raise
 

@@ -38,7 +38,7 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import reach
-from pipeline.errors import PipelineError
+from pipeline.errors import USER_ERRORS, PipelineError
 
 logger = logging.getLogger("pipeline.tracking")
 
@@ -266,18 +266,32 @@ class Tracker:
             if found is None:
                 every = {**_made_by(), **tags, STUDY_TAG: name, NAME_TAG: name}
                 run_id = str(self.client.create_run(experiment_id, run_name=name, tags=every).info.run_id)
-                self._log_params(run_id, parameters)
+                with self.closing(run_id):
+                    self._log_params(run_id, parameters)
                 return run_id
-            self.reopen(found.run_id)
             new = {k: v for k, v in parameters.items() if k not in found.params}
             changed = {
                 f"resumed.{k}": written(v)[:MAX_TAG]
                 for k, v in parameters.items()
                 if found.params.get(k, written(v)) != written(v)
             }
-            self._log_params(found.run_id, new)
-            self._set_tags(found.run_id, {**tags, **changed})
+            with self.closing(found.run_id):
+                self.reopen(found.run_id)
+                self._log_params(found.run_id, new)
+                self._set_tags(found.run_id, {**tags, **changed})
             return found.run_id
+
+    @contextlib.contextmanager
+    def closing(self, run_id: str) -> Iterator[None]:
+        """End a run as KILLED where the body does not come to its end, an interrupt included."""
+        try:
+            yield
+        except BaseException:
+            try:
+                self.finish(run_id, "KILLED")
+            except (OSError, *USER_ERRORS) as error:  # MLflow may be away, which is what the body says
+                logger.debug("run %s stays open: %s", run_id, error)
+            raise
 
     def start_run(
         self,

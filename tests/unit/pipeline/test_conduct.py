@@ -262,7 +262,7 @@ def test_an_interrupt_ends_open_trials_and_says_how_to_go_on(
     ended = {run.tags[TRIAL_TAG]: run.status for run in tracker.children(run.run_id)}
     assert ended == {"done": "FINISHED", "open": "KILLED"}
     assert "1 of 3 trials have ended; the others go on where they were" in caplog.text
-    assert f"to go on: {COMMAND}\n" in caplog.text
+    assert "to go on" not in caplog.text, "the command says it"
 
 
 @pytest.mark.parametrize(

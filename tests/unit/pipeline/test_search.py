@@ -479,6 +479,8 @@ def test_an_interrupt_before_the_first_trial_says_how_to_go_on(
     with pytest.raises(KeyboardInterrupt):
         search.main([*SAMPLE, "--name", "first"])
     assert ("no trial was begun: to go on, start the same command again" in caplog.text) != is_begun
+    going_on = "to go on: python -m pipeline.search --resume --name first --storage runs/sample\n"
+    assert (going_on in caplog.text) == is_begun
 
 
 def test_a_study_whose_features_are_gone_goes_on_with_the_same_ones_only(

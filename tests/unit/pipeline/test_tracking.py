@@ -7,9 +7,10 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -401,3 +402,24 @@ def test_a_database_may_be_made_by_several_processes_at_once(tmp_path: Path):
     processes = [subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     said = [process.communicate(timeout=300)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], "\n".join(said)
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_study_that_is_interrupted_while_its_run_starts_leaves_none_open(
+    tracker: Tracker, monkeypatch: pytest.MonkeyPatch, is_resumed: bool
+):
+    experiment, name = tracker.experiment("beer", "palate"), f"interrupted-{is_resumed}"
+    if is_resumed:
+        tracker.finish(tracker.start_study(experiment, name, {}, {}), "FINISHED")
+    log_params = Tracker._log_params
+
+    def interrupted(self: Tracker, run_id: str, parameters: Mapping[str, Any]) -> None:
+        log_params(self, run_id, parameters)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Tracker, "_log_params", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tracker.start_study(experiment, name, {"seed": 1}, {})
+    study = tracker.latest_study(experiment, name)
+    assert study is not None
+    assert study.status == "KILLED"
