@@ -1,7 +1,8 @@
 """Tune's side of a study's ledger: what Tune reports is written down before anybody else hears of it."""
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ class Recorder(tune.Callback):
         self.forget = forget
         self.running: set[str] = set()
         """Ids of the trials that train now."""
+        self.fault: PipelineError | None = None
+        """Why nothing can be written any more; Tune ends with an error of its own."""
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune pickles its callbacks with snapshots that nobody reads: a study is resumed from the ledger
@@ -60,7 +63,8 @@ class Recorder(tune.Callback):
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """A trial begins, or goes on."""
         proposal = None if self.search is None else self.search.proposal(trial.trial_id)
-        self.ledger.begin(trial_id_of(trial), config_of(trial), proposal)
+        with self._kept():
+            self.ledger.begin(trial_id_of(trial), config_of(trial), proposal)
         self.running.add(trial_id_of(trial))
         self.notify()
 
@@ -73,17 +77,20 @@ class Recorder(tune.Callback):
             return
         storage = trial.storage
         assert storage is not None  # Tune sets it before it starts a trial
-        self.ledger.epoch(
-            trial_id_of(trial),
-            int(result["epoch"]),
-            {
-                name: float(value)
-                for name, value in result.items()
-                if name not in _NO_NUMBERS and isinstance(value, int | float) and not isinstance(value, bool)
-            },
-            f"{storage.experiment_dir_name}/{storage.trial_dir_name}/{result['checkpoint_dir_name']}",
-            is_last=bool(result.get("done")) or int(result[EPOCHS]) >= self.num_epochs,
-        )
+        with self._kept():
+            self.ledger.epoch(
+                trial_id_of(trial),
+                int(result["epoch"]),
+                {
+                    name: float(value)
+                    for name, value in result.items()
+                    if name not in _NO_NUMBERS
+                    and isinstance(value, int | float)
+                    and not isinstance(value, bool)
+                },
+                f"{storage.experiment_dir_name}/{storage.trial_dir_name}/{result['checkpoint_dir_name']}",
+                is_last=bool(result.get("done")) or int(result[EPOCHS]) >= self.num_epochs,
+            )
         self.notify()
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
@@ -100,11 +107,12 @@ class Recorder(tune.Callback):
         file = Path(trial.error_file) if trial.error_file else None
         text = file.read_text(encoding="utf-8") if file is not None and file.is_file() else ""
         if _LACKS_ROOM.search(said(text)):
-            raise PipelineError(
-                f"no checkpoint of a trial can be written any more: {said(text)}",
-                where=str(self.ledger.directory.parent),
-                hint="make room there, then go on with `--resume`: nothing that was written is lost",
-            )
+            with self._kept():
+                raise PipelineError(
+                    f"no checkpoint of a trial can be written any more: {said(text)}",
+                    where=str(self.ledger.directory.parent),
+                    hint="make room there, then go on with `--resume`: nothing that was written is lost",
+                )
         self._end(trial)
         self._fail(trial, OUT_OF_MEMORY if _LACKS_MEMORY.search(text) else ERROR, said(text))
 
@@ -113,8 +121,18 @@ class Recorder(tune.Callback):
         self.forget(trial_id_of(trial))
 
     def _fail(self, trial: Trial, reason: str, message: str) -> None:
-        self.ledger.fail(trial_id_of(trial), reason, message)
+        with self._kept():
+            self.ledger.fail(trial_id_of(trial), reason, message)
         self.notify()
+
+    @contextlib.contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Keep the error with which the search ends."""
+        try:
+            yield
+        except PipelineError as error:
+            self.fault = error
+            raise
 
 
 def said(text: str) -> str:

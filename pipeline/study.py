@@ -11,6 +11,7 @@ from typing import Any
 
 import optuna
 from ray import tune
+from ray.tune import TuneError
 
 from infocal.config import MethodConfig
 from infocal.errors import StateError
@@ -253,6 +254,10 @@ class Study:
         except KeyboardInterrupt:
             midway.stop(place, recorder.running)
             raise
+        except TuneError as error:
+            if recorder.fault is None:
+                raise
+            raise recorder.fault from error
 
     def _candidate(self, record: TrialRecord) -> Candidate | None:
         """A trial's best epoch; None where the trial has none."""

@@ -41,6 +41,8 @@ from pipeline import reach
 from pipeline.errors import USER_ERRORS, PipelineError
 
 logger = logging.getLogger("pipeline.tracking")
+_TOLD = ("mlflow.store.db.utils", "urllib3.connectionpool")
+"""Loggers that write a traceback, or a line for each try, of what an error of ours says in one line."""
 
 _NO_SUCH_RUN = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 """What MLflow answers to an id that it does not know, or that is none."""
@@ -156,6 +158,8 @@ class Tracker:
         self._database: Path | None = None
         self._client: MlflowClient | None = None
         logging.getLogger("mlflow").setLevel(logging.WARNING)
+        for name in _TOLD:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         logging.getLogger("alembic").setLevel(logging.WARNING)
         if uri.startswith("sqlite:"):
             self._prepare_sqlite(create)
@@ -517,7 +521,7 @@ def translated(message: str, *, hint: str | None = None) -> Iterator[None]:
     except (MlflowException, SQLAlchemyError, OSError) as error:
         # the database's own word is short; SQLAlchemy adds the statement to it, MlflowException its code
         own = getattr(error, "orig", None) or getattr(error, "message", None) or error
-        reason = " ".join(str(own).split())
+        reason, _, _ = " ".join(str(own).split()).partition(" [SQL: ")
         raise PipelineError(f"{message}: {reason}", hint=hint) from error
 
 

@@ -160,6 +160,7 @@ def test_a_trial_has_not_failed_where_the_disk_is_full(tmp_path: Path, last: str
         recorder.on_trial_error(iteration=0, trials=[one], trial=one)
     assert ended.value.hint is not None
     assert "`--resume`" in ended.value.hint
+    assert recorder.fault is ended.value
     assert only(recorder).failure is None
     assert not only(recorder).is_over
     assert forgotten == [], "its states within an epoch are still wanted"

@@ -6,9 +6,11 @@ from typing import Any
 import optuna
 import pytest
 from ray import tune
+from ray.tune import TuneError
 
 from infocal.errors import StateError
 from pipeline import midway, study
+from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger
 from pipeline.midway import MIDWAY
 from pipeline.recorder import Recorder
@@ -198,6 +200,22 @@ def test_trials_are_asked_to_keep_their_state_where_a_search_is_interrupted(
     with pytest.raises(KeyboardInterrupt):
         one.run([])
     assert asked == [{"b"}]
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_what_the_recorder_could_not_write_ends_a_search_with_its_own_words(
+    tmp_path: Path, tuner: FakeTuner, monkeypatch: pytest.MonkeyPatch, is_ours: bool
+):
+    def failing() -> None:
+        recorder = tuner.made[0]["run_config"].callbacks[0]
+        recorder.fault = PipelineError("no room") if is_ours else None
+        raise TuneError("Traceback ... PipelineError: no room")
+
+    monkeypatch.setattr(tuner, "fit", failing)
+    with pytest.raises(
+        PipelineError if is_ours else TuneError, match="^no room$" if is_ours else "Traceback"
+    ):
+        small_study(tmp_path).run([])
 
 
 def test_a_relative_folder_is_named_whole(tmp_path: Path, tuner: FakeTuner, monkeypatch: pytest.MonkeyPatch):
