@@ -122,7 +122,8 @@ def check_complete(home: Location, name: str, where: str, otherwise: str) -> Non
 
 def _lost_trials(study: Path) -> list[str]:
     """Trials that have a checkpoint, but are not in the ledger, where each is before it trains."""
-    begun = {path.stem.partition("-")[2] for path in (study / LEDGER).glob("*.jsonl")}
+    files = (path for path in (study / LEDGER).glob("*.jsonl") if b"\n" in path.read_bytes())
+    begun = {path.stem.partition("-")[2] for path in files}
     # a resumed trial has another id in the experiments after the first
     trained = {path.parent.name for path in (study / TUNE).glob("*/checkpoint_*")}
     return sorted(trained - begun)

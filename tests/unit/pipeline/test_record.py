@@ -135,7 +135,7 @@ def test_a_trial_that_died_before_its_settings_were_stored_is_refused(tracker: T
 def test_settings_that_are_none_are_refused(tracker: Tracker, document: str, message: str):
     with pytest.raises(StateError, match=message) as caught:
         read_record(tracker, logged(tracker, document))
-    assert (caught.value.where or "").endswith(CONFIG_ARTIFACT)
+    assert (caught.value.where or "").startswith(f"`{CONFIG_ARTIFACT}` of run ")
 
 
 def test_a_run_that_contradicts_itself_is_refused(tracker: Tracker):

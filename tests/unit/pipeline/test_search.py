@@ -452,7 +452,7 @@ def test_a_study_whose_settings_are_gone_is_no_new_one(
     assert "leave out `--resume`" not in said
 
 
-@pytest.mark.parametrize("gone", ["ledger", "the last file"])
+@pytest.mark.parametrize("gone", ["ledger", "the last file", "what is in it"])
 def test_a_study_whose_ledger_is_gone_is_no_new_one(
     empty_folder: Path, gone: str, capsys: pytest.CaptureFixture[str]
 ):
@@ -460,6 +460,8 @@ def test_a_study_whose_ledger_is_gone_is_no_new_one(
     (study / TUNE / "b" / "checkpoint_000000").mkdir(parents=True)
     if gone != "ledger":
         train(Ledger(study), "a", 1)
+    if gone == "what is in it":
+        (study / LEDGER / "0001-b.jsonl").touch()
     study_settings().save(study)
     assert run_command(search.main, [*SAMPLE, "--name", "first", "--resume"]) == 2
     said = capsys.readouterr().err
