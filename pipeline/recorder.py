@@ -106,15 +106,22 @@ class Recorder(tune.Callback):
         # the driver's own copy: the one that `Trial.get_error` reads is not in the storage yet
         file = Path(trial.error_file) if trial.error_file else None
         text = file.read_text(encoding="utf-8") if file is not None and file.is_file() else ""
-        if _LACKS_ROOM.search(said(text)):
-            with self._kept():
-                raise PipelineError(
-                    f"no checkpoint of a trial can be written any more: {said(text)}",
-                    where=str(self.ledger.directory.parent),
-                    hint="make room there, then go on with `--resume`: nothing that was written is lost",
-                )
+        if (fault := self.lack_of_room(text)) is not None:
+            self.fault = fault
+            raise fault
         self._end(trial)
         self._fail(trial, OUT_OF_MEMORY if _LACKS_MEMORY.search(text) else ERROR, said(text))
+
+    def lack_of_room(self, text: str) -> PipelineError | None:
+        """What to tell of a full disk; None where a traceback is of something else."""
+        if not _LACKS_ROOM.search(said(text)):
+            return None
+        return PipelineError(
+            f"no checkpoint of a trial can be written any more: {said(text)}",
+            where=str(self.ledger.directory.parent),
+            hint="make room there, and where TMPDIR is, then go on with `--resume`: nothing that was written "
+            "is lost",
+        )
 
     def _end(self, trial: Trial) -> None:
         self.running.discard(trial_id_of(trial))

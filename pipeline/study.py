@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import optuna
 from ray import tune
@@ -20,7 +19,7 @@ from pipeline.criterion import Candidate, ranked
 from pipeline.ledger import Ledger, TrialRecord
 from pipeline.reading import read_settings
 from pipeline.recorder import Recorder
-from pipeline.scheduler import ConstrainedOptunaSearch, Listed, asha, resumed, sampler
+from pipeline.scheduler import ConstrainedOptunaSearch, Listed, asha, resumed, sampler, trial_id_of
 from pipeline.settings import RunSettings
 from pipeline.study_folder import OPTUNA_DB, REPLICATES, SETTINGS, SETTINGS_COPY, TUNE, StudyFolder
 from pipeline.trainable import tune_trainable
@@ -154,7 +153,8 @@ class Study:
             reuse_actors=True,
             search_alg=search,
             scheduler=asha(self.base_config, self.settings.run.num_epochs, past),
-            trial_dirname_creator=_folder_name,
+            # by the trial's own id; Tune's name lists the hyper-parameters
+            trial_dirname_creator=trial_id_of,
         )
         self._fit(TUNE, tune_config, search, callbacks)
 
@@ -174,7 +174,7 @@ class Study:
             max_concurrent_trials=self.settings.max_concurrent,
             reuse_actors=True,
             search_alg=Listed(configs),
-            trial_dirname_creator=_folder_name,
+            trial_dirname_creator=trial_id_of,
         )
         self._fit(REPLICATES, tune_config, None, callbacks)
 
@@ -254,10 +254,12 @@ class Study:
         except KeyboardInterrupt:
             midway.stop(place, recorder.running)
             raise
-        except TuneError as error:
-            if recorder.fault is None:
+        except (TuneError, OSError) as error:
+            # Tune writes files of its own, too
+            fault = recorder.fault or recorder.lack_of_room(str(error))
+            if fault is None:
                 raise
-            raise recorder.fault from error
+            raise fault from error
 
     def _candidate(self, record: TrialRecord) -> Candidate | None:
         """A trial's best epoch; None where the trial has none."""
@@ -279,8 +281,3 @@ class Study:
             scores=best["scores"],
             degenerate=best["degenerate"],
         )
-
-
-def _folder_name(trial: Any) -> str:
-    """Folder of a trial in Tune's experiment; Tune's own name lists the hyper-parameters."""
-    return str(trial.trial_id)

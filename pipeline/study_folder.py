@@ -122,11 +122,13 @@ def check_complete(home: Location, name: str, where: str, otherwise: str) -> Non
 
 def _lost_trials(study: Path) -> list[str]:
     """Trials that have a checkpoint, but are not in the ledger, where each is before it trains."""
-    files = (path for path in (study / LEDGER).glob("*.jsonl") if b"\n" in path.read_bytes())
-    begun = {path.stem.partition("-")[2] for path in files}
-    # a resumed trial has another id in the experiments after the first
-    trained = {path.parent.name for path in (study / TUNE).glob("*/checkpoint_*")}
-    return sorted(trained - begun)
+    ledger = {path: path.read_bytes() for path in (study / LEDGER).glob("*.jsonl")}
+    begun = {path.stem.partition("-")[2] for path, content in ledger.items() if b"\n" in content}
+    experiments = [path for kind in (TUNE, REPLICATES) for path in study.glob(f"{kind}*")]
+    trained = {path.parent.name for one in experiments for path in one.glob("*/checkpoint_*")}
+    # folders of resumed trials once had another id; the trial's epochs name them
+    known = begun | {name for name in trained if any(f"/{name}/".encode() in c for c in ledger.values())}
+    return sorted(trained - known)
 
 
 @contextlib.contextmanager

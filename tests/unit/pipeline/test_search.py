@@ -20,11 +20,11 @@ from pipeline.ledger import LEDGER, Ledger
 from pipeline.optuna_export import Export
 from pipeline.storage import Storage
 from pipeline.study import StudySettings
-from pipeline.study_folder import SETTINGS, TUNE, StudyFolder
+from pipeline.study_folder import SETTINGS, StudyFolder
 from search_spaces.infocal import PAPER_BEER_BEST
-from tests.small_ledger import train
+from tests.small_ledger import numbers, train
 from tests.small_store import sample_cache
-from tests.small_study import study_settings
+from tests.small_study import POINT, study_settings
 
 PALATE = ["--dataset", "beer", "--aspect", "palate"]
 AT_A_URI = ["--tracking-uri", "http://127.0.0.1:9", "--storage"]
@@ -452,12 +452,13 @@ def test_a_study_whose_settings_are_gone_is_no_new_one(
     assert "leave out `--resume`" not in said
 
 
+@pytest.mark.parametrize("experiment", ["tune", "tune-2", "replicates"])
 @pytest.mark.parametrize("gone", ["ledger", "the last file", "what is in it"])
 def test_a_study_whose_ledger_is_gone_is_no_new_one(
-    empty_folder: Path, gone: str, capsys: pytest.CaptureFixture[str]
+    empty_folder: Path, gone: str, experiment: str, capsys: pytest.CaptureFixture[str]
 ):
     study = empty_folder / "runs/sample/studies/first"
-    (study / TUNE / "b" / "checkpoint_000000").mkdir(parents=True)
+    (study / experiment / "b" / "checkpoint_000000").mkdir(parents=True)
     if gone != "ledger":
         train(Ledger(study), "a", 1)
     if gone == "what is in it":
@@ -466,6 +467,20 @@ def test_a_study_whose_ledger_is_gone_is_no_new_one(
     assert run_command(search.main, [*SAMPLE, "--name", "first", "--resume"]) == 2
     said = capsys.readouterr().err
     assert "studies/first/ledger: no file of trial b, and without it the study cannot be gone on with" in said
+
+
+def test_a_folder_that_an_epoch_names_is_no_lost_trial(
+    empty_folder: Path, conducted: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+):
+    search.main([*SAMPLE, "--name", "first"])
+    study = empty_folder / "runs/sample/studies/first"
+    (study / "tune-1" / "other" / "checkpoint_000000").mkdir(parents=True)
+    (study / "tune" / "a" / "checkpoint_000000").mkdir(parents=True)
+    ledger = Ledger(study)
+    ledger.begin("a", POINT, None)
+    ledger.epoch("a", 0, numbers(0), "tune-1/other/checkpoint_000000", is_last=False)
+    search.main(["--sample", "--name", "first", "--resume"])
+    assert conducted[1]["resume"] is True
 
 
 @pytest.mark.parametrize("is_begun", [False, True])

@@ -202,6 +202,20 @@ def test_trials_are_asked_to_keep_their_state_where_a_search_is_interrupted(
     assert asked == [{"b"}]
 
 
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), TuneError("a\nOSError: [Errno 28] b")]
+)
+def test_a_disk_that_is_too_full_for_tune_is_told_in_a_line(
+    tmp_path: Path, tuner: FakeTuner, monkeypatch: pytest.MonkeyPatch, error: Exception
+):
+    def failing() -> None:
+        raise error
+
+    monkeypatch.setattr(tuner, "fit", failing)
+    with pytest.raises(PipelineError, match="no checkpoint of a trial can be written any more: .*Errno 28"):
+        small_study(tmp_path).run([])
+
+
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_what_the_recorder_could_not_write_ends_a_search_with_its_own_words(
     tmp_path: Path, tuner: FakeTuner, monkeypatch: pytest.MonkeyPatch, is_ours: bool
@@ -209,7 +223,7 @@ def test_what_the_recorder_could_not_write_ends_a_search_with_its_own_words(
     def failing() -> None:
         recorder = tuner.made[0]["run_config"].callbacks[0]
         recorder.fault = PipelineError("no room") if is_ours else None
-        raise TuneError("Traceback ... PipelineError: no room")
+        raise TuneError("Traceback ... PipelineError: nothing that is known")
 
     monkeypatch.setattr(tuner, "fit", failing)
     with pytest.raises(
