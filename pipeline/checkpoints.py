@@ -5,6 +5,7 @@ read with `weights_only`. A package is refused where a file does not match its d
 """
 
 import dataclasses
+import io
 import json
 import os
 import pickle
@@ -79,7 +80,20 @@ class Package:
 
 
 def save_package(directory: Path, package: Package) -> None:
-    """Write a package into `directory`, which must not exist or be empty."""
+    """Write a package into `directory`, which must not exist or be empty.
+
+    Raises:
+        StateError: if it cannot be written.
+    """
+    try:
+        _write_package(directory, package)
+    except (OSError, SafetensorError) as error:
+        raise StateError(
+            f"cannot write the package: {one_line(error)}", where=str(directory), hint="is there room left?"
+        ) from error
+
+
+def _write_package(directory: Path, package: Package) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     weights = {name: value.detach().cpu().contiguous() for name, value in package.model.state_dict().items()}
     weights["embeddings"] = package.model.embeddings.detach().cpu().contiguous()
@@ -246,7 +260,10 @@ def _as_described(description: Mapping[str, Any], embeddings: torch.Tensor) -> R
 
 def save_state(directory: Path, trainer: Trainer, progress: Mapping[str, Any]) -> None:
     """Write the trainer's full state and the loop's own `progress` (JSON values) into `directory`."""
-    torch.save({"trainer": trainer.state_dict(), "progress": dict(progress)}, directory / STATE)
+    content = io.BytesIO()
+    torch.save({"trainer": trainer.state_dict(), "progress": dict(progress)}, content)
+    # not by torch, to which a full disk is an inner error of its own
+    (directory / STATE).write_bytes(content.getbuffer())
     write_digests(directory, (STATE,))
 
 

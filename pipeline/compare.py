@@ -8,7 +8,6 @@ import dataclasses
 import difflib
 import logging
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +19,6 @@ from infocal.errors import UserError
 from infocal.methods.registry import INFOCAL
 from pipeline import cluster, planning, settings, study_folder
 from pipeline.errors import PipelineError, run_command
-from pipeline.storage import without_password
 from search_spaces import registry
 
 if TYPE_CHECKING:
@@ -94,14 +92,17 @@ def main(arguments: Sequence[str]) -> int:
     with study_folder.claimed(directory, resume=given.resume, kind="comparison", sign=SETTINGS):
         logger.info("results: %s\ntracking: %s", directory, uri)
         planning.compile_ahead(prepared.runs[0])
-        if not given.resume:
-            prepared = _with_features(given, prepared)
-        from pipeline.comparison import conduct
-
         try:
+            if not given.resume:
+                prepared = _with_features(given, prepared)
+            from pipeline.comparison import conduct
+
             table, broken = conduct(prepared, directory, uri)
         except KeyboardInterrupt:
-            logger.warning("interrupted; to go on: %s", command)
+            if (directory / SETTINGS).exists():
+                logger.warning("to go on: %s", command)
+            else:
+                logger.warning("no training was begun: to go on, start the same command again")
             raise
     print(table)
     if broken:
@@ -147,7 +148,7 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "Compariso
         data_dir=None if given.sample else given.data_dir or os.environ.get("INFOCAL_DATA"),
         cpus_per_run=given.cpus_per_run,
         gpus_per_run=given.gpus_per_run,
-        command=shlex.join(["python", "-m", "pipeline.compare", *map(without_password, arguments)]),
+        command=settings.stored_command("pipeline.compare", arguments),
     )
 
 

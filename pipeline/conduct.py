@@ -123,7 +123,7 @@ def _close(tracking: TrialTracking, status: str, study: Study, commands: Command
             over,
             prepared.num_trials,
         )
-    if num_missing > 0 and status == "FAILED":  # who interrupts is told by the command
+    if status == "FAILED":  # who interrupts is told by the command
         logger.warning("to go on: %s", commands.resume)
 
 

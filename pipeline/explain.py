@@ -30,9 +30,9 @@ BATCH = 64
 WINDOW = 1024
 """Most texts that are explained and printed together: in one, texts of like length share a pass."""
 _CHUNK = 1 << 20
+"""Bytes that are asked for at once; a pipe gives what it holds."""
 MAX_LINE_BYTES = 1 << 24
 """Of a line; and of the lines that are answered at once, but for the last of them."""
-"""Bytes that are asked for at once; a pipe gives what it holds."""
 _BOLD, _PLAIN = ("\033[1m", "\033[0m"), ("[", "]")
 
 

@@ -65,7 +65,8 @@ def read_record(tracker: Tracker, run_id: str) -> Record:
     _check_is_trial(run)
     with tempfile.TemporaryDirectory() as folder:
         stored = read_stored(tracker, run, Path(folder))
-        environment, digest = _best(tracker, run_id, Path(folder))
+        with of_run(run_id, Path(folder)):
+            environment, digest = _best(tracker, run_id, Path(folder))
     found = Record(
         tracked=run,
         config=stored.config,

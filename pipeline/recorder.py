@@ -21,7 +21,7 @@ _LACKS_MEMORY = re.compile(r"killing policy|OutOfMemoryError")
 """What stands in a report of Ray's memory monitor; what the kernel kills looks like any other kill."""
 _LACKS_ROOM = re.compile(
     r"\[Errno (28|30|122)\]|\(os error (28|30|122)\)|No space left on device|Disk quota exceeded"
-    r"|Read-only file system|PytorchStreamWriter failed writing"
+    r"|Read-only file system|PytorchStreamWriter failed writing|inline_container\.cc:\d+\] \. unexpected pos"
 )
 """What the writers of a checkpoint say of a disk that is full or takes nothing: ENOSPC, EROFS, EDQUOT."""
 OUT_OF_MEMORY = "out_of_memory"

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import logging
 import os
-import shlex
 import socket
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 from pipeline import cluster, planning, reach, settings, study_folder
 from pipeline.errors import PipelineError, run_command
 from pipeline.ledger import LEDGER
-from pipeline.storage import Location, Storage, without_password
+from pipeline.storage import Location, Storage
 from pipeline.study_folder import OPTUNA_DB, SETTINGS, SETTINGS_COPY, STUDIES
 from search_spaces import registry
 
@@ -237,7 +236,7 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         num_seeds=given.seeds,
         sample=given.sample,
         model_name=settings.model_name(given, run.aspect),
-        command=shlex.join(["python", "-m", "pipeline.search", *map(without_password, arguments)]),
+        command=settings.stored_command("pipeline.search", arguments),
         first_points=[point for point in points if all(r.contains(point[r.name]) for r in space)],
     )
 

@@ -126,7 +126,7 @@ def refuse_masked(uri: str | None, flag: str) -> None:
     Raises:
         PipelineError: if that is what it is.
     """
-    if uri and MASKED in uri:
+    if uri and (MASKED in uri or "password=***" in uri):
         raise PipelineError(
             f"the password of `{uri}` is stored nowhere", where=flag, hint="name it again, with its password"
         )
@@ -158,7 +158,8 @@ def commands(
         address: the same, of the Ray cluster.
         module: that resumes it.
     """
-    places = ["--name", name, "--storage", str(storage)]
+    where = [f"--storage={storage}"] if str(storage).startswith("-") else ["--storage", str(storage)]
+    places = ["--name", name, *where]
     places += ["--tracking-uri", without_password(tracking_uri)] if tracking_uri else []
     cluster = ["--address", address] if address else []
     return Commands(
@@ -224,6 +225,26 @@ def parser(module: str, description: str) -> argparse.ArgumentParser:
     made = _Parser(prog=f"python -m {module}", description=description, allow_abbrev=False)
     made.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return made
+
+
+def stored_command(module: str, arguments: Sequence[str]) -> str:
+    """A command as it is stored: without passwords, its databases named from the root, quoted for a shell.
+
+    Args:
+        module: that was run.
+        arguments: as they were given.
+    """
+    words = ["python", "-m", module]
+    for argument in arguments:
+        flag, equals, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
+        words.append(flag + equals + without_password(_from_root(value)))
+    return shlex.join(words)
+
+
+def _from_root(uri: str) -> str:
+    """A database's URI that means the same in every folder; other text stays as it is."""
+    found = re.fullmatch(r"(sqlite|journal):///([^/:?][^?]*)(\?.*)?", uri)
+    return f"{found[1]}:///{Path(found[2]).resolve()}{found[3] or ''}" if found else uri
 
 
 def parsed_again(command: str, where: str, by: argparse.ArgumentParser | None = None) -> argparse.Namespace:

@@ -263,15 +263,18 @@ class Tracker:
             tags: of the run; ORIGIN_TAG among them says where the study's results are.
             resumed: take a run of that name whose results were elsewhere, too: the folder may have moved.
         """
-        with translated(f"cannot start the run of study `{name}`"):
-            found = self.latest_study(experiment_id, name, tags.get(ORIGIN_TAG))
+        origin = tags.get(ORIGIN_TAG)
+        with (
+            translated(f"cannot start the run of study `{name}`"),
+            self._closing_study(experiment_id, name, origin),
+        ):
+            found = self.latest_study(experiment_id, name, origin)
             if found is None and resumed:
                 found = self.latest_study(experiment_id, name)
             if found is None:
                 every = {**_made_by(), **tags, STUDY_TAG: name, NAME_TAG: name}
                 run_id = str(self.client.create_run(experiment_id, run_name=name, tags=every).info.run_id)
-                with self.closing(run_id):
-                    self._log_params(run_id, parameters)
+                self._log_params(run_id, parameters)
                 return run_id
             new = {k: v for k, v in parameters.items() if k not in found.params}
             changed = {
@@ -279,11 +282,26 @@ class Tracker:
                 for k, v in parameters.items()
                 if found.params.get(k, written(v)) != written(v)
             }
-            with self.closing(found.run_id):
-                self.reopen(found.run_id)
-                self._log_params(found.run_id, new)
-                self._set_tags(found.run_id, {**tags, **changed})
+            self.reopen(found.run_id)
+            self._log_params(found.run_id, new)
+            self._set_tags(found.run_id, {**tags, **changed})
             return found.run_id
+
+    @contextlib.contextmanager
+    def _closing_study(self, experiment_id: str, name: str, origin: str | None) -> Iterator[None]:
+        """End a study's run where the body does not come to its end, even before it knows the run's id."""
+        try:
+            yield
+        except BaseException:
+            found = None
+            with contextlib.suppress(
+                OSError, *USER_ERRORS
+            ):  # MLflow may be away, which is what the body says
+                found = self.latest_study(experiment_id, name, origin)
+            if found is not None and found.status == "RUNNING":
+                with self.closing(found.run_id):
+                    raise
+            raise
 
     @contextlib.contextmanager
     def closing(self, run_id: str) -> Iterator[None]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from infocal.config import Task
 from infocal.errors import StateError
@@ -252,6 +253,23 @@ def test_a_damaged_state_is_refused_and_named(tmp_path: Path, damage: str):
     reading.write_digests(tmp_path, ["state.pt"])
     with pytest.raises(StateError, match=f"^{path}: cannot read the checkpoint: "):
         load_state(tmp_path, small_trainer())
+
+
+def test_a_package_that_cannot_be_written_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> None:
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(checkpoints, "save_file", full)
+    package = Package(small_infocal(), WORDS, {})
+    with pytest.raises(StateError, match=f"^{tmp_path}/new: cannot write the package: .* No space left"):
+        checkpoints.save_package(tmp_path / "new", package)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's device that is always full")
+def test_a_full_disk_is_called_so(tmp_path: Path):
+    (tmp_path / "state.pt").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device"):
+        save_state(tmp_path, small_trainer(), {})
 
 
 class Harmful:

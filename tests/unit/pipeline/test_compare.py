@@ -99,6 +99,15 @@ def test_what_broke_is_said_after_the_table(planned, monkeypatch, capsys):
     assert said.err.endswith(f"what is missing is trained with: {going_on}")
 
 
+def test_a_comparison_that_is_interrupted_before_it_began_says_so(planned, monkeypatch, caplog):
+    def interrupted(*_: Any, **given: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(planning, "with_features", interrupted)
+    assert run_command(compare.main, [*SAMPLE, "--methods", "fresh", "--name", "x"]) == 130
+    assert "no training was begun: to go on, start the same command again" in caplog.text
+
+
 def test_an_interrupted_comparison_says_how_to_go_on(
     planned, tmp_path: Path, monkeypatch, capsys, caplog: pytest.LogCaptureFixture
 ):
@@ -106,14 +115,14 @@ def test_an_interrupted_comparison_says_how_to_go_on(
     run_command(compare.main, [*given, "--name", "x"])
 
     def interrupted(prepared: ComparisonSettings, directory: Path, uri: str):
-        assert uri == "sqlite:///a b.db", "where the first command tracked it"
+        assert uri == f"sqlite:///{tmp_path}/a b.db", "where the first command tracked it"
         raise KeyboardInterrupt
 
     monkeypatch.setattr(comparison, "conduct", interrupted)
     again = ["--resume", "--name", "x", "--storage", "two words"]
     assert run_command(compare.main, ["--sample", *again]) == 130
     printed = caplog.text.partition("to go on: ")[2]
-    assert shlex.split(printed)[3:] == [*again, "--tracking-uri", "sqlite:///a b.db"]
+    assert shlex.split(printed)[3:] == [*again, "--tracking-uri", f"sqlite:///{tmp_path}/a b.db"]
 
 
 @pytest.mark.parametrize(

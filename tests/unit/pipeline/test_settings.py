@@ -291,6 +291,30 @@ def test_what_is_to_be_typed_is_quoted_and_holds_no_password():
         settings.tracking_uri(places[-1], Storage("runs"))
 
 
+def test_a_stored_command_holds_no_password_and_means_the_same_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    given = ["--tracking-uri=http://me:secret@host", "--tracking-uri", "sqlite:///a b.db?timeout=5"]
+    given += ["--optuna-storage", "journal:///deep/o.log", "--storage", "runs", "--set", "encoder=lstm"]
+    command = settings.stored_command("pipeline.search", given)
+    assert shlex.split(command) == [
+        *["python", "-m", "pipeline.search", "--tracking-uri=http://me:***@host"],
+        *["--tracking-uri", f"sqlite:///{tmp_path}/a b.db?timeout=5"],
+        *[
+            "--optuna-storage",
+            f"journal:///{tmp_path}/deep/o.log",
+            "--storage",
+            "runs",
+            "--set",
+            "encoder=lstm",
+        ],
+    ]
+    again = settings.stored_command("pipeline.search", shlex.split(command)[3:])
+    assert again == command
+    assert "--storage=-lead" in settings.commands("first", Storage("-lead"), None).resume
+
+
 def test_a_model_of_another_method_has_its_name_in_place_of_infocal():
     parser = settings.parser("pipeline.search", "a test")
     settings.add_data_arguments(parser)

@@ -124,6 +124,10 @@ def test_a_command_that_writes_locally_refuses_a_uri():
         ("http://:p%40ss@host/", "http://:***@host/"),
         ("postgresql://ada@host/db", "postgresql://ada@host/db"),
         ("--name=x", "--name=x"),
+        (
+            "postgresql://host/db?user=ada&password=secret&x=1",
+            "postgresql://host/db?user=ada&password=***&x=1",
+        ),
         ("http://[broken", "http://[broken"),
     ],
 )

@@ -404,20 +404,27 @@ def test_a_database_may_be_made_by_several_processes_at_once(tmp_path: Path):
     assert [process.returncode for process in processes] == [0, 0, 0], "\n".join(said)
 
 
-@pytest.mark.parametrize("is_resumed", [False, True])
+@pytest.mark.parametrize(("is_resumed", "is_at_once"), [(False, False), (True, False), (False, True)])
 def test_a_study_that_is_interrupted_while_its_run_starts_leaves_none_open(
-    tracker: Tracker, monkeypatch: pytest.MonkeyPatch, is_resumed: bool
+    tracker: Tracker, monkeypatch: pytest.MonkeyPatch, is_resumed: bool, is_at_once: bool
 ):
-    experiment, name = tracker.experiment("beer", "palate"), f"interrupted-{is_resumed}"
+    experiment, name = tracker.experiment("beer", "palate"), f"interrupted-{is_resumed}-{is_at_once}"
     if is_resumed:
         tracker.finish(tracker.start_study(experiment, name, {}, {}), "FINISHED")
-    log_params = Tracker._log_params
+    create_run, log_params = tracker.client.create_run, Tracker._log_params
 
     def interrupted(self: Tracker, run_id: str, parameters: Mapping[str, Any]) -> None:
         log_params(self, run_id, parameters)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Tracker, "_log_params", interrupted)
+    def interrupted_at_once(*arguments: Any, **given: Any) -> None:
+        create_run(*arguments, **given)
+        raise KeyboardInterrupt
+
+    if is_at_once:
+        monkeypatch.setattr(tracker.client, "create_run", interrupted_at_once)
+    else:
+        monkeypatch.setattr(Tracker, "_log_params", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tracker.start_study(experiment, name, {"seed": 1}, {})
     study = tracker.latest_study(experiment, name)
