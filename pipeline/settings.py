@@ -126,7 +126,7 @@ def refuse_masked(uri: str | None, flag: str) -> None:
     Raises:
         PipelineError: if that is what it is.
     """
-    if uri and (MASKED in uri or "password=***" in uri):
+    if uri and (MASKED in uri or "=***" in uri):
         raise PipelineError(
             f"the password of `{uri}` is stored nowhere", where=flag, hint="name it again, with its password"
         )

@@ -315,14 +315,15 @@ def _is_missing(info: Any) -> bool:
     return bool(info.type == FileType.NotFound)
 
 
-_PASSWORD_OF_QUERY = re.compile(r"(://.*[?&]password=)[^&]+")
+_PASSWORD_OF_QUERY = re.compile(r"(?i)([?&;](?:ssl)?pass(?:word|wd)?=)[^&;]+")
 MASKED = ":***@"
 """What stands in a URI in place of a password and around it."""
 
 
 def without_password(text: str) -> str:
     """A URI as it may be shown and stored: without its password. Other text stays as it is."""
-    text = _PASSWORD_OF_QUERY.sub(r"\1***", text)
+    if "://" in text:
+        text = _PASSWORD_OF_QUERY.sub(r"\1***", text)
     try:
         parts = urlsplit(text)
         password = parts.password

@@ -123,6 +123,7 @@ def test_a_command_that_writes_locally_refuses_a_uri():
         ("postgresql://ada:secret@host:5432/db", "postgresql://ada:***@host:5432/db"),
         ("http://:p%40ss@host/", "http://:***@host/"),
         ("postgresql://ada@host/db", "postgresql://ada@host/db"),
+        ("mysql://host/db?passwd=secret;sslPassword=other", "mysql://host/db?passwd=***;sslPassword=***"),
         ("--name=x", "--name=x"),
         (
             "postgresql://host/db?user=ada&password=secret&x=1",
