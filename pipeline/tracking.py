@@ -293,14 +293,11 @@ class Tracker:
         try:
             yield
         except BaseException:
-            found = None
-            with contextlib.suppress(
-                OSError, *USER_ERRORS
-            ):  # MLflow may be away, which is what the body says
+            # MLflow may be away, which is what the body says
+            with contextlib.suppress(OSError, *USER_ERRORS):
                 found = self.latest_study(experiment_id, name, origin)
-            if found is not None and found.status == "RUNNING":
-                with self.closing(found.run_id):
-                    raise
+                if found is not None and found.status == "RUNNING":
+                    self.finish(found.run_id, "KILLED")
             raise
 
     @contextlib.contextmanager
