@@ -18,7 +18,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pipeline import cluster, settings
-from pipeline.errors import PipelineError, run_command
+from pipeline.errors import USER_ERRORS, PipelineError, run_command
 
 if TYPE_CHECKING:
     from benchmarks.faulting.frame import Bench, Counts, Fault
@@ -94,13 +94,13 @@ def _run(chosen: "Sequence[Fault]", given: argparse.Namespace) -> int:
 
 
 def _injected(fault: "Fault", bench: "Bench") -> "Counts":
-    """The fault's counts; a command that did not do what the fault needs is a finding."""
+    """The fault's counts; a command that did not do what the fault needs is a finding, and so are ruins."""
     from benchmarks.faulting.command import Unexpected, end_all
     from benchmarks.faulting.frame import Counts
 
     try:
         return fault.inject(bench)
-    except Unexpected as error:
+    except (Unexpected, *USER_ERRORS) as error:
         counts = Counts()
         counts.add("trials_lost", 1, f"given up: {error}")
         return counts

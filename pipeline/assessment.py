@@ -15,6 +15,7 @@ from pipeline import checkpoints, columns, origin, record, registry, settings
 from pipeline.columns import Column
 from pipeline.errors import PipelineError
 from pipeline.loaders import embeddings_of
+from pipeline.reading import copied
 from pipeline.registry import ModelVersion
 from pipeline.scoring import MIN_GROUP_TEXTS, Scores, TestReading, score_test
 from pipeline.tracking import CONFIG_ARTIFACT, READINGS_TAG, Tracker, config_of
@@ -57,8 +58,7 @@ def of_version(tracker: Tracker, version: ModelVersion, given: argparse.Namespac
         given: parsed flags; `data_dir`, `cache_dir` and `embedding` are read.
         folder: where its package may be copied to.
     """
-    directory = registry.load_version_package(tracker, version.name, version.version, folder)
-    package = checkpoints.load_package(directory)
+    package = registry.load_version(tracker, version.name, version.version, folder)
     run_id = version.run_id or package.metadata.get("run_id")
     if not run_id:
         raise PipelineError(
@@ -91,7 +91,7 @@ def of_run(tracker: Tracker, run_id: str, given: argparse.Namespace, folder: Pat
         )
     best = tracker.download(run_id, checkpoints.BEST, folder)
     stored = record.read_stored(tracker, run, folder).run
-    with record.of_run(run_id, folder):
+    with copied(folder, f"run {run_id}"):
         scores = checkpoints.load_scores(best)
     try:
         max_length = stored.config().max_length
@@ -107,7 +107,7 @@ def of_run(tracker: Tracker, run_id: str, given: argparse.Namespace, folder: Pat
         "epoch": scores["epoch"],
     }
     features = features_of(metadata, given)
-    with record.of_run(run_id, folder):
+    with copied(folder, f"run {run_id}"):
         model = checkpoints.load_best(best, embeddings_of(features))
     return Subject(
         label=f"run {run.name}, epoch {scores['epoch'] + 1}",

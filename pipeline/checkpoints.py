@@ -26,13 +26,13 @@ from infocal.errors import StateError
 from infocal.methods.registry import INFOCAL, method, method_of
 from infocal.rationalizer import HALF, Rationalizer
 from infocal.trainer import Trainer
+from pipeline.errors import one_line
 from pipeline.reading import (
     BROKEN,
     DIGESTS,
     check_digest,
     check_digests,
     names_its_folder,
-    one_line,
     read_json,
     write_digests,
 )

@@ -233,6 +233,7 @@ def prepare_environment(address: str | None = None) -> None:
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
         # a line of ours says what became of a trial; the traceback is in its folder
         "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+        "RAY_IGNORE_UNHANDLED_ERRORS": "1",
         # Tune would end the search at an interrupt as if all had been trained
         "TUNE_DISABLE_SIGINT_HANDLER": "1",
         # workers keep freed memory: asking the kernel for it again at each step costs a tenth of the time

@@ -182,9 +182,9 @@ def _lines(stream: "BufferedReader | BytesIO") -> Iterator[tuple[int, bytes, boo
 
 def _package(given: argparse.Namespace) -> "Package":
     """The model, from a folder or from the registry."""
-    from pipeline.checkpoints import load_package
-
     if given.package:
+        from pipeline.checkpoints import load_package
+
         return load_package(Path(given.package))
     from pipeline import registry
     from pipeline.tracking import Tracker
@@ -193,7 +193,7 @@ def _package(given: argparse.Namespace) -> "Package":
     storage = settings.storage(given.storage, given.sample)
     tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
     with tempfile.TemporaryDirectory() as folder:
-        return load_package(registry.load_version_package(tracker, name, which, Path(folder)))
+        return registry.load_version(tracker, name, which, Path(folder))
 
 
 def line(text: str, explanation: "Explanation", marks: tuple[str, str]) -> str:

@@ -17,8 +17,8 @@ from feature_store import cache
 from feature_store.errors import DamagedCacheError
 from feature_store.store import Features, load_features
 from pipeline import settings
-from pipeline.errors import PipelineError
-from pipeline.reading import BROKEN, one_line
+from pipeline.errors import PipelineError, one_line
+from pipeline.reading import BROKEN
 from pipeline.storage import Location, Storage
 
 logger = logging.getLogger("pipeline.feature_copies")

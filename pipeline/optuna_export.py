@@ -56,14 +56,16 @@ class Export:
         storage = _storage(self.url)
         with _translated(self.url):
             there = self._exported(storage)
-            if there is not None and not _is_prefix(there.get_trials(deepcopy=False), trials):
+            if there is not None and not (
+                there.directions == source.directions and _is_prefix(there.get_trials(deepcopy=False), trials)
+            ):
                 optuna.delete_study(study_name=self.name, storage=storage)
                 there = None
             if there is None:
                 there = optuna.create_study(
                     storage=storage, study_name=self.name, directions=source.directions
                 )
-                there.set_user_attr(ORIGIN, self.origin)
+            there.set_user_attr(ORIGIN, self.origin)
             there.add_trials(trials[len(there.get_trials(deepcopy=False)) :])
         logger.info("exported %d trials to %s", len(trials), without_password(self.url))
 
@@ -73,6 +75,8 @@ class Export:
             return None
         there = optuna.load_study(study_name=self.name, storage=storage)
         origin = there.user_attrs.get(ORIGIN)
+        if not there.user_attrs and not there.get_trials(deepcopy=False):
+            return there  # an export that was killed before it had said whose study this is
         if origin != self.origin:
             raise PipelineError(
                 f"{without_password(self.url)} holds another study `{self.name}`, "

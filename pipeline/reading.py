@@ -1,11 +1,12 @@
 """Reading back what was stored: digests beside the files, and errors that name the file whatever it holds."""
 
+import contextlib
 import functools
 import hashlib
 import json
 import pickle
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -13,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 
 from infocal.errors import StateError
-from pipeline.errors import USER_ERRORS
+from pipeline.errors import USER_ERRORS, one_line
 
 DIGESTS = "digests.json"
 """SHA-256 of the files beside it, by name."""
@@ -45,10 +46,21 @@ def names_its_folder(load: Callable[Concatenate[Path, _P], _T]) -> Callable[Conc
     return guarded
 
 
-def one_line(error: BaseException) -> str:
-    """What an error says, short: torch's own has a line for each tensor."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 400 else f"{text[:400]} ..."
+@contextlib.contextmanager
+def copied(folder: Path, owner: str) -> Iterator[None]:
+    """Make errors about copied files name what they are of, in place of a folder that is gone by then.
+
+    Args:
+        folder: where they were copied to.
+        owner: whose they are, such as `run ID`.
+    """
+    try:
+        yield
+    except StateError as error:
+        if error.where is None or not error.where.startswith(str(folder)):
+            raise
+        name = error.where[len(str(folder)) :].strip("/")
+        raise StateError(error.message, where=f"`{name}` of {owner}", hint=error.hint) from error
 
 
 def write_digests(directory: Path, names: Iterable[str]) -> None:

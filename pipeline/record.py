@@ -1,17 +1,15 @@
 """What MLflow holds of a finished trial: all that it takes to train it again, and to compare the outcome."""
 
-import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infocal.errors import StateError
 from pipeline import agreement, checkpoints, registry
 from pipeline.agreement import Failure, Trajectory
 from pipeline.errors import PipelineError
-from pipeline.reading import read_settings
+from pipeline.reading import copied, read_settings
 from pipeline.settings import RunSettings
 from pipeline.tracking import CONFIG_ARTIFACT, TrackedRun, Tracker, config_of, translated
 from pipeline.trainable import FAILURE, FAILURE_MESSAGE
@@ -65,7 +63,7 @@ def read_record(tracker: Tracker, run_id: str) -> Record:
     _check_is_trial(run)
     with tempfile.TemporaryDirectory() as folder:
         stored = read_stored(tracker, run, Path(folder))
-        with of_run(run_id, Path(folder)):
+        with copied(Path(folder), f"run {run_id}"):
             environment, digest = _best(tracker, run_id, Path(folder))
     found = Record(
         tracked=run,
@@ -111,20 +109,8 @@ def read_stored(tracker: Tracker, run: TrackedRun, folder: Path) -> Stored:
             hint="train its hyper-parameters with `python -m pipeline.train --from-run`",
         )
     path = tracker.download(run.run_id, CONFIG_ARTIFACT, folder)
-    with of_run(run.run_id, folder):
+    with copied(folder, f"run {run.run_id}"):
         return read_settings(Stored, path, "the settings of a trial")
-
-
-@contextlib.contextmanager
-def of_run(run_id: str, folder: Path) -> Iterator[None]:
-    """Make errors about a run's artifacts name the run, in place of the folder that they were copied to."""
-    try:
-        yield
-    except StateError as error:
-        if error.where is None or not error.where.startswith(str(folder)):
-            raise
-        name = error.where[len(str(folder)) :].strip("/")
-        raise StateError(error.message, where=f"`{name}` of run {run_id}", hint=error.hint) from error
 
 
 def _best(tracker: Tracker, run_id: str, folder: Path) -> tuple[dict[str, Any], str | None]:

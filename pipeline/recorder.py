@@ -10,7 +10,7 @@ from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.result import AUTO_RESULT_KEYS, DEBUG_METRICS
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, lacks_room, shortened
 from pipeline.ledger import Ledger
 from pipeline.scheduler import ConstrainedOptunaSearch, config_of, trial_id_of
 from pipeline.trainable import EPOCHS, FAILURE, FAILURE_MESSAGE
@@ -19,11 +19,6 @@ _NO_NUMBERS = {*AUTO_RESULT_KEYS, *DEBUG_METRICS, "epoch", EPOCHS, "done", "shou
 _SAYS = re.compile(r"[\w.]+(Error|Exception|Failure|Met): ")
 _LACKS_MEMORY = re.compile(r"killing policy|OutOfMemoryError")
 """What stands in a report of Ray's memory monitor; what the kernel kills looks like any other kill."""
-_LACKS_ROOM = re.compile(
-    r"\[Errno (28|30|122)\]|\(os error (28|30|122)\)|No space left on device|Disk quota exceeded"
-    r"|Read-only file system|PytorchStreamWriter failed writing|inline_container\.cc:\d+\] \. unexpected pos"
-)
-"""What the writers of a checkpoint say of a disk that is full or takes nothing: ENOSPC, EROFS, EDQUOT."""
 OUT_OF_MEMORY = "out_of_memory"
 """Reason of a trial whose workers were killed for want of memory; see `infocal.errors.TRAINING_FAILURES`."""
 ERROR = "error"
@@ -114,10 +109,10 @@ class Recorder(tune.Callback):
 
     def lack_of_room(self, text: str) -> PipelineError | None:
         """What to tell of a full disk; None where a traceback is of something else."""
-        if not _LACKS_ROOM.search(said(text)):
+        if not lacks_room(said(text)):
             return None
         return PipelineError(
-            f"no checkpoint of a trial can be written any more: {said(text)}",
+            f"no checkpoint of a trial can be written any more: {shortened(said(text))}",
             where=str(self.ledger.directory.parent),
             hint="make room there, and where TMPDIR is, then go on with `--resume`: nothing that was written "
             "is lost",

@@ -299,3 +299,15 @@ def load_version_package(tracker: Tracker, name: str, which: str | int, destinat
             where=uri,
         )
     return found
+
+
+def load_version(tracker: Tracker, name: str, which: str | int, destination: Path) -> checkpoints.Package:
+    """The package of a version, copied into `destination` and read.
+
+    Raises:
+        PipelineError: as `load_version_package`.
+        StateError: if a file of it is damaged; names the version.
+    """
+    package = load_version_package(tracker, name, which, destination)
+    with reading.copied(destination, find(tracker, name, which).uri):
+        return checkpoints.load_package(package)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline import cluster, planning, reach, settings, study_folder
-from pipeline.errors import PipelineError, run_command
+from pipeline.errors import USER_ERRORS, PipelineError, run_command
 from pipeline.ledger import LEDGER
 from pipeline.storage import Location, Storage
 from pipeline.study_folder import OPTUNA_DB, SETTINGS, SETTINGS_COPY, STUDIES
@@ -29,7 +29,7 @@ logger = logging.getLogger("pipeline.search")
 
 _PLACES = ("data_dir", "cache_dir", "tracking_uri", "optuna_storage")
 """Flags that a resumed study has from its first command, unless they are given anew."""
-_EACH_TIME = ("storage", "sample", "name", "address", "resume", "dry_run", "debug")
+_EACH_TIME = ("storage", "name", "address", "resume", "dry_run", "debug")
 """Flags that count as each command gives them."""
 
 
@@ -160,10 +160,12 @@ def main(arguments: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def _told_how_to_go_on(folder: study_folder.StudyFolder, command: str) -> Iterator[None]:
-    """Say how to go on after an interrupt, whenever it comes."""
+    """Say how to go on after an interrupt, whenever it comes, and where no error of ours says it."""
     try:
         yield
-    except (KeyboardInterrupt, SystemExit):
+    except USER_ERRORS:
+        raise
+    except BaseException:
         if (folder.directory / LEDGER).exists():
             logger.warning("to go on: %s", command)
         else:

@@ -35,10 +35,11 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag, ViewType
 from mlflow.entities import Run as MlflowRun
 from mlflow.exceptions import MlflowException
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import reach
-from pipeline.errors import USER_ERRORS, PipelineError
+from pipeline.errors import USER_ERRORS, PipelineError, lacks_room, one_line, shortened
 
 logger = logging.getLogger("pipeline.tracking")
 _TOLD = ("mlflow.store.db.utils", "urllib3.connectionpool")
@@ -165,7 +166,7 @@ class Tracker:
             self._prepare_sqlite(create)
         else:
             reach.check_tracking(uri)
-        with translated(f"cannot use the tracking store `{uri}`", hint="see `--tracking-uri`"), self._alone():
+        with self._opening():
             self.client.search_experiments(max_results=1)
 
     def _prepare_sqlite(self, create: bool) -> None:
@@ -183,6 +184,14 @@ class Tracker:
         self._database = path
         if self.artifact_root is None:
             self.artifact_root = path.resolve().parent / "artifacts"
+        with self._opening():
+            _make_database(path, self.artifact_root)
+
+    @contextlib.contextmanager
+    def _opening(self) -> Iterator[None]:
+        message = f"cannot use the tracking store `{self.uri}`"
+        with translated(message, hint="see `--tracking-uri`"), self._alone():
+            yield
 
     def _alone(self) -> contextlib.AbstractContextManager[object]:
         """For what processes would disturb one another at: to make the same SQLite database or experiment."""
@@ -528,6 +537,30 @@ class Tracker:
             return Path(self.client.download_artifacts(run_id, artifact_path, str(destination)))
 
 
+def _make_database(path: Path, artifact_root: Path) -> None:
+    """Make a tracking database with all its tables, where there is none or an empty file.
+
+    MLflow makes its tables by dozens of migrations, each for itself, and refuses a file in which one was
+    broken off. So they are made in another file, which then gets the name: a process that is killed meanwhile
+    leaves nothing in the way. Only one process may do this at a time.
+    """
+    if path.is_file() and path.stat().st_size:
+        return
+    staged = path.with_name(f".{path.name}.new")
+    _remove(staged)  # of a process that was killed
+    try:
+        SqlAlchemyStore(f"sqlite:///{staged}", str(artifact_root)).engine.dispose()
+        os.replace(staged, path)
+    finally:
+        _remove(staged)
+
+
+def _remove(staged: Path) -> None:
+    """Remove a database and what SQLite keeps beside it."""
+    for file in (staged, *(staged.with_name(f"{staged.name}-{kind}") for kind in ("journal", "wal", "shm"))):
+        file.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
 def translated(message: str, *, hint: str | None = None) -> Iterator[None]:
     """Make MLflow's errors, and those of the files below it, errors that a user can read."""
@@ -535,8 +568,10 @@ def translated(message: str, *, hint: str | None = None) -> Iterator[None]:
         yield
     except (MlflowException, SQLAlchemyError, OSError) as error:
         # the database's own word is short; SQLAlchemy adds the statement to it, MlflowException its code
-        own = getattr(error, "orig", None) or getattr(error, "message", None) or error
-        reason, _, _ = " ".join(str(own).split()).partition(" [SQL: ")
+        own = getattr(error, "orig", None) or getattr(error, "message", None)
+        reason, _, _ = (shortened(str(own)) if own else one_line(error)).partition(" [SQL: ")
+        if lacks_room(reason):
+            hint = hint or "make room there"
         raise PipelineError(f"{message}: {reason}", hint=hint) from error
 
 

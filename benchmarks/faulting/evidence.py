@@ -92,7 +92,7 @@ def count_study(counts: Counts, place: Place, expected: Expected, reference: Ref
     children = [child for parent in parents for child in tracker.children(parent.run_id)]
     _count_runs(counts, parents, children, expected)
     _count_rows(counts, place.tracked, [*parents, *children])
-    _count_optuna(counts, place, expected)
+    _count_optuna(counts, place, expected, children)
     _count_versions(counts, place.tracked, children, expected)
     _count_epochs(counts, tracker, place, children, expected, reference)
 
@@ -121,6 +121,8 @@ def _count_runs(
     counts.add("zombies", len(running), f"runs that are not ended: {running}")
     killed = [run.name for run in (*parents, *children) if run.status == "KILLED"]
     counts.add("trials_lost", len(killed), f"runs that are KILLED: {killed}")
+    failed = [run.name for run in parents if run.status == "FAILED" and expected.versions]
+    counts.add("trials_lost", len(failed), f"studies with a winner that are FAILED: {failed}")
 
 
 def _count_rows(counts: Counts, database: Path, runs: list[TrackedRun]) -> None:
@@ -136,7 +138,7 @@ def _count_rows(counts: Counts, database: Path, runs: list[TrackedRun]) -> None:
     counts.add("duplicates", sum(row[3] - 1 for row in found), f"metrics twice in (run, step) {shown}")
 
 
-def _count_optuna(counts: Counts, place: Place, expected: Expected) -> None:
+def _count_optuna(counts: Counts, place: Place, expected: Expected, children: list[TrackedRun]) -> None:
     path = place.folder / OPTUNA_DB
     if not path.is_file():
         counts.add("trials_lost", expected.trials, f"no {OPTUNA_DB}")
@@ -146,6 +148,10 @@ def _count_optuna(counts: Counts, place: Place, expected: Expected) -> None:
     ended = states["COMPLETE"] + states["FAIL"] + states["PRUNED"]
     counts.add("trials_lost", expected.trials - ended, f"Optuna knows {dict(states)}")
     counts.add("duplicates", states.total() - expected.trials, f"Optuna knows {dict(states)}")
+    failed = sum(child.status == "FAILED" for child in children)
+    counts.add(
+        "trials_lost", abs(states["FAIL"] - failed), f"Optuna knows {dict(states)}, MLflow {failed} FAILED"
+    )
     counts.add("zombies", states["RUNNING"] + states["WAITING"], f"Optuna knows {dict(states)}")
 
 
@@ -190,6 +196,7 @@ def _count_epochs(
         logged = _logged(place.tracked, child.run_id)
         steps = {step for (_, step) in logged}
         counts.add("metrics_lost", len(set(wanted) - steps), f"{child.name}: epochs {sorted(steps)}")
+        counts.add("duplicates", len(steps - set(wanted)), f"{child.name}: epochs {sorted(steps)}")
         artifacts = {file.path for file in tracker.client.list_artifacts(child.run_id)}
         missing = sorted(_ARTIFACTS - artifacts)
         counts.add("metrics_lost", len(missing), f"{child.name}: no artifacts {missing}")

@@ -140,6 +140,19 @@ def _row_gone(kept: Kept) -> None:
     kept.sql("DELETE FROM metrics WHERE run_uuid = ? AND step = 1", kept.child)
 
 
+def _epoch_more(kept: Kept) -> None:
+    tracker = Tracker(f"sqlite:///{kept.place.tracked}", create=False)
+    tracker.log_metrics(kept.child, {"objective": 0.5}, EPOCHS + 5)
+
+
+def _optuna_was_told_it_failed(kept: Kept) -> None:
+    path = kept.place.folder / OPTUNA_DB
+    path.unlink()
+    copy = optuna.create_study(storage=f"sqlite:///{path}", study_name="first")
+    copy.add_trial(optuna.trial.create_trial(value=1.0))
+    copy.add_trial(optuna.trial.create_trial(state=optuna.trial.TrialState.FAIL))
+
+
 def _running(kept: Kept) -> None:
     kept.sql("UPDATE runs SET status = 'RUNNING' WHERE run_uuid = ?", kept.child)
 
@@ -199,13 +212,19 @@ def _models_more(kept: Kept) -> None:
     [
         (_row_twice, {"duplicates": 1}),
         (_row_gone, {"metrics_lost": 1}),
+        (_epoch_more, {"duplicates": 1}),
         (_running, {"trials_lost": 1, "zombies": 1}),
         (_parent_running, {"zombies": 1}),
+        (
+            lambda kept: kept.sql("UPDATE runs SET status = 'FAILED' WHERE name = 'first'"),
+            {"trials_lost": 1},
+        ),
         (_killed, {"trials_lost": 2}),
         (lambda kept: _another_child(kept, "t0"), {"duplicates": 1}),
         (lambda kept: _another_child(kept, "t9"), {"duplicates": 1}),
         (_optuna_running, {"duplicates": 1, "zombies": 1}),
         (_optuna_short, {"trials_lost": 1}),
+        (_optuna_was_told_it_failed, {"trials_lost": 1}),
         (lambda kept: (kept.place.folder / OPTUNA_DB).unlink(), {"trials_lost": 2}),
         (_version_twice, {"duplicates": 1}),
         (lambda kept: kept.sql("DELETE FROM model_versions"), {"trials_lost": 1}),
@@ -219,8 +238,10 @@ def _models_more(kept: Kept) -> None:
         *(
             "metric-twice",
             "metric-gone",
+            "epoch-more",
             "run-running",
             "study-running",
+            "study-failed",
             "run-killed",
             "run-twice",
             "trial-more",
@@ -228,6 +249,7 @@ def _models_more(kept: Kept) -> None:
         *(
             "optuna-running",
             "optuna-short",
+            "optuna-failed",
             "optuna-none",
             "version-twice",
             "version-none",
@@ -405,6 +427,10 @@ def _giving_up(bench: Bench) -> Counts:
     raise Unexpected("it never said so")
 
 
+def _ruined(bench: Bench) -> Counts:
+    raise PipelineError("cannot use the tracking store")
+
+
 left: list[Command] = []
 """Commands of injections that were given up."""
 
@@ -419,6 +445,7 @@ def _impossible(bench: Bench) -> Counts:
         (_clean, 0, ["made-up", "5", "0", "0", "0", "0"], ""),
         (_losing, 1, ["made-up", "5", "2", "0", "0", "0"], "made-up: trials_lost 2: two of three trials"),
         (_giving_up, 1, ["made-up", "0", "1", "0", "0", "0"], "given up: it never said so"),
+        (_ruined, 1, ["made-up", "0", "1", "0", "0", "0"], "given up: cannot use the tracking store"),
         (lambda _: Counts(), 1, ["made-up", "0", "0", "0", "0", "0"], "never injected"),
         (_impossible, 0, ["made-up", "not", "possible", "here"], "made-up: nothing can be mounted"),
     ],

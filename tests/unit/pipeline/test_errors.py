@@ -1,15 +1,20 @@
 import argparse
+import errno
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy.exc
 
 import feature_store.errors
 import infocal.errors
-from pipeline.errors import CriterionNotMet, PipelineError, describe, run_command
+from pipeline.errors import CriterionNotMet, PipelineError, describe, one_line, run_command
 
 
 def raising(error: BaseException):
@@ -116,3 +121,51 @@ def test_a_reader_of_stdout_who_has_gone_is_no_fault(num_lines: int, buffered: b
 def test_a_broken_pipe_that_is_not_stdout_is_a_fault_of_ours(capfd: pytest.CaptureFixture[str]):
     with pytest.raises(BrokenPipeError, match="a socket"):
         run_command(raising(BrokenPipeError("a socket")), [])
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_a_disk_that_takes_nothing_is_one_line_that_names_the_file(
+    code: int, capsys: pytest.CaptureFixture[str]
+):
+    assert run_command(raising(OSError(code, os.strerror(code), "runs/study.json")), []) == 2
+    error, _, hint = capsys.readouterr().err.splitlines()
+    assert error == f"error: runs/study.json: cannot be written: {os.strerror(code)}"
+    assert hint.startswith("hint: make room there")
+
+
+def test_a_database_that_lacks_room_is_one_line(capsys: pytest.CaptureFixture[str]):
+    cause = sqlite3.OperationalError("database or disk is full")
+    error = sqlalchemy.exc.OperationalError("CREATE TABLE studies (...)", {}, cause)
+    assert run_command(raising(error), []) == 2
+    assert capsys.readouterr().err.startswith("error: cannot be written: database or disk is full\n\nhint: ")
+
+
+def test_of_many_files_that_could_not_be_copied_one_is_named():
+    failed = [(f"from/{i}", f"to/{i}", "[Errno 28] No space left on device") for i in range(9)]
+    assert one_line(shutil.Error(failed)) == "to/0: [Errno 28] No space left on device"
+
+
+def test_what_another_library_says_ends():
+    assert one_line(RuntimeError("a\n" * 1000)) == "a " * 200 + " ..."
+    assert one_line(RuntimeError()) == "RuntimeError"
+
+
+def test_another_error_of_the_system_is_a_fault_of_ours():
+    with pytest.raises(PermissionError, match="denied"):
+        run_command(raising(PermissionError(errno.EACCES, "Permission denied", "runs")), [])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's device that is always full")
+@pytest.mark.parametrize("num_lines", [1, 100_000])
+def test_a_full_disk_below_stdout_is_said_once(num_lines: int):
+    source = (
+        "import sys; from pipeline.errors import run_command; "
+        f"sys.exit(run_command(lambda _: print('line\\n' * {num_lines}) or 0, []))"
+    )
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", source], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: cannot be written: No space left on device\n\nhint: make room")
+    assert done.stderr.count("\n") == 3

@@ -84,6 +84,32 @@ def test_another_study_of_that_name_is_left_alone(url: str, database: Path):
     assert there(url).user_attrs[ORIGIN] == WHERE
 
 
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_an_export_that_was_killed_before_it_said_whose_it_is_goes_on(
+    url: str, database: Path, direction: str
+):
+    optuna.create_study(storage=optuna_export._storage(url), study_name="first", direction=direction)
+    export = Export(url, "first", WHERE)
+    export.check()
+    export.run(database)
+    study = there(url)
+    assert [trial.value for trial in study.trials] == [0.25, 0.5]
+    assert (study.direction.name, study.user_attrs[ORIGIN]) == ("MAXIMIZE", WHERE)
+
+
+@pytest.mark.parametrize("content", ["trial", "attribute"])
+def test_a_study_in_which_something_was_done_is_not_taken_for_one(url: str, database: Path, content: str):
+    other = optuna.create_study(storage=optuna_export._storage(url), study_name="first", direction="maximize")
+    if content == "trial":
+        add(other, 0.1)
+    else:
+        other.set_user_attr("owner", "ada")
+    export = Export(url, "first", WHERE)
+    for step in (export.check, lambda: export.run(database)):
+        with pytest.raises(PipelineError, match="holds another study `first`, of an unknown origin"):
+            step()
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [

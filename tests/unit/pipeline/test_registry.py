@@ -198,6 +198,19 @@ def test_package_comes_back_whole(store: Tracker, tmp_path: Path):
     assert folder.is_relative_to(tmp_path / "out")
 
 
+@pytest.mark.parametrize("name", ["vocabulary.json", "config.json", "digests.json"])
+def test_a_damaged_file_of_a_version_names_the_version_not_its_copy(
+    tracker: Tracker, name: str, tmp_path: Path
+):
+    registered(tracker, small_package(tmp_path / "model"))
+    assert registry.load_version(tracker, NAME, 1, tmp_path / "whole").metadata == metadata()
+    (stored,) = [path for path in tmp_path.rglob(name) if "artifacts" in path.parts]
+    stored.write_text("{")
+    with pytest.raises(StateError, match=f"^`.*` of models:/{NAME}/1: ") as caught:
+        registry.load_version(tracker, NAME, 1, tmp_path / "copy")
+    assert str(tmp_path) not in str(caught.value)
+
+
 def test_lost_files_are_named(tracker: Tracker, tmp_path: Path):
     registered(tracker, small_package(tmp_path / "model"))
     source = Path(tracker.client.get_model_version_download_uri(NAME, "1").removeprefix("file://"))

@@ -2,6 +2,7 @@ import getpass
 import logging
 import math
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -430,3 +431,36 @@ def test_a_study_that_is_interrupted_while_its_run_starts_leaves_none_open(
     study = tracker.latest_study(experiment, name)
     assert study is not None
     assert study.status == "KILLED"
+
+
+_KILLED_AT = """
+import os, signal, sys
+import sqlalchemy
+from pipeline.tracking import Tracker
+left = int(sys.argv[2])
+
+@sqlalchemy.event.listens_for(sqlalchemy.Engine, "before_cursor_execute")
+def count(*given):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Tracker(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("statement", [2, 400, 1500])
+def test_a_process_that_is_killed_while_it_makes_a_database_leaves_none(tmp_path: Path, statement: int):
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    killed = subprocess.run([sys.executable, "-c", _KILLED_AT, uri, str(statement)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not (tmp_path / "mlflow.db").exists()
+    tracker = Tracker(uri)
+    assert tracker.experiment("beer", "palate")
+    assert {path.name for path in tmp_path.iterdir()} == {"mlflow.db", ".mlflow.db.lock"}
+
+
+def test_an_empty_file_becomes_a_database(tmp_path: Path):
+    (tmp_path / "mlflow.db").touch()
+    assert Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}").experiment("beer", "palate")
