@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import optuna
 from optuna.storages.journal import JournalFileBackend
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, lacks_room, one_line
 from pipeline.storage import without_password
 
 logger = logging.getLogger("pipeline.optuna_export")
@@ -126,11 +126,13 @@ def _translated(url: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, ImportError, OSError, ValueError, optuna.exceptions.OptunaError) as error:
-        reason = " ".join(str(error.__cause__ or error).split())
+        reason = one_line(error.__cause__ or error)
         password = urlsplit(url).password
         reason = reason.replace(password, "***") if password else reason
         raise PipelineError(
             f"cannot use the Optuna storage `{without_password(url)}`: {reason}",
             where=_FLAG,
-            hint="is the server there, and its driver installed (for PostgreSQL psycopg)?",
+            hint="make room there"
+            if lacks_room(reason)
+            else "is the server there, and its driver installed (for PostgreSQL psycopg)?",
         ) from error

@@ -291,8 +291,10 @@ def load_version_package(tracker: Tracker, name: str, which: str | int, destinat
         found = Path(
             download_artifacts(artifact_uri=uri, dst_path=str(destination), tracking_uri=tracker.uri)
         )
-    registered = version.tags.get(_DIGEST_TAG)
-    if registered and reading.digest(found / checkpoints.WEIGHTS) != registered:
+    registered, weights = version.tags.get(_DIGEST_TAG), found / checkpoints.WEIGHTS
+    if registered and not weights.is_file():
+        raise PipelineError(f"{version.uri} has no file `{checkpoints.WEIGHTS}`", where=uri)
+    if registered and reading.digest(weights) != registered:
         raise PipelineError(
             f"`{checkpoints.WEIGHTS}` of {version.uri} is not the file that was registered: its sha256 is "
             f"not the version's tag `{_DIGEST_TAG}`, {registered}",

@@ -154,8 +154,17 @@ def main(arguments: Sequence[str]) -> int:
             )
         print(result)
         if export is not None:
-            export.run(folder.directory / OPTUNA_DB)
+            _export_to(export, folder.directory / OPTUNA_DB, commands.resume)
     return 0
+
+
+def _export_to(export: "Export", database: Path, command: str) -> None:
+    try:
+        export.run(database)
+    except PipelineError as error:
+        hint = f"{error.hint}; " if error.hint else ""
+        hint += f"the study is complete, and exported by: {command}"
+        raise PipelineError(error.message, where=error.where, hint=hint) from error
 
 
 @contextlib.contextmanager

@@ -211,6 +211,17 @@ def test_a_damaged_file_of_a_version_names_the_version_not_its_copy(
     assert str(tmp_path) not in str(caught.value)
 
 
+@pytest.mark.parametrize("instead", ["nothing", "folder"])
+def test_weights_that_are_gone_are_told(tracker: Tracker, instead: str, tmp_path: Path):
+    registered(tracker, small_package(tmp_path / "model"))
+    (stored,) = [path for path in tmp_path.rglob(checkpoints.WEIGHTS) if "artifacts" in path.parts]
+    stored.unlink()
+    if instead == "folder":
+        stored.mkdir()
+    with pytest.raises(PipelineError, match=f"models:/{NAME}/1 has no file `model.safetensors`"):
+        registry.load_version(tracker, NAME, 1, tmp_path / "copy")
+
+
 def test_lost_files_are_named(tracker: Tracker, tmp_path: Path):
     registered(tracker, small_package(tmp_path / "model"))
     source = Path(tracker.client.get_model_version_download_uri(NAME, "1").removeprefix("file://"))

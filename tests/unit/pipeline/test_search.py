@@ -6,16 +6,18 @@ import re
 import shlex
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy.exc
 import torch
 
 from feature_store.sample import write_beer
-from pipeline import conduct, planning, search
+from pipeline import conduct, optuna_export, planning, search
 from pipeline.errors import run_command
 from pipeline.ledger import LEDGER, Ledger
 from pipeline.optuna_export import Export
@@ -323,6 +325,23 @@ def test_the_finished_study_is_exported(
     origin = f"{socket.gethostname()}:{empty_folder}/runs/sample/studies/first"
     assert (export.url, export.name, export.origin) == (url, "first", origin)
     assert database == Path("runs/sample/studies/first/optuna.db")
+
+
+def test_an_export_that_fails_names_the_command_that_exports(
+    conducted: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def full(self: Export, database: Path) -> None:
+        with optuna_export._translated(self.url):
+            cause = sqlite3.OperationalError("database or disk is full")
+            raise sqlalchemy.exc.OperationalError("INSERT INTO studies ...", {}, cause)
+
+    monkeypatch.setattr(Export, "run", full)
+    assert run_command(search.main, [*SAMPLE, "--name", "first", "--optuna-storage", "sqlite:///a.db"]) == 2
+    error, _, hint = capsys.readouterr().err.splitlines()
+    assert error.endswith("cannot use the Optuna storage `sqlite:///a.db`: database or disk is full")
+    assert hint.startswith(
+        "hint: make room there; the study is complete, and exported by: python -m pipeline."
+    )
 
 
 def test_a_password_is_not_stored_with_the_study(
