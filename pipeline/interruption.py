@@ -1,6 +1,7 @@
 """How a command is stopped: at the first signal cleanly, at the second at once."""
 
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -33,10 +34,13 @@ def handled() -> Iterator[None]:
     _received.clear()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     before[signal.SIGALRM] = signal.getsignal(signal.SIGALRM)
+    hook = sys.unraisablehook
+    sys.unraisablehook = functools.partial(_unless_interrupt, hook)
     _answer_with(_first)
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         signal.setitimer(signal.ITIMER_REAL, 0)
         _active.clear()
         for number, handler in before.items():
@@ -77,6 +81,14 @@ def _insist(number: int, frame: FrameType | None) -> None:
             return
         handled = handled.__context__
     raise KeyboardInterrupt
+
+
+def _unless_interrupt(
+    hook: Callable[["sys.UnraisableHookArgs"], object], dropped: "sys.UnraisableHookArgs"
+) -> None:
+    """Say what Python drops, but for an interrupt, which is raised again."""
+    if not isinstance(dropped.exc_value, KeyboardInterrupt):
+        hook(dropped)
 
 
 def _second(number: int, frame: FrameType | None) -> None:

@@ -248,6 +248,8 @@ class Study:
                 verbose=0,
             ),
         )
+        # it reports snapshots that it could not copy; nobody reads them
+        logging.getLogger("ray.tune.execution.experiment_state").setLevel(logging.CRITICAL)
         midway.reset(place)
         try:
             tuner.fit()

@@ -549,7 +549,8 @@ def _make_database(path: Path, artifact_root: Path) -> None:
     staged = path.with_name(f".{path.name}.new")
     _remove(staged)  # of a process that was killed
     try:
-        SqlAlchemyStore(f"sqlite:///{staged}", str(artifact_root)).engine.dispose()
+        # as a URI, since MLflow writes it into a statement of SQL as Python would
+        SqlAlchemyStore(f"sqlite:///{staged}", artifact_root.absolute().as_uri()).engine.dispose()
         os.replace(staged, path)
     finally:
         _remove(staged)

@@ -81,8 +81,24 @@ def test_an_interrupt_that_python_drops_is_raised_again():
         one.send_signal(signal.SIGTERM)
         out, err = one.communicate(timeout=60)
     assert (one.returncode, out) == (143, "cleaning\n")
-    assert "Exception ignored in" in err
-    assert err.endswith("error: interrupted\n")
+    assert err == "\nstopping ... (once more: stop at once)\nerror: interrupted\n"
+
+
+def test_another_error_that_python_drops_is_said():
+    source = """
+from pipeline import interruption
+
+class Thing:
+    def __del__(self):
+        raise ValueError("dropped")
+
+with interruption.handled():
+    Thing()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "Exception ignored in" in done.stderr and "ValueError: dropped" in done.stderr
 
 
 def test_nothing_is_raised_again_while_a_command_cleans_up():

@@ -461,6 +461,16 @@ def test_a_process_that_is_killed_while_it_makes_a_database_leaves_none(tmp_path
     assert {path.name for path in tmp_path.iterdir()} == {"mlflow.db", ".mlflow.db.lock"}
 
 
+def test_a_folder_may_be_called_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = tmp_path / 'it\'s a "q" ö'
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    tracker = Tracker("sqlite:///mlflow.db")
+    run_id = tracker.start_run(tracker.experiment("beer", "palate"), "one", {}, {})
+    tracker.finish(run_id, artifacts={"config.json": "{}"})
+    assert tracker.download(run_id, "config.json", tmp_path).read_text() == "{}"
+
+
 def test_an_empty_file_becomes_a_database(tmp_path: Path):
     (tmp_path / "mlflow.db").touch()
     assert Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}").experiment("beer", "palate")
