@@ -36,6 +36,7 @@ from pipeline.reading import (
     read_json,
     write_digests,
 )
+from pipeline.storage import STAGED
 
 __all__ = ["DIGESTS", "read_json"]  # known by this module's name
 
@@ -314,6 +315,6 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_json_whole(path: Path, value: Any) -> None:
     """The same, whole or not at all: who reads it meanwhile finds the old file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f"{STAGED}{path.name}.{os.getpid()}")
     write_json(temporary, value)
     temporary.replace(path)

@@ -18,6 +18,7 @@ from pipeline.loaders import embeddings_of, language_model_dir, language_model_s
 from pipeline.progress import epoch_line
 from pipeline.scoring import final_validation, rate_of_lines, trivial_validation
 from pipeline.settings import RunSettings, make_folder, title
+from pipeline.storage import STAGED
 from pipeline.study import Study, StudySettings
 from pipeline.study_folder import OPTUNA_DB
 from pipeline.summary import PACKAGE, REPORT
@@ -170,7 +171,7 @@ def pack(best: Path, target: Path, features: Features, metadata: Mapping[str, An
     """Join the weights of `best` with words and vectors to a package at `target`, whole or not at all."""
     model = checkpoints.load_best(best, embeddings_of(features))
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=STAGED) as folder:
         staged = Path(folder) / target.name
         package = checkpoints.Package(
             model, list(features.vocabulary.tokens), dict(metadata), features.tokenizer_files

@@ -18,6 +18,8 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from pipeline.errors import PipelineError
 
+STAGED = ".new-"
+"""How the name of what is being written in a local folder begins; a process that is killed leaves it."""
 _BLOCK_BYTES = 8 << 20
 _OBJECT_STORES = ("s3", "gcs", "abfs")
 """Types of file system whose files appear under their name when the last byte is there."""

@@ -21,6 +21,7 @@ from pipeline.reading import read_settings
 from pipeline.recorder import Recorder
 from pipeline.scheduler import ConstrainedOptunaSearch, Listed, asha, resumed, sampler, trial_id_of
 from pipeline.settings import RunSettings
+from pipeline.storage import STAGED
 from pipeline.study_folder import OPTUNA_DB, REPLICATES, SETTINGS, SETTINGS_COPY, TUNE, StudyFolder
 from pipeline.trainable import tune_trainable
 from search_spaces.base import Space
@@ -187,7 +188,7 @@ class Study:
         """Write the ended trials as an Optuna study in SQLite, for optuna-dashboard; replaces a former."""
         path = self.folder.directory / OPTUNA_DB
         over = [record for record in self.searched if record.is_over]
-        with tempfile.TemporaryDirectory(dir=self.folder.directory, prefix=".") as working:
+        with tempfile.TemporaryDirectory(dir=self.folder.directory, prefix=STAGED) as working:
             staged = Path(working) / OPTUNA_DB
             copy = optuna.create_study(
                 storage=f"sqlite:///{staged.resolve()}", study_name=self.settings.name, direction="maximize"

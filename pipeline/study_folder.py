@@ -14,7 +14,7 @@ from pipeline import claim
 from pipeline.errors import PipelineError
 from pipeline.ledger import LEDGER
 from pipeline.settings import make_folder
-from pipeline.storage import Location, Storage
+from pipeline.storage import STAGED, Location, Storage
 
 STUDIES = "studies"
 """Folder of all studies, in the storage."""
@@ -206,6 +206,7 @@ def claimed(directory: Path, *, resume: bool, kind: str = "study", sign: str = L
             hint="name a folder of your own",
         ) from error
     try:
+        _sweep(directory)
         yield
     finally:
         lock.release()
@@ -214,3 +215,12 @@ def claimed(directory: Path, *, resume: bool, kind: str = "study", sign: str = L
             with contextlib.suppress(OSError):  # others may have results there
                 for above in (directory.parent, directory.parent.parent):
                     above.rmdir()
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what a process that was killed was writing just then."""
+    for path in directory.glob(f"{STAGED}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

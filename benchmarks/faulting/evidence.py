@@ -18,6 +18,7 @@ from benchmarks.faulting.frame import Counts
 from benchmarks.faulting.reference import TIMES, Reference, state_differs
 from pipeline import checkpoints
 from pipeline.ledger import Ledger
+from pipeline.storage import STAGED
 from pipeline.study import StudySettings
 from pipeline.study_folder import OPTUNA_DB, STUDIES
 from pipeline.tracking import PARENT_TAG, STUDY_TAG, TRIAL_TAG, TrackedRun, Tracker, config_of
@@ -90,6 +91,8 @@ def count_study(counts: Counts, place: Place, expected: Expected, reference: Ref
     if not parents:
         return
     children = [child for parent in parents for child in tracker.children(parent.run_id)]
+    half = [path.name for path in place.folder.iterdir() if path.name.startswith(STAGED)]
+    counts.add("zombies", len(half), f"half written: {half}")
     _count_runs(counts, parents, children, expected)
     _count_rows(counts, place.tracked, [*parents, *children])
     _count_optuna(counts, place, expected, children)

@@ -222,6 +222,7 @@ def _models_more(kept: Kept) -> None:
         (_killed, {"trials_lost": 2}),
         (lambda kept: _another_child(kept, "t0"), {"duplicates": 1}),
         (lambda kept: _another_child(kept, "t9"), {"duplicates": 1}),
+        (lambda kept: (kept.place.folder / ".new-optuna.db").mkdir(), {"zombies": 1}),
         (_optuna_running, {"duplicates": 1, "zombies": 1}),
         (_optuna_short, {"trials_lost": 1}),
         (_optuna_was_told_it_failed, {"trials_lost": 1}),
@@ -247,6 +248,7 @@ def _models_more(kept: Kept) -> None:
             "trial-more",
         ),
         *(
+            "half-written",
             "optuna-running",
             "optuna-short",
             "optuna-failed",

@@ -1,5 +1,6 @@
 """A study's folder has one owner, and a study that trained nothing keeps no name."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,28 @@ def test_a_folder_in_which_a_study_died_before_training_may_be_taken(tmp_path: P
     (tmp_path / "a" / "study.json").write_text("{}")
     with claimed(tmp_path / "a", resume=False):
         (tmp_path / "a" / LEDGER).mkdir()
+
+
+def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path):
+    source = """
+import os, signal, sys, tempfile
+from pathlib import Path
+from pipeline import checkpoints, study_folder
+from pipeline.storage import STAGED
+folder = Path(sys.argv[1])
+with study_folder.claimed(folder, resume=False):
+    (folder / "ledger").mkdir()
+    os.replace = os.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=STAGED) as working:
+        (Path(working) / "optuna.db").touch()
+        checkpoints.write_json_whole(folder / "study.json", {})
+"""
+    killed = subprocess.run([sys.executable, "-c", source, str(tmp_path / "one")], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    left = {path.name for path in (tmp_path / "one").iterdir()} - {".lock", "ledger"}
+    assert len(left) == 2
+    with claimed(tmp_path / "one", resume=True):
+        assert {path.name for path in (tmp_path / "one").iterdir()} == {".lock", "ledger"}
 
 
 @pytest.mark.parametrize("resume", [False, True])
