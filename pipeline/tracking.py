@@ -546,6 +546,7 @@ def _make_database(path: Path, artifact_root: Path) -> None:
     """
     if path.is_file() and path.stat().st_size:
         return
+    path = path.resolve()  # a link to where there is nothing yet stays one
     staged = path.with_name(f".{path.name}.new")
     _remove(staged)  # of a process that was killed
     try:

@@ -471,6 +471,14 @@ def test_a_folder_may_be_called_anything(tmp_path: Path, monkeypatch: pytest.Mon
     assert tracker.download(run_id, "config.json", tmp_path).read_text() == "{}"
 
 
+def test_a_link_to_a_database_that_is_missing_stays_one(tmp_path: Path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "mlflow.db").symlink_to(tmp_path / "there" / "own.db")
+    assert Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}").experiment("beer", "palate")
+    assert (tmp_path / "mlflow.db").is_symlink()
+    assert (tmp_path / "there" / "own.db").stat().st_size
+
+
 def test_an_empty_file_becomes_a_database(tmp_path: Path):
     (tmp_path / "mlflow.db").touch()
     assert Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}").experiment("beer", "palate")
