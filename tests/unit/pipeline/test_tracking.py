@@ -462,7 +462,7 @@ def test_a_process_that_is_killed_while_it_makes_a_database_leaves_none(tmp_path
 
 
 def test_a_folder_may_be_called_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    folder = tmp_path / 'it\'s a "q" ö'
+    folder = tmp_path / 'it\'s a "q" -:d 100% ö'
     folder.mkdir()
     monkeypatch.chdir(folder)
     tracker = Tracker("sqlite:///mlflow.db")
