@@ -149,7 +149,7 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command:
     ranges = space(prepared.run.method, prepared.run.dataset, prepared.space_name)
     study = Study(prepared, ranges, folder, ledger)
     tracking = _tracking(prepared, folder, ledger, Tracker(uri), features)
-    with tracking.tracker.closing(tracking.study_run_id):
+    with tracking.tracker.closing(tracking.study_run_id), tracking.closing():
         tracking.sync(is_running=False)
         if study.is_complete:
             text = outcome.conclude(study, features, tracking, used=None)

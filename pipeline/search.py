@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline import cluster, planning, reach, settings, study_folder
-from pipeline.errors import USER_ERRORS, PipelineError, run_command
+from pipeline.errors import PipelineError, run_command
 from pipeline.ledger import LEDGER
 from pipeline.storage import Location, Storage
 from pipeline.study_folder import OPTUNA_DB, SETTINGS, SETTINGS_COPY, STUDIES
@@ -169,12 +169,10 @@ def _export_to(export: "Export", database: Path, command: str) -> None:
 
 @contextlib.contextmanager
 def _told_how_to_go_on(folder: study_folder.StudyFolder, command: str) -> Iterator[None]:
-    """Say how to go on after an interrupt, whenever it comes, and where no error of ours says it."""
+    """Say how to go on after an interrupt, whenever it comes."""
     try:
         yield
-    except USER_ERRORS:
-        raise
-    except BaseException:
+    except (KeyboardInterrupt, SystemExit):
         if (folder.directory / LEDGER).exists():
             logger.warning("to go on: %s", command)
         else:

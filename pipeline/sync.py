@@ -49,8 +49,12 @@ def main(arguments: Sequence[str]) -> int:
         uri = settings.tracking_uri(stated, storage)
         reach.check_tracking(uri)
         command = settings.commands(given.name, storage, stated).resume
-        with contextlib.redirect_stdout(sys.stderr):
-            result = synchronise(prepared, folder, uri, command)
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                result = synchronise(prepared, folder, uri, command)
+        except KeyboardInterrupt:
+            logger.warning("what is missing is written when the same command is started again")
+            raise
     print(result)
     return 0
 

@@ -1,9 +1,10 @@
 """MLflow's picture of a study: a child run for each trial of the ledger, made to agree with it."""
 
+import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,20 @@ class TrialTracking:
             self._failed[record.trial_id] += 1
             self._mirror(record, self._there(record, self._known), is_running=is_running)
             self._failed[record.trial_id] -= 1
+
+    @contextlib.contextmanager
+    def closing(self) -> Iterator[None]:
+        """End the trials' runs that are open as KILLED where the body does not come to its end."""
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(
+                OSError, *USER_ERRORS
+            ):  # MLflow may be away, which is what the body says
+                for run in self.tracker.children(self.study_run_id):
+                    if run.status == "RUNNING":
+                        self.tracker.finish(run.run_id, "KILLED")
+            raise
 
     def warn_skipped(self) -> None:
         """Say which numbers could not be logged, and how often."""

@@ -1,5 +1,4 @@
 import dataclasses
-import errno
 import json
 import os
 import re
@@ -352,24 +351,6 @@ def test_a_password_is_not_stored_with_the_study(
     search.main([*SAMPLE, "--optuna-storage", "postgresql://ada:hush@host/db"])
     assert "hush" not in json.dumps(dataclasses.asdict(conducted[0]["prepared"]))
     assert "postgresql://ada:***@host/db" in conducted[0]["prepared"].command
-
-
-def test_an_error_of_another_library_does_not_hide_how_to_go_on(
-    conducted: list[dict[str, Any]],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-):
-    def full(prepared: StudySettings, folder: StudyFolder, *given: Any, **more: Any) -> str:
-        (folder.directory / LEDGER).mkdir()
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "optuna.db")
-
-    monkeypatch.setattr("pipeline.conduct.conduct", full)
-    assert run_command(search.main, [*SAMPLE, "--name", "first"]) == 2
-    assert caplog.messages[-1].startswith("to go on: python -m pipeline.search --resume --name first ")
-    error, _, hint = capsys.readouterr().err.splitlines()
-    assert error == "error: optuna.db: cannot be written: No space left on device"
-    assert hint.startswith("hint: make room there")
 
 
 def test_what_libraries_print_goes_to_stderr(

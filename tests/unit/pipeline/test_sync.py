@@ -3,6 +3,7 @@
 import dataclasses
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,3 +80,29 @@ def test_a_study_is_written_where_its_first_command_tracked_it(
     assert shlex.split(printed)[4:] == [
         *["--name", "first", "--storage", str(tmp_path / "two words"), "--tracking-uri", uri]
     ]
+
+
+def test_an_interrupt_leaves_no_run_open_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    log, calls = Tracker.log_metrics, list[str]()
+
+    def interrupted(self: Tracker, run_id: str, *given: Any, **more: Any) -> Any:
+        calls.append(run_id)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return log(self, run_id, *given, **more)
+
+    place = study_in(tmp_path / "runs")
+    train(Ledger(place.directory), "whole", 2)
+    tracker = new_store(tmp_path / "runs")
+    command = ["--name", "first", "--storage", str(tmp_path / "runs")]
+    with monkeypatch.context() as patch:
+        patch.setattr(Tracker, "log_metrics", interrupted)
+        assert run_command(sync.main, command) == 130
+    assert "what is missing is written when the same command is started again" in caplog.messages
+    study = tracker.latest_study(tracker.experiment("beer", "palate"), "first")
+    assert study is not None and study.status == "KILLED"
+    assert {run.status for run in tracker.children(study.run_id)} == {"KILLED"}
+    assert sync.main(command) == 0
+    assert len(tracker.children(study.run_id)) == 2
