@@ -1,3 +1,4 @@
+import errno
 import getpass
 import logging
 import math
@@ -459,6 +460,20 @@ def test_a_process_that_is_killed_while_it_makes_a_database_leaves_none(tmp_path
     tracker = Tracker(uri)
     assert tracker.experiment("beer", "palate")
     assert {path.name for path in tmp_path.iterdir()} == {"mlflow.db", ".mlflow.db.lock"}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
+def test_making_a_database_that_ends_early_leaves_nothing(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(uri: str, root: str) -> None:
+        Path(uri.removeprefix("sqlite:///")).write_bytes(b"SQLite")
+        raise error
+
+    monkeypatch.setattr(tracking, "SqlAlchemyStore", broken)
+    with pytest.raises((KeyboardInterrupt, PipelineError)):
+        Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    assert {path.name for path in tmp_path.iterdir()} == {".mlflow.db.lock"}
 
 
 def test_a_folder_may_be_called_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
