@@ -407,8 +407,7 @@ def conduct(prepared: ComparisonSettings, directory: Path, uri: str) -> tuple[st
         status = "FAILED" if comparison.broken else "FINISHED"
     except (KeyboardInterrupt, SystemExit):
         status = "KILLED"
-        ended = {c.tags[TRIAL_TAG] for c in tracker.children(prepared.run_id) if c.status != "RUNNING"}
-        tracker.reconcile(prepared.run_id, ended)
+        tracker.end_children(prepared.run_id)
         raise
     finally:
         tracker.finish(prepared.run_id, status)

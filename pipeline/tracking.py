@@ -513,6 +513,12 @@ class Tracker:
                 elif run.status not in ("FINISHED", "FAILED", "KILLED"):
                     self.client.set_terminated(run.run_id, "FINISHED")
 
+    def end_children(self, run_id: str) -> None:
+        """End as KILLED whatever still runs below a study's or a comparison's run."""
+        for run in self.children(run_id):
+            if run.status == "RUNNING":
+                self.finish(run.run_id, "KILLED")
+
     def log_test_reading(self, run_id: str, scores: Mapping[str, float]) -> int:
         """Record one reading of the sealed test split: its scores, its time and which reading it is.
 

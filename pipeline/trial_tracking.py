@@ -111,9 +111,7 @@ class TrialTracking:
             with contextlib.suppress(
                 OSError, *USER_ERRORS
             ):  # MLflow may be away, which is what the body says
-                for run in self.tracker.children(self.study_run_id):
-                    if run.status == "RUNNING":
-                        self.tracker.finish(run.run_id, "KILLED")
+                self.tracker.end_children(self.study_run_id)
             raise
 
     def warn_skipped(self) -> None:

@@ -315,6 +315,18 @@ def test_reconcile_ends_what_is_left_open(tracker: Tracker, experiment: str):
 # -------------------------------------------------------------------------------- metrics and artifacts
 
 
+def test_what_still_runs_is_killed_whatever_runs_of_its_name_came_to(tracker: Tracker, experiment: str):
+    parent = tracker.start_run(experiment, "comparison", {}, {})
+    tags = {PARENT_TAG: parent, TRIAL_TAG: "infocal-seed0"}
+    statuses = ["FINISHED", "FAILED", "KILLED", "RUNNING"]
+    runs = [tracker.start_run(experiment, "infocal-seed0", {}, tags) for _ in statuses]
+    for run_id, status in zip(runs, statuses, strict=True):
+        if status != "RUNNING":
+            tracker.finish(run_id, status)
+    tracker.end_children(parent)
+    assert [tracker.run(run_id).status for run_id in runs] == ["FINISHED", "FAILED", "KILLED", "KILLED"]
+
+
 def test_metrics_are_logged_by_step_and_the_rest_is_counted(tracker: Tracker, experiment: str):
     run_id = tracker.start_run(experiment, "one", {}, {})
     values = {"val_mse": 0.5, "flag": True, "text": "x", "bad": math.nan, "worse": math.inf, "a#b": 1.0}
