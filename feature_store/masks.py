@@ -223,7 +223,14 @@ def _positions(value: object, size: int | None, where: str) -> list[int] | None:
         mask = cast("list[int]", value)
         return mask_positions(mask, len(mask) if size is None else size, where)
     # without a length, whether the spans fit shows where the other file states it
-    return positions(check_spans(value, _MAX_TOKENS if size is None else size, "`rationale`", where))
+    spans = check_spans(value, size, "`rationale`", where)
+    if size is None and any(end > _MAX_TOKENS for _, end in spans):
+        raise BadInputError(
+            f"a span of `rationale` ends at token {max(end for _, end in spans)}, beyond any text's end",
+            where=where,
+            hint="spans count tokens, not characters; or state the text's length as `num_tokens`",
+        )
+    return positions(spans)
 
 
 def _scores(value: object, size: int | None, where: str) -> list[float] | None:
@@ -231,7 +238,8 @@ def _scores(value: object, size: int | None, where: str) -> list[float] | None:
         return None
     if not isinstance(value, list) or len(value) != size:
         given = f"{len(value)}" if isinstance(value, list) else str(value)[:60]
-        raise BadInputError(f"expected {size} numbers as `scores`, but got {given}", where=where)
+        expected = "a list of numbers" if size is None else f"{size} numbers"
+        raise BadInputError(f"expected {expected} as `scores`, but got {given}", where=where)
     for score in value:
         if isinstance(score, bool) or not isinstance(score, int | float) or not abs(score) <= _LARGEST:
             raise BadInputError(f"expected numbers as `scores`, but got {str(score)[:60]}", where=where)

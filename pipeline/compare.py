@@ -19,6 +19,7 @@ from infocal.errors import UserError
 from infocal.methods.registry import INFOCAL
 from pipeline import cluster, planning, settings, study_folder
 from pipeline.errors import PipelineError, run_command
+from pipeline.uris import without_password
 from search_spaces import registry
 
 if TYPE_CHECKING:
@@ -90,12 +91,12 @@ def main(arguments: Sequence[str]) -> int:
         planning.check_data(given, prepared.runs[0])
     directory = home / prepared.name
     with study_folder.claimed(directory, resume=given.resume, kind="comparison", sign=SETTINGS):
-        logger.info("results: %s\ntracking: %s", directory, uri)
+        logger.info("results: %s\ntracking: %s", directory, without_password(uri))
         planning.compile_ahead(prepared.runs[0])
         try:
             if not given.resume:
                 prepared = _with_features(given, prepared)
-            from pipeline.comparison import conduct
+            from pipeline.comparison import conduct, tables
 
             table, broken = conduct(prepared, directory, uri)
         except KeyboardInterrupt:
@@ -105,6 +106,7 @@ def main(arguments: Sequence[str]) -> int:
                 logger.warning("no training was begun: to go on, start the same command again")
             raise
     print(table)
+    logger.info("tables: %s", ", ".join(str(path) for path in tables(directory)))
     if broken:
         name, reason = next(iter(broken.items()))
         raise PipelineError(

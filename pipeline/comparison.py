@@ -351,6 +351,11 @@ class Comparison:
         return files
 
 
+def tables(directory: Path) -> list[Path]:
+    """The files in which a comparison's folder holds its table, one for each format."""
+    return sorted(directory.glob(f"{TABLE}.*"))
+
+
 @functools.cache
 def _features_in(directory: str) -> Features:
     return load_features(Path(directory))

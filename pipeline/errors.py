@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import feature_store.errors
 import infocal.errors
 from pipeline import interruption
+from pipeline.uris import without_passwords
 
 USER_ERRORS = (infocal.errors.UserError, feature_store.errors.UserError)
 """Mistakes a user can mend; everything else is a fault of ours and keeps its traceback."""
@@ -29,7 +30,14 @@ _MAX_REASON = 400
 
 
 class PipelineError(infocal.errors.UserError):
-    """A mistake in how a command of the pipeline was called, or in what it was pointed at."""
+    """A mistake in how a command of the pipeline was called, or in what it was pointed at.
+
+    Passwords in URIs are masked, so that what a library says of one can be quoted.
+    """
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        message, where, hint = (text and without_passwords(text) for text in (message, where, hint))
+        super().__init__(message or "", where=where, hint=hint)
 
 
 class CriterionNotMet(PipelineError):  # noqa: N818 - an outcome that a caller may expect, not a fault
@@ -39,7 +47,7 @@ class CriterionNotMet(PipelineError):  # noqa: N818 - an outcome that a caller m
 def describe(error: BaseException) -> str:
     """The lines that stand on stderr: `error: ...`, then a `hint:` where there is one."""
     hint = getattr(error, "hint", None)
-    return f"error: {error}" + (f"\n\nhint: {hint}" if hint else "")
+    return without_passwords(f"error: {error}" + (f"\n\nhint: {hint}" if hint else ""))
 
 
 def one_line(error: BaseException) -> str:
@@ -93,7 +101,7 @@ def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str
 
 def _show(error: BaseException, given: Sequence[str]) -> None:
     if "--debug" in given:
-        traceback.print_exc()
+        print(without_passwords(traceback.format_exc()), end="", file=sys.stderr)
     print(describe(error), file=sys.stderr)
 
 

@@ -5,13 +5,12 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import optuna
 from optuna.storages.journal import JournalFileBackend
 
 from pipeline.errors import PipelineError, lacks_room, one_line
-from pipeline.storage import without_password
+from pipeline.uris import of_sqlite, without_password, without_password_of
 
 logger = logging.getLogger("pipeline.optuna_export")
 
@@ -51,7 +50,7 @@ class Export:
         Raises:
             PipelineError: as `check`.
         """
-        source = optuna.load_study(study_name=self.name, storage=f"sqlite:///{database.resolve()}")
+        source = optuna.load_study(study_name=self.name, storage=of_sqlite(database.resolve()))
         trials = source.get_trials(deepcopy=False)
         storage = _storage(self.url)
         with _translated(self.url):
@@ -101,7 +100,7 @@ def _is_prefix(there: list[optuna.trial.FrozenTrial], trials: list[optuna.trial.
 def _storage(url: str) -> optuna.storages.BaseStorage:
     if "://" not in url:
         raise PipelineError(
-            f"expected a URL, but got `{url}`",
+            f"expected a URL, but got `{without_password(url)}`",
             where=_FLAG,
             hint="for instance sqlite:///FILE, postgresql://USER:PASSWORD@HOST/DATABASE or journal:///FILE",
         )
@@ -126,9 +125,7 @@ def _translated(url: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, ImportError, OSError, ValueError, optuna.exceptions.OptunaError) as error:
-        reason = one_line(error.__cause__ or error)
-        password = urlsplit(url).password
-        reason = reason.replace(password, "***") if password else reason
+        reason = without_password_of(one_line(error.__cause__ or error), url)
         raise PipelineError(
             f"cannot use the Optuna storage `{without_password(url)}`: {reason}",
             where=_FLAG,

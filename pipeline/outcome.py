@@ -11,7 +11,7 @@ from typing import Any
 from feature_store.store import Features, load_features
 from infocal.config import LanguageModelConfig
 from infocal.trainer import resolve_device
-from pipeline import checkpoints, columns, findings, midway, pages, registry, summary
+from pipeline import checkpoints, columns, findings, midway, mlflow_page, pages, registry, summary
 from pipeline.criterion import Candidate
 from pipeline.errors import PipelineError
 from pipeline.loaders import embeddings_of, language_model_dir, language_model_scores
@@ -90,7 +90,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         last = f"; the last one ended with: {study.failures[-1]}" if study.failures else ""
         raise PipelineError(
             f"none of the {prepared.num_trials} trials finished an epoch{last}",
-            hint=f"their failures stand in `mlflow ui --backend-store-uri {tracker.uri}`",
+            hint=f"their failures stand in MLflow: `{mlflow_page.how_to_open(tracker.uri)}`",
         )
     winner = candidates[0]
     package = pack_winner(study, features, winner, runs[winner.trial_id])

@@ -1,9 +1,11 @@
 """Whether a server answers: asked before work is done that it would be needed for at the end."""
 
+import base64
 import socket
 import urllib.error
 import urllib.request
 
+from pipeline import uris
 from pipeline.errors import PipelineError
 
 TIMEOUT_S = 10.0
@@ -22,15 +24,28 @@ def check_tracking(uri: str) -> None:
     if not uri.startswith(("http://", "https://")):
         return
     try:
-        with urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=TIMEOUT_S):
+        with urllib.request.urlopen(_health(uri), timeout=TIMEOUT_S):
             pass
     except urllib.error.HTTPError:
         pass  # it answers: that it has no /health, or wants a password, is no matter here
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise PipelineError(
-            f"no MLflow server answers at {uri}: {reason}", where="--tracking-uri", hint="is it running?"
+            f"no MLflow server answers at {uris.without_password(uri)}: "
+            f"{uris.without_password_of(str(reason), uri)}",
+            where="--tracking-uri",
+            hint="is it running?",
         ) from error
+
+
+def _health(uri: str) -> urllib.request.Request:
+    """What asks a server whether it is well; user and password go where HTTP has them, into a header."""
+    address, credentials = uris.split(uri)
+    headers = {}
+    if credentials is not None:
+        pair = ":".join(credentials.decoded()).encode()
+        headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+    return urllib.request.Request(f"{address.rstrip('/')}/health", headers=headers)
 
 
 def check_ray(address: str, where: str) -> None:

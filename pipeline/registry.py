@@ -110,7 +110,7 @@ def register(
         logged = _log_model(tracker, package_dir, run_id, metadata)
         _ensure_model(tracker.client, name)
         # SQLite's registry would look `models:/ID` up in MLflow's global store; a server looks in its own
-        local = tracker.uri.startswith("sqlite:")
+        local = tracker.uri.startswith("sqlite")
         source = logged.artifact_location if local else f"models:/{logged.model_id}"
         made = tracker.client.create_model_version(
             name, source=source, run_id=run_id, tags=every, model_id=logged.model_id
@@ -289,7 +289,7 @@ def load_version_package(tracker: Tracker, name: str, which: str | int, destinat
         source = tracker.client.get_model_version_download_uri(name, str(version.version))
         uri = f"{source.rstrip('/')}/artifacts/{served_model.PACKAGE_ARTIFACT}"
         found = Path(
-            download_artifacts(artifact_uri=uri, dst_path=str(destination), tracking_uri=tracker.uri)
+            download_artifacts(artifact_uri=uri, dst_path=str(destination), tracking_uri=tracker.address)
         )
     registered, weights = version.tags.get(_DIGEST_TAG), found / checkpoints.WEIGHTS
     if registered and not weights.is_file():

@@ -14,11 +14,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline import cluster, planning, reach, settings, study_folder
+from pipeline import cluster, credentials, planning, reach, settings, study_folder
 from pipeline.errors import PipelineError, run_command
 from pipeline.ledger import LEDGER
 from pipeline.storage import Location, Storage
 from pipeline.study_folder import OPTUNA_DB, SETTINGS, SETTINGS_COPY, STUDIES
+from pipeline.uris import without_password
 from search_spaces import registry
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def main(arguments: Sequence[str]) -> int:
         study_folder.opened(storage, prepared.name, resume=given.resume) as folder,
         _told_how_to_go_on(folder, commands.resume),
     ):
-        logger.info("results: %s\ntracking: %s", directory, uri)
+        logger.info("results: %s\ntracking: %s", directory, without_password(uri))
         planning.compile_ahead(prepared.run)
         from pipeline.conduct import conduct, save
 
@@ -204,7 +205,7 @@ def _export(given: argparse.Namespace, name: str, storage: Storage, directory: L
     """Where the finished study is exported to, looked at before anything is trained."""
     if not given.optuna_storage:
         return None
-    settings.refuse_masked(given.optuna_storage, "--optuna-storage")
+    credentials.check(given.optuna_storage, "--optuna-storage")
     from pipeline.optuna_export import Export
 
     origin = directory.uri if storage.is_remote else f"{socket.gethostname()}:{directory.path}"

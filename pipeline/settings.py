@@ -16,8 +16,10 @@ from typing import Any, NoReturn
 from feature_store.toml import read_toml
 from infocal.config import MethodConfig
 from infocal.methods.registry import INFOCAL
+from pipeline import credentials
 from pipeline.errors import PipelineError
-from pipeline.storage import MASKED, Storage, without_password
+from pipeline.storage import Storage
+from pipeline.uris import file_of_sqlite, of_sqlite, without_password
 from search_spaces import registry
 from search_spaces.base import Criterion
 
@@ -102,10 +104,10 @@ def tracking_uri(given: str | None, storage: Storage) -> str:
     """Where MLflow tracks: the flag, else MLFLOW_TRACKING_URI, else an SQLite file in the local storage.
 
     Raises:
-        PipelineError: if none of these is there, or its password was left out.
+        PipelineError: if none of these is there, or its password was left out or is not percent-encoded.
     """
     stated = given or os.environ.get("MLFLOW_TRACKING_URI")
-    refuse_masked(stated, "--tracking-uri")
+    credentials.check(stated, "--tracking-uri" if given else "MLFLOW_TRACKING_URI")
     if not stated and storage.is_remote:
         raise PipelineError(
             f"expected an MLflow server to go with `--storage {storage}`, but none is named",
@@ -113,23 +115,7 @@ def tracking_uri(given: str | None, storage: Storage) -> str:
             hint="name it here or in MLFLOW_TRACKING_URI, as in http://HOST:5000; "
             "sqlite:///mlflow.db tracks in a file of this machine",
         )
-    return stated or f"sqlite:///{(storage.folder / 'mlflow.db').resolve()}"
-
-
-def refuse_masked(uri: str | None, flag: str) -> None:
-    """Refuse a URI as it is stored and shown, without its password.
-
-    Args:
-        uri: None: there is none.
-        flag: that names it.
-
-    Raises:
-        PipelineError: if that is what it is.
-    """
-    if uri and (MASKED in uri or "=***" in uri):
-        raise PipelineError(
-            f"the password of `{uri}` is stored nowhere", where=flag, hint="name it again, with its password"
-        )
+    return stated or of_sqlite((storage.folder / "mlflow.db").resolve())
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +229,11 @@ def stored_command(module: str, arguments: Sequence[str]) -> str:
 
 def _from_root(uri: str) -> str:
     """A database's URI that means the same in every folder; other text stays as it is."""
-    found = re.fullmatch(r"(sqlite|journal):///([^/:?][^?]*)(\?.*)?", uri)
-    return f"{found[1]}:///{Path(found[2]).resolve()}{found[3] or ''}" if found else uri
+    file, (address, question, options) = file_of_sqlite(uri), uri.partition("?")
+    if file is not None and not str(file).startswith(":"):
+        return of_sqlite(file.resolve()) + question + options
+    found = re.fullmatch(r"journal:///([^/:].*)", address)
+    return f"journal:///{Path(found[1]).resolve()}{question}{options}" if found else uri
 
 
 def parsed_again(command: str, where: str, by: argparse.ArgumentParser | None = None) -> argparse.Namespace:

@@ -17,13 +17,13 @@ from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pipeline.errors import PipelineError
+from pipeline.uris import holds_secret, without_password
 
 STAGED = ".new-"
 """How the name of what is being written in a local folder begins; a process that is killed leaves it."""
 _BLOCK_BYTES = 8 << 20
 _OBJECT_STORES = ("s3", "gcs", "abfs")
 """Types of file system whose files appear under their name when the last byte is there."""
-_SECRET = re.compile(r"(^|&)[^=&]*(key|secret|token|password|sas)[^=&]*=", re.IGNORECASE)
 _MAX_REASON = 300
 """Characters of pyarrow's own message that are shown."""
 _GCS_RETRY_S = 30
@@ -229,7 +229,7 @@ class Storage:
     given: str
 
     def __str__(self) -> str:
-        return self.given
+        return without_password(self.given)
 
     @property
     def is_remote(self) -> bool:
@@ -268,6 +268,7 @@ class Storage:
             )
         if not self.is_remote:
             return Location(LocalFileSystem(), str(Path(self.given).resolve()), self.given)
+        self._refuse_secrets()
         parts = urlsplit(self.given)
         if parts.scheme in _WITH_BUCKET and not parts.netloc:
             raise PipelineError(
@@ -275,7 +276,15 @@ class Storage:
                 where="--storage",
                 hint=f"for instance {parts.scheme}://BUCKET/PREFIX",
             )
-        if parts.password or _SECRET.search(parts.query):
+        address, question, query = self.given.partition("?")
+        given = address.rstrip("/") + question + query
+        place = Location(None, "", given)
+        with translated(place):
+            filesystem, path = FileSystem.from_uri(_patient(given))
+        return Location(filesystem, path, given)
+
+    def _refuse_secrets(self) -> None:
+        if holds_secret(self.given):
             raise PipelineError(
                 "expected a URI without a password or key, for it is stored with the results, but got one in "
                 f"`{without_password(self.given).partition('?')[0]}`",
@@ -283,12 +292,6 @@ class Storage:
                 hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS or the "
                 "like on every machine",
             )
-        address, question, query = self.given.partition("?")
-        given = address.rstrip("/") + question + query
-        place = Location(None, "", given)
-        with translated(place):
-            filesystem, path = FileSystem.from_uri(_patient(given))
-        return Location(filesystem, path, given)
 
 
 @contextlib.contextmanager
@@ -315,26 +318,6 @@ def _is_missing(info: Any) -> bool:
     from pyarrow.fs import FileType
 
     return bool(info.type == FileType.NotFound)
-
-
-_PASSWORD_OF_QUERY = re.compile(r"(?i)([?&;](?:ssl)?pass(?:word|wd)?=)[^&;]+")
-MASKED = ":***@"
-"""What stands in a URI in place of a password and around it."""
-
-
-def without_password(text: str) -> str:
-    """A URI as it may be shown and stored: without its password. Other text stays as it is."""
-    if "://" in text:
-        text = _PASSWORD_OF_QUERY.sub(r"\1***", text)
-    try:
-        parts = urlsplit(text)
-        password = parts.password
-    except ValueError:  # no URI
-        return text
-    if not password:
-        return text
-    user, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{MASKED}{host}"))
 
 
 def _patient(uri: str) -> str:

@@ -24,6 +24,7 @@ from pipeline.settings import RunSettings
 from pipeline.storage import STAGED
 from pipeline.study_folder import OPTUNA_DB, REPLICATES, SETTINGS, SETTINGS_COPY, TUNE, StudyFolder
 from pipeline.trainable import tune_trainable
+from pipeline.uris import of_sqlite
 from search_spaces.base import Space
 
 logger = logging.getLogger("pipeline.study")
@@ -191,7 +192,7 @@ class Study:
         with tempfile.TemporaryDirectory(dir=self.folder.directory, prefix=STAGED) as working:
             staged = Path(working) / OPTUNA_DB
             copy = optuna.create_study(
-                storage=f"sqlite:///{staged.resolve()}", study_name=self.settings.name, direction="maximize"
+                storage=of_sqlite(staged.resolve()), study_name=self.settings.name, direction="maximize"
             )
             copy.add_trials(self.searcher(over, first_points=[]).study.get_trials(deepcopy=False))
             staged.replace(path)

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from pipeline import columns
+from pipeline import columns, mlflow_page
 from pipeline.criterion import Candidate
 from pipeline.settings import default_model_name, target_flags, title
 from pipeline.storage import Location
@@ -74,7 +74,7 @@ def of_study(
         lines += _nearest(candidates[0], run.criterion, run.dataset)
     else:
         lines += _registered(prepared, version, tracking_uri)
-    lines.append(f"  mlflow ui --backend-store-uri {shlex.quote(tracking_uri)}")
+    lines.append(f"  {mlflow_page.how_to_open(tracking_uri)}")
     return "\n".join(lines)
 
 

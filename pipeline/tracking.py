@@ -38,8 +38,9 @@ from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline import reach
+from pipeline import credentials, reach, uris
 from pipeline.errors import USER_ERRORS, PipelineError, lacks_room, one_line, shortened
+from pipeline.schema import refuse_another_schema
 
 logger = logging.getLogger("pipeline.tracking")
 _TOLD = ("mlflow.store.db.utils", "urllib3.connectionpool")
@@ -144,7 +145,7 @@ class Tracker:
     """One MLflow tracking store.
 
     Args:
-        uri: `sqlite:///FILE`, or a server's address.
+        uri: `sqlite:///FILE`, or a server's address; with its password.
         artifact_root: folder of all artifacts where the store is SQLite; None: `artifacts` beside the
             database.
         create: make a missing SQLite database; otherwise it is an error.
@@ -154,7 +155,12 @@ class Tracker:
     """
 
     def __init__(self, uri: str, artifact_root: Path | None = None, *, create: bool = True) -> None:
-        self.uri = uri
+        credentials.check(uri, "--tracking-uri")
+        self.uri = uris.without_password(uri)
+        """As it may be shown and stored."""
+        file, (_, question, options) = uris.file_of_sqlite(uri), uri.partition("?")
+        self.address = uri if file is None else uris.of_sqlite(file) + question + options
+        """As MLflow takes it."""
         self.artifact_root = artifact_root
         self._database: Path | None = None
         self._client: MlflowClient | None = None
@@ -162,7 +168,8 @@ class Tracker:
         for name in _TOLD:
             logging.getLogger(name).setLevel(logging.CRITICAL)
         logging.getLogger("alembic").setLevel(logging.WARNING)
-        if uri.startswith("sqlite:"):
+        refuse_another_schema(uri)
+        if uri.startswith("sqlite"):
             self._prepare_sqlite(create)
         else:
             reach.check_tracking(uri)
@@ -170,10 +177,9 @@ class Tracker:
             self.client.search_experiments(max_results=1)
 
     def _prepare_sqlite(self, create: bool) -> None:
-        match = re.fullmatch(r"sqlite:///(?P<path>[^?]+)(\?.*)?", self.uri)
-        if match is None:
+        path = uris.file_of_sqlite(self.address)
+        if path is None:
             raise PipelineError(f"expected `sqlite:///FILE`, but got `{self.uri}`", where="--tracking-uri")
-        path = Path(match["path"])
         if not create and not path.is_file():
             raise PipelineError(
                 f"there is no tracking database `{path}`",
@@ -206,7 +212,7 @@ class Tracker:
     def client(self) -> MlflowClient:
         """MLflow's own client of this store; raises MlflowException."""
         if self._client is None:
-            self._client = MlflowClient(self.uri, registry_uri=self.uri)
+            self._client = MlflowClient(self.address, registry_uri=self.address)
         return self._client
 
     def experiment(self, dataset: str, aspect: str) -> str:
@@ -557,7 +563,7 @@ def _make_database(path: Path, artifact_root: Path) -> None:
     _remove(staged)  # of a process that was killed
     try:
         # as a URI, since MLflow writes it into a statement of SQL as Python would
-        SqlAlchemyStore(f"sqlite:///{staged}", artifact_root.absolute().as_uri()).engine.dispose()
+        SqlAlchemyStore(uris.of_sqlite(staged), artifact_root.absolute().as_uri()).engine.dispose()
         os.replace(staged, path)
     finally:
         _remove(staged)

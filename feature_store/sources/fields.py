@@ -76,13 +76,13 @@ def check_tokens(tokens: object, name: str, where: str) -> list[str]:
 
 
 def check_spans(
-    spans: object, size: int, key: str, where: str, unit: str = "tokens"
+    spans: object, size: int | None, key: str, where: str, unit: str = "tokens"
 ) -> list[tuple[int, int]]:
     """[start, end) spans inside a text.
 
     Args:
         spans: what should be a list of pairs.
-        size: length of the text.
+        size: length of the text; None: it is not known here.
         key: what the list is called, with its quotation marks.
         where: file and line.
         unit: what `size` counts.
@@ -99,8 +99,10 @@ def check_spans(
         if not isinstance(span, list) or len(span) != 2 or not all(type(edge) is int for edge in span):
             raise BadInputError(f"expected a span [start, end) in {key}, but got {shown(span)}", where=where)
         start, end = span
-        if not 0 <= start <= end <= size:
+        if size is not None and not 0 <= start <= end <= size:
             raise BadInputError(f"span {span} of {key} does not fit the text's {size} {unit}", where=where)
+        if not 0 <= start <= end:
+            raise BadInputError(f"expected 0 <= start <= end in a span of {key}, but got {span}", where=where)
         checked.append((start, end))
     return checked
 

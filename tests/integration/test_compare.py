@@ -24,6 +24,7 @@ NAMES = ["hardkuma-seed0", "hardkuma-seed1", "infocal-seed0", "infocal-seed1"]
 class Compared:
     folder: Path
     stdout: str
+    stderr: str
     tracker: Tracker
     children: list[TrackedRun]
 
@@ -44,7 +45,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     assert done.returncode == 0, done.stderr
     tracker = store_of(folder)
     parent = json.loads((folder / "runs/comparisons/first/comparison.json").read_text())["run_id"]
-    return Compared(folder, done.stdout, tracker, tracker.children(parent))
+    return Compared(folder, done.stdout, done.stderr, tracker, tracker.children(parent))
 
 
 def test_each_run_is_a_child_whose_one_reading_of_test_is_recorded(compared: Compared):
@@ -63,6 +64,8 @@ def test_the_table_is_printed_and_kept_with_the_parent(compared: Compared, tmp_p
         stored = compared.tracker.download(parent, name, tmp_path)
         assert stored.read_text("utf-8") == (compared.directory / name).read_text("utf-8")
     assert (compared.directory / "table.md").read_text("utf-8") == compared.stdout
+    files = [str(compared.directory / f"table.{kind}") for kind in ("html", "json", "md", "tex")]
+    assert compared.stderr.endswith(f"tables: {', '.join(files)}\n")
     assert compared.stdout.startswith("### beer/palate: methods at 18 % of the tokens, on test\n")
     for name in ("InfoCal", "HardKuma", "[Sha2023] table 2: HardKuma", "random_k", "oracle_k"):
         assert f"\n| {name} " in compared.stdout

@@ -211,7 +211,10 @@ def test_a_search_in_which_every_trial_fails_says_so_and_fails(
     message = "^none of the 3 trials finished an epoch; the last one ended with: errors.LostError: no disk$"
     with pytest.raises(PipelineError, match=message) as caught:
         conducted(tracker, tmp_path)
-    assert caught.value.hint == f"their failures stand in `mlflow ui --backend-store-uri {tracker.uri}`"
+    assert caught.value.hint == (
+        "their failures stand in MLflow: "
+        f"`MLFLOW_DISABLE_TELEMETRY=true mlflow ui --backend-store-uri {tracker.uri}`"
+    )
     run = parent(tracker)
     assert run.status == "FAILED"
     # what Optuna saw is there all the same

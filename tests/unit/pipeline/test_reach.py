@@ -1,7 +1,11 @@
 """Servers that do not answer are found at once."""
 
+import base64
+import http.server
 import socket
+import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -49,3 +53,39 @@ def test_a_tracking_server_that_never_answers(listening: int, monkeypatch: pytes
 
 def test_nothing_is_asked_of_a_database():
     reach.check_tracking("sqlite:////nowhere/mlflow.db")
+
+
+class _Guarded(http.server.BaseHTTPRequestHandler):
+    """Answers whoever knows the password."""
+
+    def do_GET(self) -> None:
+        wanted = f"Basic {base64.b64encode(b'ada:p@ss/w#rd%1').decode()}"
+        self.send_response(200 if self.headers["Authorization"] == wanted else 401)
+        self.end_headers()
+        self.server.seen.append(self.path)  # type: ignore[attr-defined]
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing is said."""
+
+
+def test_a_server_with_a_password_is_asked_with_it_and_by_its_own_name():
+    with http.server.HTTPServer(("127.0.0.1", 0), _Guarded) as server:
+        server.seen = []  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            uri = f"http://ada:p%40ss%2Fw%23rd%251@127.0.0.1:{server.server_port}/team"
+            with urllib.request.urlopen(reach._health(uri)) as answer:
+                assert answer.status == 200
+            reach.check_tracking(uri)
+            reach.check_tracking(uri.replace("rd", "other"))  # MLflow itself says that it is refused
+        finally:
+            server.shutdown()
+            thread.join()
+        assert server.seen == ["/team/health"] * 3  # type: ignore[attr-defined]
+
+
+def test_a_password_is_no_part_of_the_message_where_no_server_answers():
+    with pytest.raises(PipelineError, match=r"answers at http://ada:\*\*\*@127") as caught:
+        reach.check_tracking(f"http://ada:hush-hush@127.0.0.1:{free_port()}")
+    assert "hush" not in f"{caught.value} {caught.value.hint}"

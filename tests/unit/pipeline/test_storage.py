@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import PipelineError
-from pipeline.storage import Location, Storage, without_password
+from pipeline.storage import Location, Storage
+from pipeline.uris import without_password
 from tests.integration.servers import S3Server, free_port, s3_server
 
 

@@ -67,7 +67,7 @@ def test_a_met_criterion_is_registered_and_the_next_commands_are_whole():
     assert f"  python -m pipeline.promote {target} --tracking-uri {URI}" in lines
     model = "models:/infocal-beer-palate@challenger"
     assert f"  python -m pipeline.explain --model {model} --tracking-uri {URI} --text TEXT" in lines
-    assert lines[-1] == f"  mlflow ui --backend-store-uri {URI}"
+    assert lines[-1] == f"  MLFLOW_DISABLE_TELEMETRY=true mlflow ui --backend-store-uri {URI}"
     assert "report   runs/sample/studies/first/report.html" in lines
     assert "model    runs/sample/studies/first/model" in lines
     assert "nothing was registered" not in "\n".join(lines)
@@ -100,7 +100,7 @@ def test_a_criterion_that_nobody_meets_is_said_with_the_nearest_trial_and_what_t
     )
     assert any(line.startswith("What to do: more `--trials`") and "--min-precision" in line for line in lines)
     assert "pipeline.promote" not in "\n".join(lines)
-    assert lines[-1] == f"  mlflow ui --backend-store-uri {URI}"
+    assert lines[-1] == f"  MLFLOW_DISABLE_TELEMETRY=true mlflow ui --backend-store-uri {URI}"
 
 
 def test_a_threshold_of_ones_own_is_the_one_that_is_said():

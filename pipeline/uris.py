@@ -1,0 +1,119 @@
+"""URIs: how they are shown without their secrets, taken apart, and made of a path."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+MASKED = ":***@"
+"""What stands in a URI in place of a password and around it."""
+
+_URI = r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://"
+_WHOLE = re.compile(rf"{_URI}(?P<rest>.*)", re.DOTALL)
+_IN_TEXT = re.compile(rf"{_URI}(?P<rest>\S*)")
+_WORD = r"[^=&;?\s]*"
+_SECRET_NAME = (
+    rf"(?:{_WORD}(?:pass(?:word|wd)?|pwd|secret|token|sas|odbc_connect){_WORD}|{_WORD}(?<!ssl)(?<!ssl_)key)"
+)
+_SECRET_OF_QUERY = re.compile(rf"([?&;]{_SECRET_NAME}=)[^&;\s]+", re.IGNORECASE)
+_SECRET_IN_QUERY = re.compile(rf"[?&;]{_SECRET_NAME}=", re.IGNORECASE)
+_WEB = ("http", "https")
+_UNENCODED = re.compile(r"[@/?#\[\]\\\s\x00-\x1f]|%(?![0-9A-Fa-f]{2})")
+"""What ends the part of a URI in which a password stands, or changes it when it is decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """User and password as they stand in a URI, still percent-encoded."""
+
+    user: str
+    password: str | None
+
+    @property
+    def are_encoded(self) -> bool:
+        """Whether every library reads them as they are meant."""
+        return not any(_UNENCODED.search(part) for part in (self.user, self.password or ""))
+
+    def decoded(self) -> tuple[str, str]:
+        """User and password as a server knows them; an absent password is empty."""
+        return unquote(self.user), unquote(self.password or "")
+
+
+def split(uri: str) -> tuple[str, Credentials | None]:
+    """A URI without its credentials, and these; None where it has none.
+
+    The credentials end at the last `@`: a password in which an `@`, a `/` or a `#` was not percent-encoded
+    belongs to them as a whole.
+    """
+    found = _WHOLE.fullmatch(uri)
+    credentials = _credentials(found) if found else None
+    if found is None or credentials is None:
+        return uri, None
+    return f"{found['scheme']}://{found['rest'].rpartition('@')[2]}", credentials
+
+
+def _credentials(found: re.Match[str]) -> Credentials | None:
+    before, at, _ = found["rest"].rpartition("@")
+    user, colon, password = before.partition(":")
+    # a path: of a file, or of a bucket that has an `@` in a name
+    if not at or re.search(r"[/?#]", user):
+        return None
+    return Credentials(user, password if colon else None)
+
+
+def without_password(uri: str) -> str:
+    """A URI as it may be shown and stored: without its password. Other text stays as it is."""
+    return _WHOLE.sub(_masked, uri) if _WHOLE.fullmatch(uri) else uri
+
+
+def without_passwords(text: str) -> str:
+    """A text in which each URI is without its password, as far as the next blank."""
+    return _IN_TEXT.sub(_masked, text)
+
+
+def _masked(found: re.Match[str]) -> str:
+    start, rest = f"{found['scheme']}://", found["rest"]
+    credentials = _credentials(found)
+    if credentials is not None and credentials.password:
+        rest = f"{credentials.user}{MASKED}{rest.rpartition('@')[2]}"
+    elif credentials is not None and found["scheme"].lower() in _WEB:
+        rest = f"{MASKED}{rest.rpartition('@')[2]}"  # a lone user name is how a token is given
+    return start + _SECRET_OF_QUERY.sub(r"\1***", rest)
+
+
+def without_password_of(text: str, uri: str) -> str:
+    """A text, such as a library's message about a URI, in which neither the URI nor its password stands."""
+    text = text.replace(uri, without_password(uri))
+    _, credentials = split(uri)
+    password = (credentials.password if credentials else None) or ""
+    for form in sorted({password, unquote(password), quote(password, safe="")}, key=len, reverse=True):
+        text = text.replace(form, "***") if form else text
+    return without_passwords(text)
+
+
+def is_masked(uri: str) -> bool:
+    """Whether that is a URI as `without_password` shows it."""
+    return MASKED in uri or "=***" in uri
+
+
+def holds_secret(uri: str) -> bool:
+    """Whether a password or a key stands in a URI."""
+    _, credentials = split(uri)
+    return bool(credentials and credentials.password) or bool(_SECRET_IN_QUERY.search(uri))
+
+
+def of_sqlite(file: Path) -> str:
+    """The URI of an SQLite database, named from the root, encoded as SQLAlchemy 2.1 decodes it.
+
+    Where something is encoded, the driver is named as well: MLflow makes the folder of a plain `sqlite:` URI
+    without decoding it, which would be another one.
+    """
+    path = str(file.absolute())
+    encoded = path.replace("%", "%25").replace("?", "%3F")
+    return f"{'sqlite' if encoded == path else 'sqlite+pysqlite'}:///{encoded}"
+
+
+def file_of_sqlite(uri: str) -> Path | None:
+    """The file of an SQLite database; None where the URI names none."""
+    found = re.fullmatch(r"sqlite(?:\+\w+)?:///(?P<path>[^?]+)(?:\?.*)?", uri)
+    return None if found is None or found["path"] == ":memory:" else Path(unquote(found["path"]))

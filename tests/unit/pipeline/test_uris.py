@@ -1,0 +1,112 @@
+"""URIs: no password is ever shown, and a path comes back as it was."""
+
+from pathlib import Path
+from urllib.parse import quote
+
+import optuna
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline import credentials, uris
+from pipeline.errors import PipelineError, describe
+from pipeline.settings import stored_command
+
+PASSWORDS = st.text(
+    st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_categories=("C", "Z")), min_size=3
+).map(lambda text: f"pw-{text}-pw")
+"""Of every sign that can be typed; long enough not to stand in a message by chance."""
+STARTS = st.sampled_from(
+    [
+        "http://ada:{}@host:5000",
+        "https://ada:{}@host/a/b",
+        "postgresql+psycopg://ada:{}@10.0.0.1:5432/db",
+        "redis://:{}@[::1]/0",
+        "s3://key:{}@bucket/a?region=eu",
+        "mysql://ada:{}@host/db?charset=utf8",
+    ]
+)
+
+
+@given(STARTS, PASSWORDS)
+def test_no_password_is_shown_stored_or_told(start: str, password: str):
+    raw, encoded = start.format(password), start.format(quote(password, safe=""))
+    shown = start.replace(":{}@", uris.MASKED)
+    for uri in (raw, encoded):
+        assert uris.without_password(uri) == shown
+        assert password not in stored_command("pipeline.search", ["--tracking-uri", uri, f"--a={uri}"])
+        assert password not in describe(
+            PipelineError(f"cannot use `{uri}` now", where=uri, hint=f"try {uri}")
+        )
+        said = f"no host {password!s} or {quote(password, safe='')} of {uri}"
+        told = uris.without_password_of(said, uri)
+        assert password not in told and quote(password, safe="") not in told
+    credentials.check(encoded, "--tracking-uri")
+
+
+@given(STARTS, PASSWORDS, st.sampled_from("@/#?%"))
+def test_a_password_that_would_be_misread_is_refused_and_not_told(start: str, password: str, bare: str):
+    given_password = f"pw-{password}{bare}{password}"
+    with pytest.raises(PipelineError, match="expected a percent-encoded user name and password") as caught:
+        credentials.check(start.format(given_password), "--tracking-uri")
+    told = describe(caught.value)
+    assert password not in told
+    assert "%40" in told and "%2F" in told
+
+
+@pytest.mark.parametrize(
+    "uri", ["postgresql://ada:***@host/db", "http://:***@host", "mysql://h/d?passwd=***"]
+)
+def test_a_masked_uri_is_refused(uri: str):
+    with pytest.raises(PipelineError, match="is stored nowhere"):
+        credentials.check(uri, "--tracking-uri")
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("postgresql://user:p@ss%w#rd/1@h/db", "postgresql://user:***@h/db"),
+        ("https://token@host/a", "https://:***@host/a"),
+        ("postgresql://ada@host/db", "postgresql://ada@host/db"),
+        ("s3://bucket/a:b@c", "s3://bucket/a:b@c"),
+        ("s3://bucket/a@b?region=eu", "s3://bucket/a@b?region=eu"),
+        ("sqlite:////home/a:b@c/mlflow.db", "sqlite:////home/a:b@c/mlflow.db"),
+        ("file:///data/a:b@c", "file:///data/a:b@c"),
+        ("abfs://c@account/x?sas_token=hush", "abfs://c@account/x?sas_token=***"),
+        ("postgresql://h/db?sslkey=/k.pem&password=hush", "postgresql://h/db?sslkey=/k.pem&password=***"),
+        ("mssql+pyodbc:///?odbc_connect=PWD%3Dhush", "mssql+pyodbc:///?odbc_connect=***"),
+        ("models:/name@champion", "models:/name@champion"),
+    ],
+)
+def test_what_is_no_secret_stays(uri: str, shown: str):
+    assert uris.without_password(uri) == shown
+    assert uris.without_passwords(f"see {uri} there") == f"see {shown} there"
+
+
+NAMES = (
+    st.lists(st.sampled_from([*"ab%@#?&=+: ü中", "%2F", "%41", "%25", "%3F"]), min_size=1, max_size=6)
+    .map("".join)
+    .filter(lambda name: name.strip() == name)
+)
+
+
+@given(NAMES)
+def test_the_file_of_a_database_comes_back_from_its_uri(name: str):
+    file = Path("/runs") / name / "mlflow.db"
+    assert uris.file_of_sqlite(uris.of_sqlite(file)) == file
+
+
+@settings(max_examples=10, deadline=None)
+@given(name=NAMES)
+def test_a_database_lies_in_the_folder_that_was_named(name: str, tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("place")
+    (folder / name).mkdir()
+    (folder / "expA").mkdir(exist_ok=True)
+    storage = optuna.storages.RDBStorage(uris.of_sqlite(folder / name / "optuna.db"))
+    storage.engine.dispose()
+    assert [path.relative_to(folder) for path in folder.rglob("*.db")] == [Path(name) / "optuna.db"]
+
+
+def test_a_uri_that_names_no_file_has_none():
+    for uri in ("sqlite://", "sqlite:///:memory:", "http://host", "postgresql://h/db"):
+        assert uris.file_of_sqlite(uri) is None
