@@ -36,8 +36,11 @@ class PipelineError(infocal.errors.UserError):
     """
 
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
-        message, where, hint = (text and without_passwords(text) for text in (message, where, hint))
-        super().__init__(message or "", where=where, hint=hint)
+        super().__init__(
+            without_passwords(message),
+            where=where and without_passwords(where),
+            hint=hint and without_passwords(hint),
+        )
 
 
 class CriterionNotMet(PipelineError):  # noqa: N818 - an outcome that a caller may expect, not a fault

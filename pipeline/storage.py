@@ -23,7 +23,9 @@ STAGED = ".new-"
 """How the name of what is being written in a local folder begins; a process that is killed leaves it."""
 _BLOCK_BYTES = 8 << 20
 _OBJECT_STORES = ("s3", "gcs", "abfs")
-"""Types of file system whose files appear under their name when the last byte is there."""
+"""Types of file system whose files appear under their name when the stream that writes them is closed."""
+_MAX_COPY = 5 << 30
+"""Bytes that S3 copies in one request: https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html."""
 _MAX_REASON = 300
 """Characters of pyarrow's own message that are shown."""
 _GCS_RETRY_S = 30
@@ -131,7 +133,8 @@ class Location:
     def upload(self, source: Path) -> str:
         """Copy a file of this machine here, replacing an older one; returns its SHA-256."""
         digest = hashlib.sha256()
-        with source.open("rb") as file, translated(self), self._replacing() as stream:
+        size = source.stat().st_size
+        with source.open("rb") as file, translated(self), self._replacing(size) as stream:
             while block := file.read(_BLOCK_BYTES):
                 digest.update(block)
                 stream.write(block)
@@ -200,19 +203,33 @@ class Location:
             (self / name)._copy_to(target / name)
 
     @contextlib.contextmanager
-    def _replacing(self) -> Iterator[Any]:
-        """A stream whose content is found under the name when it is whole."""
-        if self.filesystem.type_name in _OBJECT_STORES:
-            with self.filesystem.open_output_stream(self.path) as stream:
-                yield stream
-            return
+    def _replacing(self, size: int = 0) -> Iterator[Any]:
+        """A stream whose content is found under the name when it is whole.
+
+        An object store takes what was written as the object when the stream is closed, after an interrupt or
+        an error too, and knows no renaming. So the object is written under another name, which the store then
+        copies.
+
+        Args:
+            size: of the content, in bytes. What is larger than a store copies in one piece is written under
+                its own name; what is cut off is removed.
+        """
+        is_store = self.filesystem.type_name in _OBJECT_STORES
         parent, _, name = self.path.rpartition("/")
-        self.filesystem.create_dir(parent or "/", recursive=True)
-        staged = f"{parent}/.{name}.{secrets.token_hex(4)}"
+        if not is_store:
+            self.filesystem.create_dir(parent or "/", recursive=True)
+        is_direct = is_store and size > _MAX_COPY
+        staged = self.path if is_direct else f"{parent}/.{name}.{secrets.token_hex(4)}"
         try:
             with self.filesystem.open_output_stream(staged) as stream:
                 yield stream
-            self.filesystem.move(staged, self.path)
+            if is_direct:
+                return
+            if is_store:
+                self.filesystem.copy_file(staged, self.path)
+                self.filesystem.delete_file(staged)
+            else:
+                self.filesystem.move(staged, self.path)
         except BaseException:
             with contextlib.suppress(OSError):  # what went wrong before is what has to be told
                 self.filesystem.delete_file(staged)

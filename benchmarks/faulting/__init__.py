@@ -1,6 +1,6 @@
 """Faults that a search has to survive, one module for each family."""
 
-from benchmarks.faulting import cache, driver, failures, interrupt, storage, tracking, worker
+from benchmarks.faulting import cache, driver, failures, interrupt, storage, tracking, upload, worker
 from benchmarks.faulting.frame import Fault
 
 _FEW = 0.25
@@ -21,6 +21,7 @@ FAULTS = {
         Fault("mlflow-locked", tracking.locked, "another process locks MLflow's SQLite file", _FEW),
         Fault("mlflow-full", tracking.full, "the disk of MLflow's database and artifacts fills", _FEW),
         Fault("storage-full", storage.full, "the disk of all results fills", _FEW),
+        Fault("upload-torn", upload.broken_off, "an upload to an object store is broken off", _FEW, short=1),
         Fault("mlflow-shared", tracking.shared, "two searches at once on one new SQLite file", _FEW),
         Fault("cache-together", cache.together, "two processes build the same at once", 0.4, short=1),
         Fault("cache-killed", cache.killed, "a builder is killed at a random moment", 1.0, short=1),

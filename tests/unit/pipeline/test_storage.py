@@ -1,11 +1,14 @@
 """A file system behind a URI: what is written is whole, what is wrong is one clear line."""
 
 import hashlib
+import io
 import time
 from pathlib import Path
 
 import pytest
+from pyarrow.fs import FileSelector
 
+from pipeline import storage
 from pipeline.errors import PipelineError
 from pipeline.storage import Location, Storage
 from pipeline.uris import without_password
@@ -60,14 +63,84 @@ def test_only_what_is_asked_for_comes_to_this_machine(place: Location):
     assert folder.exists() is place.is_local
 
 
-def test_what_is_cut_off_is_not_under_its_name(tmp_path: Path):
-    place = Storage(tmp_path.as_uri()).opened()
-    (place / "a").write(b"whole")
-    with pytest.raises(KeyboardInterrupt), (place / "a")._replacing() as stream:
-        stream.write(b"ha")
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("num_bytes", [2, 12 << 20], ids=["in one part", "in several parts"])
+def test_what_is_cut_off_is_not_under_its_name(place: Location, num_bytes: int):
+    for name in ("a", "new"):
+        if name == "a":
+            (place / name).write(b"whole")
+        with pytest.raises(KeyboardInterrupt), (place / name)._replacing() as stream:
+            stream.write(b"x" * num_bytes)
+            raise KeyboardInterrupt
     assert (place / "a").read() == b"whole"
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert place.names() == ["a"]
+    hidden = place.filesystem.get_file_info(FileSelector(place.path))
+    assert [info.base_name for info in hidden] == ["a"], "nothing half written is left"
+
+
+class Breaking(io.BytesIO):
+    """What is written to an object store: committed when it is closed, whatever happened before."""
+
+    def __init__(self, store: "Store", path: str) -> None:
+        super().__init__()
+        self.store, self.path = store, path
+
+    def write(self, content: bytes) -> int:
+        super().write(content)
+        if len(self.getvalue()) > self.store.room:
+            raise OSError("When uploading part: AWS Error NETWORK_CONNECTION")
+        return len(content)
+
+    def close(self) -> None:
+        self.store.objects[self.path] = self.getvalue()
+        super().close()
+
+
+class Store:
+    """An object store that breaks in the middle of a write, or where it copies."""
+
+    type_name = "s3"
+
+    def __init__(self, room: int, copies: bool = True) -> None:
+        self.room, self.copies = room, copies
+        self.objects: dict[str, bytes] = {"bucket/a": b"good"}
+
+    def open_output_stream(self, path: str) -> Breaking:
+        return Breaking(self, path)
+
+    def copy_file(self, source: str, target: str) -> None:
+        if not self.copies:
+            raise OSError("When copying key: HTTP status 403")
+        self.objects[target] = self.objects[source]
+
+    def delete_file(self, path: str) -> None:
+        del self.objects[path]
+
+
+@pytest.mark.parametrize("store", [Store(room=10), Store(room=10**9, copies=False)])
+def test_a_store_that_breaks_keeps_its_good_object(store: Store, tmp_path: Path):
+    (tmp_path / "big").write_bytes(b"n" * (20 << 20))
+    target = Location(store, "bucket/a", "s3://bucket/a")
+    with pytest.raises(PipelineError, match="it cannot be reached|access is refused"):
+        target.upload(tmp_path / "big")
+    assert store.objects == {"bucket/a": b"good"}
+
+
+def test_a_source_that_cannot_be_read_replaces_nothing(tmp_path: Path):
+    store = Store(room=10**9)
+    with pytest.raises(FileNotFoundError, match="none"):
+        Location(store, "bucket/a", "s3://bucket/a").upload(tmp_path / "none")
+    assert store.objects == {"bucket/a": b"good"}
+
+
+def test_what_is_too_large_to_be_copied_leaves_nothing_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(storage, "_MAX_COPY", 10)
+    (tmp_path / "big").write_bytes(b"n" * 20)
+    whole, broken = Store(room=10**9, copies=False), Store(room=10)
+    Location(whole, "bucket/new", "s3://bucket/new").upload(tmp_path / "big")
+    assert whole.objects == {"bucket/a": b"good", "bucket/new": b"n" * 20}
+    with pytest.raises(PipelineError, match="it cannot be reached"):
+        Location(broken, "bucket/new", "s3://bucket/new").upload(tmp_path / "big")
+    assert broken.objects == {"bucket/a": b"good"}
 
 
 def test_a_missing_file_is_named(place: Location):
