@@ -11,11 +11,13 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from feature_store.errors import DamagedCacheError, MissingDataError, RequestError, UserError, did_you_mean
 from feature_store.sources import REGISTRY, get_source
 from feature_store.sources.base import Source, resolve_aspect, source_options
+
+_T = TypeVar("_T")
 
 _ENV_CACHE = "INFOCAL_CACHE"
 _ENV_DATA = "INFOCAL_DATA"
@@ -74,12 +76,17 @@ def _parser() -> argparse.ArgumentParser:
 def _add_build_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--sample", action="store_true", help="the made-up corpus instead of real data")
     command.add_argument("--sample-seed", type=int, default=0)
-    command.add_argument("--max-length", type=int, default=256, help="tokens kept of a text in train and val")
+    command.add_argument(
+        "--max-length",
+        type=int,
+        help="tokens kept of a text in train and val (default: the data set's, as in a search)",
+    )
     command.add_argument("--min-count", type=int, default=1, help="rarer training words become <unk>")
     command.add_argument(
-        "--embedding", default="word2vec", help="word2vec, random, or a text file (plain or .gz)"
+        "--embedding",
+        help="word2vec, random, or a text file, plain or .gz (default: the data set's, as in a search)",
     )
-    command.add_argument("--embedding-size", type=int, default=200)
+    command.add_argument("--embedding-size", type=int, help="numbers of a vector (default: the data set's)")
     command.add_argument("--seed", type=int, default=0)
     command.add_argument(
         "--option",
@@ -153,6 +160,10 @@ def _fetch(args: argparse.Namespace) -> None:
         print(path)
 
 
+def _given(value: _T | None, default: _T) -> _T:
+    return default if value is None else value
+
+
 def _build(args: argparse.Namespace) -> None:
     source = get_source(args.dataset)
     if args.aspect is not None or not source.aspects:
@@ -170,10 +181,10 @@ def _build(args: argparse.Namespace) -> None:
             cache_dir=_cache_dir(args),
             sample=args.sample,
             sample_seed=args.sample_seed,
-            max_length=args.max_length,
+            max_length=_given(args.max_length, source.defaults.length(args.sample)),
             min_count=args.min_count,
-            embedding=args.embedding,
-            embedding_size=args.embedding_size,
+            embedding=_given(args.embedding, source.defaults.embedding),
+            embedding_size=_given(args.embedding_size, source.defaults.embedding_size),
             seed=args.seed,
             options=source_options(args.option),
         )

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any, Literal, TypeVar
 
+from feature_store.sources import get_source
+from feature_store.sources.base import FeatureDefaults
 from infocal.errors import ConfigError
 from infocal.methods.registry import METHODS, Method
 from search_spaces import attention, bernoulli, criteria, fresh, hardkuma, infocal, own_data, sparse_ib
@@ -187,24 +189,32 @@ def metric_mode(dataset: str) -> str:
 def preset(method: str, dataset: str, aspect: str, sample: bool) -> dict[str, Any]:
     """Hyper-parameters in which a dataset differs from the defaults of a method (`presets/DATASET.toml`).
 
-    Its table `all` comes first, then the aspect's, then `sample` where the sample corpus is used: these hold
-    what every method has. Last come the table of the method and what a variant fixes, where there are such.
+    How many tokens of a text are read is the data set's own. Then come the preset's tables: `all`, the
+    aspect's, `sample` where the sample corpus is used (these hold what every method has), the method's; last
+    what a variant fixes.
 
     Raises:
         ConfigError: if the dataset has no presets, or there is no such method, naming the nearest one.
     """
     tables = _tables(dataset, ["all", aspect, *(["sample"] if sample else []), _method_of(method)])
     _search(method, dataset)
-    return tables | fixed_by(method)
+    length = get_source(dataset).defaults.length(sample)
+    of_features = {} if length == FeatureDefaults().max_length else {"max_length": length}
+    return of_features | tables | fixed_by(method)
 
 
 def features_preset(dataset: str) -> dict[str, Any]:
-    """Word vectors in which a dataset differs from `FeatureRequest`'s defaults: the table `features`.
+    """Word vectors in which a dataset differs from `FeatureRequest`'s defaults: what its source states.
 
     Raises:
         ConfigError: if the dataset has no presets, naming the nearest one that has.
     """
-    return _tables(dataset, ["features"])
+    _tables(dataset, [])
+    own, others = get_source(dataset).defaults, FeatureDefaults()
+    stated = {"embedding": own.embedding, "embedding_size": own.embedding_size}
+    return (
+        stated if stated != {"embedding": others.embedding, "embedding_size": others.embedding_size} else {}
+    )
 
 
 def language_model_preset(dataset: str, sample: bool) -> dict[str, Any]:

@@ -138,6 +138,24 @@ class Report:
         self.counts[f"{split}_dropped"] += 1
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FeatureDefaults:
+    """Features of a data set where nobody asks for others: what `build` makes, and what a search reads."""
+
+    max_length: int = 256
+    """Most tokens of a text in train."""
+
+    sample_max_length: int | None = None
+    """The same in the made-up corpus; None: no other than in the data set."""
+
+    embedding: str = "word2vec"
+    embedding_size: int = 200
+
+    def length(self, sample: bool) -> int:
+        """Most tokens of a text, of the data set or of its made-up corpus."""
+        return self.sample_max_length or self.max_length if sample else self.max_length
+
+
 class Source(Protocol):
     """A data set in its official file format.
 
@@ -159,6 +177,7 @@ class Source(Protocol):
     """Whether texts may stand in several of the official splits: then they are left there, and counted."""
 
     options: tuple[SourceOption, ...]
+    defaults: FeatureDefaults
     tokenizer: str
     """Name in `feature_store.tokenize` of what splits a free text as this source's texts are split."""
 

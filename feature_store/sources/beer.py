@@ -14,6 +14,7 @@ from feature_store.fingerprint import unit_interval
 from feature_store.sources.base import (
     SPLITS,
     Example,
+    FeatureDefaults,
     Query,
     RemoteFile,
     Report,
@@ -70,6 +71,7 @@ class Beer:
     aspects: tuple[str, ...] = _ASPECTS
     aliases: Mapping[str, str] = {"aroma": "smell", "look": "appearance"}
     splits: tuple[str, ...] = SPLITS
+    defaults = FeatureDefaults()
     shares_texts = False
     options: tuple[SourceOption, ...] = ()
     tokenizer = "english"

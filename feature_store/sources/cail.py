@@ -19,7 +19,15 @@ from feature_store.cail_recipes import MIN_CASES, RECIPES, Case, CaseRecipe
 from feature_store.errors import BadInputError, MissingDataError, did_you_mean
 from feature_store.fingerprint import file_digest, unit_interval
 from feature_store.segmenter import DICTIONARY, STOP_WORDS, Word, parse_dictionary, parse_stop_words
-from feature_store.sources.base import Example, Query, RemoteFile, Report, SourceOption, TaskSpec
+from feature_store.sources.base import (
+    Example,
+    FeatureDefaults,
+    Query,
+    RemoteFile,
+    Report,
+    SourceOption,
+    TaskSpec,
+)
 from feature_store.sources.fields import check_text, shown
 from feature_store.sources.lines import UTF8, parse_record, read_lines
 from feature_store.sources.locate import is_there, plain_or_gz
@@ -66,6 +74,9 @@ class Cail:
     aspects: tuple[str, ...] = (CHARGES, ARTICLES, TERMS)
     aliases: Mapping[str, str] = {"charge": CHARGES, "laws": ARTICLES, "article": ARTICLES, "term": TERMS}
     splits: tuple[str, ...] = ("train", "val", "test")
+    # [Sha2023]: at most 1,000 tokens, vectors of 100. Differs: it starts from random vectors; after two
+    # epochs accuracy .83 against .38
+    defaults = FeatureDefaults(max_length=1000, sample_max_length=256, embedding_size=100)
     shares_texts = True
     options: tuple[SourceOption, ...] = (
         SourceOption(

@@ -22,6 +22,7 @@ from feature_store.errors import BadInputError, did_you_mean, quoted
 from feature_store.fingerprint import files_below
 from feature_store.sources.base import (
     Example,
+    FeatureDefaults,
     Query,
     RemoteFile,
     Report,
@@ -58,6 +59,8 @@ class Eraser:
     aspects: tuple[str, ...] = ()
     aliases: Mapping[str, str] = {}
     splits: tuple[str, ...] = _SPLITS
+    # documents are long: ERASER's movie reviews have 774 tokens on average [DeYoung2020]
+    defaults = FeatureDefaults(max_length=1024)
     shares_texts = True
     options: tuple[SourceOption, ...] = (
         SourceOption(

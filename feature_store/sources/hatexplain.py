@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feature_store.errors import BadInputError, quoted
-from feature_store.sources.base import Example, Query, RemoteFile, Report, SourceOption, TaskSpec
+from feature_store.sources.base import (
+    Example,
+    FeatureDefaults,
+    Query,
+    RemoteFile,
+    Report,
+    SourceOption,
+    TaskSpec,
+)
 from feature_store.sources.fields import Ledger, check_encodable, check_tokens
 from feature_store.sources.locate import find_inputs, plain_or_gz
 from feature_store.sources.members import read_members
@@ -74,6 +82,7 @@ class HateXplain:
     aspects: tuple[str, ...] = ()
     aliases: Mapping[str, str] = {}
     splits: tuple[str, ...] = _SPLITS
+    defaults = FeatureDefaults()
     shares_texts = True
     options: tuple[SourceOption, ...] = (
         SourceOption(

@@ -32,6 +32,7 @@ from feature_store.errors import BadInputError
 from feature_store.fingerprint import unit_interval
 from feature_store.sources.base import (
     Example,
+    FeatureDefaults,
     Query,
     RemoteFile,
     Report,
@@ -76,6 +77,7 @@ class Jsonl:
     aspects: tuple[str, ...] = ()
     aliases: Mapping[str, str] = {}
     splits: tuple[str, ...] = _SPLITS
+    defaults = FeatureDefaults()
     shares_texts = True
     options: tuple[SourceOption, ...] = ()
     tokenizer = "english"
