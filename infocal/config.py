@@ -18,6 +18,7 @@ Sampling = Literal["straight_through", "relaxed"]
 DiscriminatorLoss = Literal["standard", "printed"]
 Calibration = Literal["mean", "sample"]
 CalibrationLoss = Literal["discriminator", "invase"]
+RegularizerForm = Literal["drawn", "expected"]
 Pooling = Literal["mean", "max", "last"]
 TaskKind = Literal["regression", "classification"]
 
@@ -257,6 +258,16 @@ class InfoCalConfig(RateConfig):
 
     lambda_lm: float = non_negative(0.005)
     """Weight of the language-model regularizer, >= 0; 0 turns it off. Eq. (21) of [Sha2023]."""
+
+    lm_form: RegularizerForm = "drawn"
+    """L_lm of the mask `drawn` by the pass, Eq. (15) of [Sha2023], or its `expected` value over all masks."""
+
+    coherence_form: RegularizerForm = "drawn"
+    """The fused lasso of the mask `drawn` by the pass, or its `expected` value over all masks.
+
+    Differs: with straight-through masks the drawn form has a gradient of 3.6 times more noise than signal, whose
+    mean points elsewhere (cosine .57 to the exact one); docs/experiments.md compares the two on validation.
+    """
 
     prior_selection_rate: float = open_unit(0.001)
     """Prior probability that a token is selected, r(z=1) of Eq. (11), in (0, 1); the paper's for beer."""

@@ -3,6 +3,7 @@
 Shapes: B texts, T positions, Z dimensions of a feature, C classes. Padding never contributes.
 """
 
+import math
 from typing import Literal
 
 import torch
@@ -124,6 +125,35 @@ def coherence(
     """
     changes = ((mask[:, 1:] - mask[:, :-1]).abs() * is_token[:, 1:]).sum(dim=1)
     return changes if reduction == "none" else changes.mean()
+
+
+def expected_language_model_regularizer(
+    p_select: Float[Tensor, "B T"], lm_logit: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+) -> Float[Tensor, ""]:
+    """Expectation of L_lm, Eq. (15) of [Sha2023], over masks whose tokens are selected independently.
+
+        sum_{i>=2} p_{i-1} ( p_i softplus(-s_i) + (1 - p_i) log 2 )
+
+    summed over real tokens, averaged over texts; in nats, >= 0. `p_select` lies in [0, 1].
+
+    Differs: [Sha2023] takes the loss of one drawn mask, whose straight-through gradient is noisy and biased.
+    Eq. (15) is printed for binary masks: m_i = 1 costs softplus(-s_i), and m_i = 0 costs -log sigmoid(0) = log 2.
+    """
+    before, here = p_select[:, :-1], p_select[:, 1:]
+    cost = here * functional.softplus(-lm_logit[:, 1:]) + (1 - here) * math.log(2)
+    return (before * cost * is_token[:, 1:]).sum(dim=1).mean()
+
+
+def expected_coherence(p_select: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
+    """Expectation of the fused lasso over masks whose tokens are selected independently [Bastings2019].
+
+        sum_t p_t (1 - p_{t-1}) + (1 - p_t) p_{t-1}
+
+    summed over real tokens, averaged over texts; a number of changes, >= 0. `p_select` lies in [0, 1].
+    """
+    before, here = p_select[:, :-1], p_select[:, 1:]
+    changes = here * (1 - before) + (1 - here) * before
+    return (changes * is_token[:, 1:]).sum(dim=1).mean()
 
 
 def mean_selection_rate(

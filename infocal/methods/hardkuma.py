@@ -88,16 +88,6 @@ def expected_l0(zero: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Fl
     return ((1 - zero) * is_token).sum() / is_token.sum()
 
 
-def expected_fused_lasso(zero: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
-    """Expected number of changes between zero and non-zero gates [Bastings2019], averaged over texts; >= 0.
-
-    sum_t  P(z_t = 0) (1 - P(z_{t+1} = 0)) + (1 - P(z_t = 0)) P(z_{t+1} = 0)
-    """
-    here, after = zero[:, :-1], zero[:, 1:]
-    changes = here * (1 - after) + (1 - here) * after
-    return (changes * is_token[:, 1:]).sum(dim=1).mean()
-
-
 class KumaSelector(nn.Module):
     """Shapes a and b of each token's gate, the softplus of two outputs.
 
@@ -172,7 +162,7 @@ class HardKumaTrainer(RateTrainer):
         forward = self.model(batch.words, batch.is_token)
         terms: Terms = {
             "sp": losses.prediction_loss(forward.output, batch.target, self.task),
-            "coherence": expected_fused_lasso(forward.p_zero, batch.is_token),
+            "coherence": losses.expected_coherence(1 - forward.p_zero, batch.is_token),
             "rate": self.rate_control(expected_l0(forward.p_zero, batch.is_token), self.pressure),
         }
         return terms, (forward.mask > 0).float(), None

@@ -66,10 +66,23 @@ class InfoCalTrainer(RateTrainer):
             ),
             "g": self._calibration(batch, forward),
             "mi": losses.mutual_information(forward.gaussian.mu, forward.gaussian.sigma),
-            "lm": losses.language_model_regularizer(forward.mask, batch.lm_logit, batch.is_token),
-            "coherence": losses.coherence(forward.mask, batch.is_token),
+            "lm": self._language_model_regularizer(batch, forward),
+            "coherence": self._coherence(batch, forward),
             "rate": self.rate_control(rate, self.pressure),
         }
+
+    def _language_model_regularizer(self, batch: Batch, forward: Forward) -> Tensor:
+        """L_lm in the form that the config names."""
+        if self.config.lm_form == "drawn" or self.config.is_dense:
+            return losses.language_model_regularizer(forward.mask, batch.lm_logit, batch.is_token)
+        p_select = torch.sigmoid(forward.select_logit)
+        return losses.expected_language_model_regularizer(p_select, batch.lm_logit, batch.is_token)
+
+    def _coherence(self, batch: Batch, forward: Forward) -> Tensor:
+        """The fused lasso in the form that the config names."""
+        if self.config.coherence_form == "drawn" or self.config.is_dense:
+            return losses.coherence(forward.mask, batch.is_token)
+        return losses.expected_coherence(torch.sigmoid(forward.select_logit), batch.is_token)
 
     def _calibration(self, batch: Batch, forward: Forward) -> Tensor:
         """L_g; it reaches selector and predictor, never the guider."""

@@ -78,9 +78,19 @@ def naive_expected_l0(zero):
     return sum(1 - zero[b][t] for b, t in REAL) / len(REAL)
 
 
-def naive_expected_fused_lasso(zero):
-    pairs = [(zero[b][t - 1], zero[b][t]) for b, t in REAL if t > 0]
+def naive_expected_coherence(p_select):
+    pairs = [(p_select[b][t - 1], p_select[b][t]) for b, t in REAL if t > 0]
     return sum(p * (1 - q) + (1 - p) * q for p, q in pairs) / 2
+
+
+def naive_expected_language_model(p_select, lm_logit):
+    total = 0.0
+    for b, t in REAL:
+        if t > 0:
+            here = p_select[b][t]
+            cost = here * math.log1p(math.exp(-lm_logit[b][t])) + (1 - here) * math.log(2)
+            total += p_select[b][t - 1] * cost
+    return total / 2
 
 
 def naive_rate(select_logit):
@@ -178,8 +188,14 @@ CASES = {
     "expected_l0": Case(
         hardkuma.expected_l0, naive_expected_l0, {"zero": TOKENS}, positive=("zero",), mean_of_texts=False
     ),
-    "expected_fused_lasso": Case(
-        hardkuma.expected_fused_lasso, naive_expected_fused_lasso, {"zero": TOKENS}, positive=("zero",)
+    "expected_coherence": Case(
+        losses.expected_coherence, naive_expected_coherence, {"p_select": TOKENS}, positive=("p_select",)
+    ),
+    "expected_lm": Case(
+        losses.expected_language_model_regularizer,
+        naive_expected_language_model,
+        {"p_select": TOKENS, "lm_logit": TOKENS},
+        positive=("p_select",),
     ),
     "negative_sampling": Case(
         losses.negative_sampling,

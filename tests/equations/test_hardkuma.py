@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from infocal.losses import expected_coherence
 from infocal.methods.hardkuma import (
     HardKumaConfig,
     HardKumaModel,
     Kuma,
-    expected_fused_lasso,
     expected_l0,
     kuma_cdf,
     kuma_quantile,
@@ -80,13 +80,6 @@ def test_golden_l0():
     assert expected_l0(zero, is_token).item() == pytest.approx((0.75 + 0.5) / 2)
 
 
-def test_golden_fused_lasso():
-    # .2 (1 - .5) + .8 * .5 = .5, then .5 (1 - 1) + .5 * 1 = .5; the last token is padding
-    zero = torch.tensor([[0.2, 0.5, 1.0, 0.3]])
-    is_token = torch.tensor([[True, True, True, False]])
-    assert expected_fused_lasso(zero, is_token).item() == pytest.approx(1.0)
-
-
 def test_the_expected_changes_are_those_that_are_drawn():
     """Gates are independent: count the changes of many draws."""
     generator = torch.Generator().manual_seed(0)
@@ -95,7 +88,7 @@ def test_the_expected_changes_are_those_that_are_drawn():
     shown = rectified(kuma_quantile(Kuma(*(s.expand(40_000, 3) for s in shapes)), u)) > 0
     is_token = torch.ones(1, 3, dtype=torch.bool)
     changes = (shown[:, 1:] != shown[:, :-1]).double().sum(dim=1).mean().item()
-    assert expected_fused_lasso(p_zero(shapes), is_token).item() == pytest.approx(changes, abs=0.02)
+    assert expected_coherence(1 - p_zero(shapes), is_token).item() == pytest.approx(changes, abs=0.02)
     assert expected_l0(p_zero(shapes), is_token).item() == pytest.approx(
         shown.double().mean().item(), abs=0.01
     )

@@ -44,6 +44,8 @@ OUT_OF_RANGE = {
     "ramp_epochs": NON_NEGATIVE,
     "temperature": POSITIVE,
     "sampling": (["hard", "Relaxed"], "one of straight_through, relaxed"),
+    "lm_form": (["exact"], "one of drawn, expected"),
+    "coherence_form": (["exact"], "one of drawn, expected"),
     "calibration_loss": (["critic"], "one of discriminator, invase"),
     "discriminator_loss": (["wgan"], "one of standard, printed"),
     "discriminator_slope": POSITIVE,
