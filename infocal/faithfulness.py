@@ -47,7 +47,7 @@ def _class_probabilities(model: Rationalizer, batch: Batch) -> NDArray[np.float3
     rationale, everything = inference.mask, batch.is_token.to(inference.mask.dtype)
     tops = _top_masks(inference.select_probability, batch.is_token)
     masks = [everything, everything - rationale, rationale, *(everything - top for top in tops), *tops]
-    outputs = [model.infer(batch.words, batch.is_token, mask).output for mask in masks]
+    outputs = [model.predict_from(batch.words, batch.is_token, mask) for mask in masks]
     found: NDArray[np.float32] = torch.stack(outputs).float().cpu().numpy()
     return found
 

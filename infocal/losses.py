@@ -137,7 +137,7 @@ def expected_language_model_regularizer(
     summed over real tokens, averaged over texts; in nats, >= 0. `p_select` lies in [0, 1].
 
     Differs: [Sha2023] takes the loss of one drawn mask, whose straight-through gradient is noisy and biased.
-    Eq. (15) is printed for binary masks: m_i = 1 costs softplus(-s_i), and m_i = 0 costs -log sigmoid(0) = log 2.
+    Eq. (15) is printed for binary masks: m_i = 1 costs softplus(-s_i), m_i = 0 costs -log sigmoid(0) = log 2.
     """
     before, here = p_select[:, :-1], p_select[:, 1:]
     cost = here * functional.softplus(-lm_logit[:, 1:]) + (1 - here) * math.log(2)

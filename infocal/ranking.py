@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from infocal.rationalizer import shifted
+from infocal.rationalizer import HALF, shifted
 
 _APART = 1e-4
 """Less than the distance between ranks in a text of some thousand tokens."""
@@ -19,11 +19,15 @@ def quantiles(score: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Flo
     a threshold can take some and leave others of the tokens that have one rank in texts of one length. At
     padding the value means nothing.
     """
-    order = score.masked_fill(~is_token, -torch.inf).argsort(dim=1, descending=True, stable=True)
-    place = torch.arange(score.shape[1], device=score.device, dtype=torch.float64).expand_as(score)
-    rank = torch.empty_like(place).scatter(1, order, place)
     apart = _APART * torch.sigmoid(score.double())
-    return 1 - (rank + 0.5) / is_token.sum(dim=1, keepdim=True) + apart
+    return 1 - (_ranks(score, is_token) - 0.5) / is_token.sum(dim=1, keepdim=True) + apart
+
+
+def _ranks(score: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    """Place of each token among those of its text, float64, 1 for the highest; earlier equals first."""
+    order = score.masked_fill(~is_token, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    place = torch.arange(1, score.shape[1] + 1, device=score.device, dtype=torch.float64).expand_as(score)
+    return torch.empty_like(place).scatter(1, order, place)
 
 
 def top_share(
@@ -32,14 +36,19 @@ def top_share(
     """Probabilities that are 0.5 or more for the top `rate` of each text's tokens, rounded to whole tokens.
 
     They rank the tokens of a text as the score does, and texts alike: another threshold takes another share
-    of each text. No gradient passes.
+    of each text. `num_taken` says how many tokens reach 0.5. No gradient passes.
 
     Args:
         score: any numbers, the higher the more important.
         is_token: where tokens stand.
         rate: share to take, in (0, 1].
     """
-    return shifted(quantiles(score.detach(), is_token), 1 - rate).to(torch.float32) * is_token
+    found = shifted(quantiles(score.detach(), is_token), 1 - rate).to(torch.float32)
+    # what tells equal ranks apart can lift a token over the threshold
+    is_taken = _ranks(score.detach(), is_token) <= num_taken(is_token, rate)
+    half = torch.tensor(HALF, device=found.device)
+    below = torch.nextafter(half, torch.zeros_like(half))
+    return torch.where(is_taken, found.maximum(half), found.minimum(below)) * is_token
 
 
 def num_taken(is_token: Bool[Tensor, "B T"], rate: float) -> Float[Tensor, "B 1"]:

@@ -98,18 +98,12 @@ class Rationalizer(nn.Module):
         """The tokens that the prediction is made from where the model selects `mask`: these alone."""
         return mask
 
-    def infer(
-        self,
-        words: Words,
-        is_token: Bool[Tensor, "B T"],
-        mask: Float[Tensor, "B T"] | None = None,
-    ) -> Inference:
+    def infer(self, words: Words, is_token: Bool[Tensor, "B T"]) -> Inference:
         """Rationale and prediction, without sampling.
 
         Args:
             words: of the texts.
             is_token: where they have tokens.
-            mask: predict from these tokens instead of the selected ones (zero at padding).
         """
         embedded = self.embed(words)
         if self.config.is_dense:
@@ -117,12 +111,18 @@ class Rationalizer(nn.Module):
         else:
             probability = shifted(self.select_probability(embedded, is_token), self.threshold) * is_token
         chosen = ((probability >= HALF) & is_token).to(torch.float32)
-        read = self.seen(chosen, is_token) if mask is None else mask
-        return Inference(
-            probability,
-            chosen if mask is None else mask,
-            self.activate(self.respond(embedded, read, is_token)),
-        )
+        output = self.activate(self.respond(embedded, self.seen(chosen, is_token), is_token))
+        return Inference(probability, chosen, output)
+
+    def predict_from(
+        self, words: Words, is_token: Bool[Tensor, "B T"], mask: Float[Tensor, "B T"]
+    ) -> Float[Tensor, "B C"]:
+        """The prediction from the tokens of a given mask, which is zero at padding; nothing is selected.
+
+        Returns:
+            As `Inference.output`.
+        """
+        return self.activate(self.respond(self.embed(words), mask, is_token))
 
     def guide(self, words: Words, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B C"] | None:
         """The prediction of a guider that reads the whole text; None: this model has no guider."""

@@ -297,10 +297,13 @@ class Trainer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly where `state_dict` was taken.
 
+        A hyper-parameter that the state does not know, because it did not exist then, had its default.
+
         Raises:
             StateError: if the state belongs to another config.
         """
         theirs, mine = dict(state["config"]), self.config.to_dict()
+        theirs = self.config.defaults_for(theirs) | theirs
         if theirs != mine:
             names = [name for name in theirs | mine if theirs.get(name) != mine.get(name)]
             other = {name: (theirs.get(name), mine.get(name)) for name in names}

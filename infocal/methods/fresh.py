@@ -3,6 +3,7 @@
 Shapes: B texts, T positions.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -151,10 +152,15 @@ class FreshTrainer(Trainer):
         return self.epoch > self.config.support_epochs
 
     @property
-    def is_first_step_of_classifier(self) -> bool:
-        """Whether the support model had its last update just now."""
-        since = self.epochs_done - self.config.support_epochs
-        return 0 <= since < 1 / self.steps_per_epoch
+    def num_support_steps(self) -> int:
+        """Updates of the support model, >= 1; the classifier has those that follow."""
+        # rounded first: 0.7 epochs of 10 steps are 7.000000000000001 in floating point
+        return max(1, math.ceil(round(self.config.support_epochs * self.steps_per_epoch, 6)))
+
+    @property
+    def num_steps_done(self) -> int:
+        """Updates so far, of both models."""
+        return self.epoch * self.steps_per_epoch + self.position
 
     def _settle_support(self) -> None:
         """Go on with the averaged weights; the classifier has had no update yet, so its own stay."""
@@ -163,10 +169,10 @@ class FreshTrainer(Trainer):
 
     def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
         """The loss of the model whose turn it is."""
-        if self.is_first_step_of_classifier:
+        if self.num_steps_done == self.num_support_steps:
             self._settle_support()
         embedded = self.model.embed(batch.words)
-        if self.epochs_done < self.config.support_epochs:
+        if self.num_steps_done < self.num_support_steps:
             mask = batch.is_token.to(embedded.words.dtype)
             output = self.model.read_whole(embedded, batch.is_token)
         else:

@@ -35,6 +35,8 @@ FIRST: dict[str, Any] = {
     "ramp_epochs": 1.5,
     "temperature": 1.0,
     "sampling": "straight_through",
+    "lm_form": "drawn",
+    "coherence_form": "drawn",
     "calibration_loss": "discriminator",
     "discriminator_loss": "standard",
     "discriminator_slope": 0.1,

@@ -1,4 +1,4 @@
-"""The regularizers' expectations over masks of independent tokens: equal to a sum over all masks of a text."""
+"""The regularizers' expectations over masks of independent tokens equal the sum over all masks."""
 
 import itertools
 import math

@@ -39,7 +39,7 @@ def naive(model: InfoCal, batches: list[Batch]) -> dict[str, float]:
             found = model.infer(words, is_token)
 
             def p(mask: torch.Tensor, words=words, is_token=is_token) -> np.ndarray:
-                return model.infer(words, is_token, mask).output[0].numpy()
+                return model.predict_from(words, is_token, mask)[0].numpy()
 
             full.append(p(torch.ones_like(found.mask)))
             without.append(p(1 - found.mask))
@@ -64,6 +64,15 @@ def test_it_is_what_each_text_gives_alone(model: InfoCal):
     assert found == pytest.approx(naive(model, batches), abs=1e-5)
     assert abs(found["comprehensiveness"]) > 1e-3, "the case tells removing from keeping"
     assert found["comprehensiveness"] != pytest.approx(found["sufficiency"], abs=1e-3)
+
+
+def test_the_selector_reads_each_batch_once(model: InfoCal, monkeypatch: pytest.MonkeyPatch):
+    """The selection is the same for all 13 masks that are tried."""
+    calls = []
+    select = model.select_probability
+    monkeypatch.setattr(model, "select_probability", lambda *given: (calls.append(1), select(*given))[1])
+    model_faithfulness(model, random_batches(2, CLASSES), CPU)
+    assert len(calls) == 2
 
 
 def test_a_model_that_ignores_its_text_rests_on_nothing(model: InfoCal):

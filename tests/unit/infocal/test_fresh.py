@@ -116,3 +116,18 @@ def test_the_averaged_support_model_is_the_one_that_goes_on():
     classifier = [n for n in run.model.state_dict() if n.startswith("classifier")]
     trained, averaged = run.model.state_dict(), run.evaluated_model.state_dict()
     assert any(not torch.equal(trained[name], averaged[name]) for name in classifier), "it is set once"
+
+
+@pytest.mark.parametrize("support_epochs", [1e-9, 0.1, 0.3, 0.7, 1.0, 2.5, 3.0, 3.3])
+def test_the_support_model_is_settled_once_whatever_the_number_of_steps(support_epochs):
+    run = trainer(support_epochs=support_epochs)
+    for steps in range(1, 700):
+        run.steps_per_epoch = steps
+        settled, supported = [], 0
+        for done in range(int(support_epochs * steps) + 3):
+            run.epoch, run.position = divmod(done, steps)
+            assert run.num_steps_done == done
+            settled += [done] if done == run.num_support_steps else []
+            supported += done < run.num_support_steps
+        assert settled == [supported], steps
+        assert supported == max(1, -(-round(support_epochs * steps, 6) // 1))

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from jaxtyping import TypeCheckError
 
 from infocal.batch import Words
 from infocal.discriminator import Discriminator
@@ -232,11 +233,11 @@ def test_unselected_tokens_do_not_reach_the_prediction(form):
     net = model(**form).eval()
     mask = torch.zeros(3, 6)
     mask[:, 1] = 1
-    output = net.infer(BATCH.words, BATCH.is_token, mask).output
+    output = net.predict_from(BATCH.words, BATCH.is_token, mask)
     others = torch.where(mask.bool() | ~BATCH.is_token, BATCH.token_ids, BATCH.token_ids % 11 + 1)
-    assert torch.equal(net.infer(Words.of(others), BATCH.is_token, mask).output, output)
+    assert torch.equal(net.predict_from(Words.of(others), BATCH.is_token, mask), output)
     seen = torch.where(mask.bool(), BATCH.token_ids % 11 + 1, BATCH.token_ids)
-    assert not torch.allclose(net.infer(Words.of(seen), BATCH.is_token, mask).output, output)
+    assert not torch.allclose(net.predict_from(Words.of(seen), BATCH.is_token, mask), output)
 
 
 @every_encoder
@@ -244,8 +245,8 @@ def test_the_prediction_is_made_from_the_selected_tokens(encoder):
     net = model(encoder=encoder).eval()
     inference = net.infer(BATCH.words, BATCH.is_token)
     assert torch.equal(inference.mask, ((inference.select_probability >= 0.5) & BATCH.is_token).float())
-    again = net.infer(BATCH.words, BATCH.is_token, inference.mask)
-    assert torch.equal(again.output, inference.output)
+    again = net.predict_from(BATCH.words, BATCH.is_token, inference.mask)
+    assert torch.equal(again, inference.output)
 
 
 def test_scores_and_class_probabilities():
@@ -271,5 +272,7 @@ def test_the_guiders_prediction_is_made_at_the_mean():
 
 
 def test_shapes_are_held():
-    with pytest.raises(Exception, match="is_token"):
-        model()(BATCH.token_ids, BATCH.is_token[:, :-1])
+    net = model()
+    net(BATCH.words, BATCH.is_token)
+    with pytest.raises(TypeCheckError, match=r"parameter 'gate'\.\nActual value: f32\[3,5\]"):
+        net(BATCH.words, BATCH.is_token[:, :-1])

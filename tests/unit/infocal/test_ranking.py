@@ -33,6 +33,21 @@ def test_as_many_tokens_as_the_rate_says(rate, length):
     assert set(chosen[0].nonzero().flatten().tolist()) == set(score[0].topk(taken).indices.tolist())
 
 
+@pytest.mark.parametrize("rate", [0.07, 0.13, 0.18, 1 / 3])
+def test_texts_of_every_length_give_as_many_tokens_as_the_rate_says(rate):
+    """Whatever the scores: high ones stand close to the threshold in texts of hundreds of tokens."""
+    for length in range(1, 400):
+        is_token = torch.ones(1, length, dtype=torch.bool)
+        wanted = int(num_taken(is_token, rate).item())
+        for score in (
+            torch.full((1, length), 40.0),
+            torch.arange(length).float()[None],
+            torch.zeros(1, length),
+        ):
+            chosen = top_share(score, is_token, rate) >= 0.5
+            assert int(chosen.sum()) == wanted, (length, rate)
+
+
 def test_padding_is_never_taken_and_changes_nothing():
     found = top_share(SCORE, IS_TOKEN, 0.5)
     assert (found >= 0.5).tolist() == [[False, True, False, True], [True, False, False, False]]

@@ -53,9 +53,17 @@ def test_a_dense_model_selects_every_token():
 
 def test_a_mask_that_is_given_is_predicted_from():
     given = torch.tensor([[0.0, 0.0, 0.0, 1.0], [0.0] * 4])
-    found = fixed().infer(WORDS, IS_TOKEN, given)
-    assert torch.equal(found.mask, given)
-    assert torch.logit(found.output).flatten().tolist() == pytest.approx([1, 0], abs=1e-6)
+    found = fixed().predict_from(WORDS, IS_TOKEN, given)
+    assert torch.logit(found).flatten().tolist() == pytest.approx([1, 0], abs=1e-6)
+
+
+def test_nothing_is_selected_where_a_mask_is_given():
+    class Blind(Fixed):
+        def select_probability(self, embedded, is_token):
+            raise AssertionError("the selector ran")
+
+    model = Blind(small_config(), REGRESSION, random_embeddings()).eval()
+    assert model.predict_from(WORDS, IS_TOKEN, IS_TOKEN.float()).shape == (2, 1)
 
 
 def test_a_model_has_no_guider_unless_it_says_so():

@@ -519,7 +519,7 @@ def test_a_checkpoint_of_another_config_is_refused():
 @pytest.mark.parametrize(
     ("change", "shown"),
     [
-        (lambda config: config.pop("clip_norm"), "'clip_norm': (None, 4.5)"),
+        (lambda config: config.pop("clip_norm"), "'clip_norm': (5.0, 4.5)"),  # it had the default
         (lambda config: config.update(lambda_x=1.0), "'lambda_x': (1.0, None)"),
     ],
 )
