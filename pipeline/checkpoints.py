@@ -7,6 +7,7 @@ read with `weights_only`. A package is refused where a file does not match its d
 import dataclasses
 import io
 import json
+import logging
 import os
 import pickle
 import shutil
@@ -18,7 +19,6 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
 from feature_store.tokenize import make_tokenizer
 from infocal.config import Task
@@ -37,8 +37,11 @@ from pipeline.reading import (
     write_digests,
 )
 from pipeline.storage import STAGED
+from pipeline.weights import load_weights, save_weights
 
 __all__ = ["DIGESTS", "read_json"]  # known by this module's name
+
+logger = logging.getLogger("pipeline.checkpoints")
 
 STATE, BEST, HISTORY = "state.pt", "best", "history.json"
 WEIGHTS, CONFIG, VOCABULARY = "model.safetensors", "config.json", "vocabulary.json"
@@ -96,9 +99,8 @@ def save_package(directory: Path, package: Package) -> None:
 
 def _write_package(directory: Path, package: Package) -> None:
     directory.mkdir(parents=True, exist_ok=True)
-    weights = {name: value.detach().cpu().contiguous() for name, value in package.model.state_dict().items()}
-    weights["embeddings"] = package.model.embeddings.detach().cpu().contiguous()
-    save_file(weights, directory / WEIGHTS)
+    weights = {**package.model.state_dict(), "embeddings": package.model.embeddings}
+    save_weights(directory / WEIGHTS, weights)
     description = {
         "format": _FORMAT,
         **_described(package.model),
@@ -162,25 +164,13 @@ def _model_of(
     return model
 
 
-def load_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Tensors of a safetensors file, by name.
-
-    Raises:
-        StateError: if the file is missing or damaged.
-    """
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise StateError(f"cannot read the weights: {error}", where=str(path)) from error
-
-
 def save_best(
     directory: Path, model: Rationalizer, scores: Mapping[str, Any], predictions: list[dict[str, Any]]
 ) -> None:
     """Replace a trial's best weights, their scores and the predictions to show; without the word vectors."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    save_file({k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}, directory / WEIGHTS)
+    save_weights(directory / WEIGHTS, model.state_dict())
     write_json(directory / CONFIG, _described(model))
     write_json(directory / BEST_SCORES, scores)
     write_json(directory / BEST_PREDICTIONS, predictions)
@@ -254,9 +244,17 @@ def _as_described(description: Mapping[str, Any], embeddings: torch.Tensor) -> R
     """
     found = method(description.get("method", INFOCAL))
     config = found.config_class().from_mapping(description["config"])
+    _say_defaults(config.defaults_for(description["config"]), "the model's config")
     model: Rationalizer = found.trainer_class().model_class(config, Task(**description["task"]), embeddings)
     model.threshold = float(description.get("threshold", HALF))
     return model
+
+
+def _say_defaults(filled: Mapping[str, Any], where: Path | str) -> None:
+    """Say which hyper-parameters something written by an older version had no word of."""
+    if filled:
+        listed = ", ".join(f"`{name}` = {value}" for name, value in filled.items())
+        logger.info("%s is older than %s: the defaults hold", where, listed)
 
 
 def save_state(directory: Path, trainer: Trainer, progress: Mapping[str, Any]) -> None:
@@ -284,6 +282,7 @@ def load_state(directory: Path, trainer: Trainer) -> dict[str, Any]:
             state = torch.load(path, map_location=trainer.device, weights_only=True)
         progress: dict[str, Any] = dict(state["progress"])
         trainer.load_state_dict(state["trainer"])
+        _say_defaults(trainer.config.defaults_for(state["trainer"]["config"]), path)
     except pickle.UnpicklingError as error:  # PyTorch's own message says how to run what is in it
         raise StateError("cannot read the checkpoint: it is none, or holds code", where=str(path)) from error
     except BROKEN as error:

@@ -12,6 +12,7 @@ from infocal.config import Task
 from infocal.errors import StateError
 from infocal.model import InfoCal
 from pipeline import checkpoints, reading
+from pipeline import weights as weights_module
 from pipeline.checkpoints import Package, load_best, load_package, load_state, save_best, save_state
 from tests.small_model import (
     REGRESSION,
@@ -255,11 +256,52 @@ def test_a_damaged_state_is_refused_and_named(tmp_path: Path, damage: str):
         load_state(tmp_path, small_trainer())
 
 
+def test_a_state_of_before_a_hyper_parameter_existed_has_its_default(tmp_path: Path, caplog):
+    trainer = small_trainer()
+    save_state(tmp_path, trainer, {"n": 1})
+    forget(tmp_path, "lm_form", "coherence_form")
+    with caplog.at_level("INFO", "pipeline.checkpoints"):
+        assert load_state(tmp_path, small_trainer()) == {"n": 1}
+    assert "is older than `lm_form` = drawn, `coherence_form` = drawn: the defaults hold" in caplog.text
+    with pytest.raises(StateError, match="other hyper-parameters .*'lm_form': \\('drawn', 'expected'\\)"):
+        load_state(tmp_path, small_trainer(lm_form="expected"))
+
+
+def test_a_state_with_a_hyper_parameter_that_nobody_knows_is_refused(tmp_path: Path):
+    save_state(tmp_path, small_trainer(), {})
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    state["trainer"]["config"]["lambda_new"] = 1.0
+    torch.save(state, tmp_path / "state.pt")
+    reading.write_digests(tmp_path, ["state.pt"])
+    with pytest.raises(StateError, match="other hyper-parameters .*'lambda_new': \\(1.0, None\\)"):
+        load_state(tmp_path, small_trainer())
+
+
+def forget(folder: Path, *names: str) -> None:
+    """Make a state that of an older version, which has no word of these hyper-parameters."""
+    state = torch.load(folder / "state.pt", weights_only=True)
+    for name in names:
+        del state["trainer"]["config"][name]
+    torch.save(state, folder / "state.pt")
+    reading.write_digests(folder, ["state.pt"])
+
+
+def test_a_package_of_before_a_hyper_parameter_existed_has_its_default(package: Path, caplog):
+    path = package / "config.json"
+    description = json.loads(path.read_text(encoding="utf-8"))
+    del description["config"]["lm_form"]
+    path.write_text(json.dumps(description), encoding="utf-8")
+    reading.write_digests(package, FILES[:3])
+    with caplog.at_level("INFO", "pipeline.checkpoints"):
+        assert load_package(package).model.config.lm_form == "drawn"
+    assert "the model's config is older than `lm_form` = drawn" in caplog.text
+
+
 def test_a_package_that_cannot_be_written_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise SafetensorError("I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr(checkpoints, "save_file", full)
+    monkeypatch.setattr(weights_module, "save_file", full)
     package = Package(small_infocal(), WORDS, {})
     with pytest.raises(StateError, match=f"^{tmp_path}/new: cannot write the package: .* No space left"):
         checkpoints.save_package(tmp_path / "new", package)
