@@ -164,12 +164,15 @@ def check_machine(cpus: float, gpus: float, what: str) -> None:
     Raises:
         PipelineError: if there are fewer cores or GPUs.
     """
-    num_gpus = 0
-    if gpus:
-        import torch  # takes seconds that --help need not wait for
-
-        num_gpus = torch.cuda.device_count()
+    num_gpus = num_local_gpus() if gpus else 0
     _refuse_more({"CPU": (cpus, os.cpu_count() or 1), "GPU": (gpus, num_gpus)}, what, "ask for less")
+
+
+def num_local_gpus() -> int:
+    """GPUs of this machine that torch sees."""
+    import torch  # takes seconds that --help need not wait for
+
+    return torch.cuda.device_count()
 
 
 def _refuse_more(asked: Mapping[str, tuple[float, float]], what: str, hint: str) -> None:

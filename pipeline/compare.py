@@ -60,8 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--gpus-per-run",
         type=settings.num_gpus,
-        default=0.0,
-        help="GPUs of a training, may be a fraction (default: %(default)s)",
+        help="GPUs of a training, may be a fraction (default: 1 where this machine has one, else 0)",
     )
     group.add_argument(
         "--name",
@@ -125,6 +124,10 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "Compariso
     if given.gpus_per_run == settings.AUTO:
         raise PipelineError("expected a number of GPUs, but got `auto`", where="--gpus-per-run")
     _check_rate_is_set_by_its_flag(given)
+    if given.gpus_per_run is None:
+        given.gpus_per_run = 1.0 if given.device in ("auto", "cuda") and cluster.num_local_gpus() else 0.0
+    elif given.gpus_per_run == 0 and given.device == "auto":
+        given.device = "cpu"
     cluster.check_machine(given.cpus_per_run, given.gpus_per_run, what="run")
     rate = given.target_selection_rate
     if rate is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from feature_store.store import Features
 from infocal.trainer import check_bf16, resolve_device
-from pipeline import cluster, feature_copies, outcome
+from pipeline import cluster, feature_copies, gpus, outcome
 from pipeline.errors import USER_ERRORS, PipelineError
 from pipeline.ledger import Ledger
 from pipeline.mirror import Mirror
@@ -85,8 +85,16 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
     prepared = study.settings
     if study.is_complete:
         return None
+    if study.num_trials < prepared.num_trials:
+        logger.info(
+            "the space has %d points: each is tried once, in place of the %d trials asked for",
+            study.num_trials,
+            prepared.num_trials,
+        )
     stopwatch = Stopwatch()
     with cluster.session(address):
+        if prepared.chooses_gpus:
+            prepared = study.settings = gpus.chosen(prepared)
         if prepared.packs_gpus:
             probe = ClusterProbe(is_local=cluster.is_local(address))
             prepared = study.settings = packed(prepared, study.space, probe)
@@ -96,10 +104,10 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
         cluster.check_resources(address, prepared.cpus_per_trial, prepared.gpus_per_trial)
         num_cores = cluster.num_cores()
         with mirror.running():
-            study.run([ProgressLines(study.ledger, prepared.num_trials, prepared.run.num_epochs), stopwatch])
+            study.run([ProgressLines(study.ledger, study.num_trials, prepared.run.num_epochs), stopwatch])
             candidates = study.candidates(study.searched)
             if candidates:
-                lines = ProgressLines(study.ledger, prepared.num_trials, prepared.run.num_epochs)
+                lines = ProgressLines(study.ledger, study.num_trials, prepared.run.num_epochs)
                 study.replicate(candidates[0], [lines])
     study.ledger.flush()
     return utilisation(stopwatch.epochs, num_cores, prepared.run.num_threads)
@@ -107,7 +115,6 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
 
 def _close(tracking: TrialTracking, status: str, study: Study, commands: Commands) -> None:
     """Leave no run RUNNING where a study ends before its end, and say how it is gone on with."""
-    prepared = study.settings
     try:
         tracking.sync(is_running=False)
         tracking.tracker.finish(tracking.study_run_id, status)
@@ -117,11 +124,11 @@ def _close(tracking: TrialTracking, status: str, study: Study, commands: Command
     if not study.ledger.trials():
         return
     if num_missing > 0:
-        over = prepared.num_trials - num_missing
+        over = study.num_trials - num_missing
         logger.warning(
             "%d of %d trials have ended; the others go on where they were",
             over,
-            prepared.num_trials,
+            study.num_trials,
         )
     if status == "FAILED":  # who interrupts is told by the command
         logger.warning("to go on: %s", commands.resume)
@@ -160,7 +167,7 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command:
     num_epochs = sum(len(record.epochs) for record in trials)
     lines = [
         f"MLflow has all {num_epochs} epochs of the {len(trials)} trials that were begun",
-        f"{study.num_missing} of {prepared.num_trials} trials have not ended; to go on: {command}",
+        f"{study.num_missing} of {study.num_trials} trials have not ended; to go on: {command}",
     ]
     return "\n".join(lines)
 

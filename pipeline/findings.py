@@ -38,7 +38,7 @@ LINES = {
 """Trivial rationales of `infocal.baselines`, and how they are called on a page."""
 
 _NUM_CURVES = 5
-_MIN_TRIALS = 4
+_MIN_TRIALS = 20
 """Trials from which an importance is computed at all."""
 
 _FACTS = {
@@ -127,14 +127,21 @@ def ranked(trials: Sequence[TrialResult]) -> list[TrialResult]:
 def importance(trials: Sequence[TrialResult], searched: Sequence[Searched]) -> tuple[dict[str, float], str]:
     """Share of the criterion's variance that each hyper-parameter explains, and how that was found.
 
-    fANOVA (Hutter et al., 2014) on the trials' best epochs, seeded. Empty where it would mean nothing: with
-    fewer than four scored trials, or where all trials have one value.
+    fANOVA (Hutter et al., 2014) on the best epochs of trials that came to their end, seeded. A trial that was
+    stopped early has the score of a shorter training, and is left out. Empty where it would mean nothing:
+    with fewer than twenty such trials, or where all of them have one value.
     """
     names = [one.name for one in searched]
-    scored = [t for t in trials if t.objective is not None and all(name in t.searched for name in names)]
+    scored = [
+        t
+        for t in trials
+        if t.objective is not None and not t.is_stopped_early and all(name in t.searched for name in names)
+    ]
     if len(scored) < _MIN_TRIALS:
-        found = "is 1 such trial" if len(scored) == 1 else f"are {len(scored)} such trials"
-        return {}, f"No importance: it takes {_MIN_TRIALS} trials with a score, and there {found}."
+        found = "is 1" if len(scored) == 1 else f"are {len(scored)}"
+        return {}, (
+            f"No importance: it takes {_MIN_TRIALS} trials that were trained to their end, and there {found}."
+        )
     if len({trial.objective for trial in scored}) == 1:
         return {}, f"No importance: all {len(scored)} trials have the same value of the criterion."
     varied = [one for one in searched if len({trial.searched[one.name] for trial in scored}) > 1]

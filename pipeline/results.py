@@ -122,8 +122,12 @@ class Findings:
 
     @property
     def front(self) -> list[TrialResult]:
-        """Trials that no other beats in both precision and recall, by rising recall."""
-        scored = [t for t in self.trials if t.precision is not None and t.recall is not None]
+        """Trials trained to their end that no other beats in precision and recall, by rising recall."""
+        scored = [
+            t
+            for t in self.trials
+            if t.precision is not None and t.recall is not None and not t.is_stopped_early
+        ]
         front: list[TrialResult] = []
         best = float("-inf")
         for trial in sorted(scored, key=lambda t: (-(t.recall or 0), -(t.precision or 0))):

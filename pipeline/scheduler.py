@@ -1,7 +1,9 @@
 """Early stopping and the choice of points: ASHA, and Optuna told what Tune alone would not tell it."""
 
+import contextlib
 import datetime
 import math
+import random
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -20,10 +22,12 @@ from pipeline.errors import PipelineError
 from pipeline.ledger import OBJECTIVE, VIOLATION, Proposal, TrialRecord
 from pipeline.settings import SAMPLERS
 from pipeline.trainable import EPOCHS, FAILURE, RESUMED
-from search_spaces.base import Range, Space
+from search_spaces.base import Range, Space, num_points
 
 _REDUCTION_FACTOR = 3
 _TUNES_COUNT = "training_iteration"
+_MAX_DRAWS = 20
+"""Points that are asked of a sampler for one trial, before one that was not tried is taken at random."""
 
 
 def trial_id_of(trial: Trial) -> str:
@@ -41,8 +45,16 @@ def resumed(point: Mapping[str, Any], record: TrialRecord) -> dict[str, Any]:
     return {**point, RESUMED: {"trial_id": record.trial_id, "checkpoints": record.checkpoints}}
 
 
-def grace_epochs(config: MethodConfig) -> int:
-    """Epochs before a trial may be stopped: the method's start, and one more."""
+def grace_epochs(config: MethodConfig, space: Space = ()) -> int:
+    """Epochs before a trial may be stopped: the longest start that a trial can have, and one more.
+
+    Args:
+        config: what the search does not vary.
+        space: what it varies; the start of every trial grows or falls with each range.
+    """
+    for searched in space:
+        ends = (config.from_mapping(config.to_dict() | {searched.name: end}) for end in searched.ends)
+        config = max(ends, key=lambda end: end.start_epochs)
     return math.ceil(config.start_epochs) + 1
 
 
@@ -95,9 +107,19 @@ def _known(trial: Trial) -> Any:
     return SimpleNamespace(trial_id=trial_id_of(trial))
 
 
-def asha(config: MethodConfig, num_epochs: int, past: Sequence[TrialRecord] = ()) -> Halving:
-    """The one owner of early stopping: successive halving on the best objective so far."""
-    return Halving(grace_period=min(grace_epochs(config), num_epochs), max_t=num_epochs, past=past)
+def asha(
+    config: MethodConfig, num_epochs: int, past: Sequence[TrialRecord] = (), space: Space = ()
+) -> Halving:
+    """The one owner of early stopping: successive halving on the best objective so far.
+
+    Args:
+        config: what the search does not vary.
+        num_epochs: of a trial that is not stopped.
+        past: trials of the study so far.
+        space: what the search varies; a start in it delays the first stop.
+    """
+    grace = min(grace_epochs(config, space), num_epochs)
+    return Halving(grace_period=grace, max_t=num_epochs, past=past)
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
@@ -133,14 +155,18 @@ def sampler(name: str, space: Space, seed: int, num_past: int = 0) -> optuna.sam
 
 
 class ConstrainedOptunaSearch(OptunaSearch):
-    """OptunaSearch that passes the criterion's bounds on as a constraint and failures on as failures.
+    """OptunaSearch that tells Optuna all that it should know of a trial, and tries no point twice.
 
-    Ray's own hands Optuna the objective alone, and leaves a trial whose objective is NaN running for ever.
+    The criterion's bounds are passed on as a constraint, failures as failures, and trials that were stopped
+    early as pruned. Ray's own hands Optuna the objective alone, as if each trial had come to its end, and
+    leaves a trial whose objective is NaN running for ever. A trial is seeded, so that a point trained again
+    would give the same numbers.
 
     Args:
         space: the ranges.
         optuna_sampler: chooses the points.
         first_points: points to try first.
+        num_epochs: epochs of a trial that is not stopped early.
         past: trials of the study before its driver died: Optuna knows those that have ended, the others are
             suggested again, first of all, with what is needed to go on.
     """
@@ -150,14 +176,17 @@ class ConstrainedOptunaSearch(OptunaSearch):
         space: Space,
         optuna_sampler: optuna.samplers.BaseSampler,
         first_points: list[dict[str, float]],
+        num_epochs: int,
         past: Sequence[TrialRecord] = (),
     ) -> None:
         self._ranges = {r.name: r for r in space}
+        self._num_points, self._num_epochs = num_points(space), num_epochs
+        self._tried = {self._key(record.begin.config) for record in past}
         self._unfinished: dict[int, TrialRecord] = {}
         self._steps: dict[str, int] = {}
         super().__init__(space=distributions(space), metric=OBJECTIVE, mode="max", sampler=optuna_sampler)
         for record in sorted(past, key=lambda record: not record.is_over):
-            self.study.add_trial(_frozen(record, distributions(space)))
+            self.study.add_trial(_frozen(record, distributions(space), num_epochs))
             if not record.is_over:
                 self._unfinished[len(self.study.get_trials(deepcopy=False)) - 1] = record
         tried = [record.begin.config for record in past]
@@ -173,19 +202,47 @@ class ConstrainedOptunaSearch(OptunaSearch):
             raise PipelineError(f"the search over {', '.join(self._ranges)} has not started")
         return study
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        """The next point, without floating-point noise."""
-        point = super().suggest(trial_id)
-        if point is None:
-            return None
-        clean = {name: Range.clean(value) for name, value in point.items()}
-        trial = self._ot_trials[trial_id]
-        record = self._unfinished.pop(trial.number, None)
-        if record is None:
-            return clean
-        for epoch in record.epochs.values():
-            self._report(trial_id, epoch.numbers[OBJECTIVE], epoch.number + 1)
-        return resumed(clean, record)
+    def suggest(self, trial_id: str) -> Any:
+        """The next point that was not tried, without floating-point noise; FINISHED where none is left."""
+        if not self._unfinished and len(self._tried) == self._num_points:
+            return Searcher.FINISHED
+        for draws_left in reversed(range(_MAX_DRAWS)):
+            point = super().suggest(trial_id) or {}
+            clean = {name: Range.clean(value) for name, value in point.items()}
+            record = self._unfinished.pop(self._ot_trials[trial_id].number, None)
+            if record is not None:
+                for epoch in record.epochs.values():
+                    self._report(trial_id, epoch.numbers[OBJECTIVE], epoch.number + 1)
+                return resumed(clean, record)
+            if self._key(clean) not in self._tried:
+                self._tried.add(self._key(clean))
+                return clean
+            self._drop(trial_id)
+            if draws_left == 1:
+                self.study.enqueue_trial(self._untried())
+        raise PipelineError(f"no point was found that is not among the {len(self._tried)} that were tried")
+
+    def _key(self, point: Mapping[str, Any]) -> tuple[Any, ...]:
+        """What tells points apart."""
+        return tuple(point.get(name) for name in self._ranges)
+
+    def _drop(self, trial_id: str) -> None:
+        """Take back a point: samplers leave failed trials out, and go on with other random numbers."""
+        trial = self._ot_trials.pop(trial_id)
+        # the grid's sampler wants to stop a loop of Optuna's own once each of its points was drawn
+        with contextlib.suppress(RuntimeError):
+            self.study.tell(trial, state=TrialState.FAIL)
+
+    def _untried(self) -> dict[str, float]:
+        """A point of the space that was not tried, for a sampler that insists on others."""
+        chance = random.Random(len(self._tried))
+        while True:
+            point = {
+                name: chance.choice(r.grid) if r.step else chance.uniform(r.low, r.high)
+                for name, r in self._ranges.items()
+            }
+            if self._key(point) not in self._tried:
+                return point
 
     def proposal(self, trial_id: str) -> Proposal:
         """What Optuna knows of a trial that was suggested, for the ledger."""
@@ -213,10 +270,13 @@ class ConstrainedOptunaSearch(OptunaSearch):
         )
         if trial is not None and result and not failed and trial_id not in self._completed_trials:
             trial.set_constraint(VIOLATION, float(result[VIOLATION]))
-        super().on_trial_complete(trial_id, result=None if failed else result, error=failed)
+            self._report(trial_id, result[OBJECTIVE], result[EPOCHS])
+        is_pruned = result is not None and not failed and result[EPOCHS] < self._num_epochs
+        # without a result and without an error Tune's searcher tells that the trial was pruned
+        super().on_trial_complete(trial_id, result=None if failed or is_pruned else result, error=failed)
 
 
-def _frozen(record: TrialRecord, ranges: Mapping[str, BaseDistribution]) -> FrozenTrial:
+def _frozen(record: TrialRecord, ranges: Mapping[str, BaseDistribution], num_epochs: int) -> FrozenTrial:
     """A trial of the ledger as Optuna knew it; one that has not ended waits to be asked for."""
     proposal, last = record.begin.proposal or Proposal({}, {}), record.last
     params, attributes = proposal.params, proposal.system_attrs
@@ -224,15 +284,17 @@ def _frozen(record: TrialRecord, ranges: Mapping[str, BaseDistribution]) -> Froz
         return create_trial(state=TrialState.WAITING, system_attrs={**attributes, "fixed_params": params})
     steps = {epoch.number + 1: epoch.numbers[OBJECTIVE] for epoch in record.epochs.values()}
     value = math.nan if last is None or record.failure else last.numbers[OBJECTIVE]
-    is_complete = last is not None and math.isfinite(value)
+    has_value = last is not None and math.isfinite(value)
+    is_pruned = last is not None and last.number + 1 < num_epochs
+    ended = TrialState.PRUNED if is_pruned else TrialState.COMPLETE
     trial = create_trial(
-        state=TrialState.COMPLETE if is_complete else TrialState.FAIL,
-        value=value if is_complete else None,
+        state=ended if has_value else TrialState.FAIL,
+        value=value if has_value else None,
         params=params,
         distributions=dict(ranges),
         system_attrs=dict(attributes),  # Optuna writes the constraint into it
         intermediate_values=steps,
-        constraints={VIOLATION: last.numbers[VIOLATION]} if last is not None and is_complete else None,
+        constraints={VIOLATION: last.numbers[VIOLATION]} if last is not None and has_value else None,
     )
     trial.datetime_start = datetime.datetime.fromtimestamp(record.begin.time)
     trial.datetime_complete = datetime.datetime.fromtimestamp(record.ended)

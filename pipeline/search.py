@@ -21,6 +21,7 @@ from pipeline.storage import Location, Storage
 from pipeline.study_folder import OPTUNA_DB, SETTINGS, SETTINGS_COPY, STUDIES
 from pipeline.uris import without_password
 from search_spaces import registry
+from search_spaces.base import Space, num_points
 
 if TYPE_CHECKING:
     from pipeline.optuna_export import Export
@@ -72,9 +73,8 @@ def build_parser() -> argparse.ArgumentParser:
     study.add_argument(
         "--gpus-per-trial",
         type=settings.num_gpus,
-        default=0.0,
         help="GPUs of a trial, may be a fraction; auto: as many trials on each GPU as a measured one says "
-        "that fit (default: %(default)s)",
+        "that fit; 0: trials run on the CPU (default: auto where there are GPUs, else 0)",
     )
     study.add_argument(
         "--checkpoint-every",
@@ -128,10 +128,10 @@ def main(arguments: Sequence[str]) -> int:
     planning.check_device(prepared.run)
     reach.check_tracking(uri)
     cluster.check_address(given.address)
-    if prepared.packs_gpus:
+    if prepared.packs_gpus and not prepared.chooses_gpus:
         cluster.check_packing(given.address, prepared.run.device)
     if given.dry_run:
-        print(_plan(prepared, directory, uri))
+        print(_plan(prepared, directory, uri, given.address))
         return 0
     export = _export(given, prepared.name, storage, directory)
     if storage.is_remote and given.cache_dir:
@@ -228,7 +228,11 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         )
     points = registry.first_points(given.method, given.dataset)
     packs = given.gpus_per_trial == settings.AUTO
-    gpus = 0.0 if packs else given.gpus_per_trial
+    chooses = given.gpus_per_trial is None and run.device in ("auto", "cuda")
+    gpus = given.gpus_per_trial if isinstance(given.gpus_per_trial, float) else 0.0
+    if given.gpus_per_trial == 0 and run.device == "auto":
+        # Ray would leave every card visible to a trial that counts for none
+        run = dataclasses.replace(run, device="cpu")
     if 0 < gpus < 1:
         run = dataclasses.replace(run, gpu_memory_rate=gpus)
     from pipeline.study import StudySettings  # loads torch and ray: only once every flag is checked
@@ -242,6 +246,7 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         max_concurrent=given.max_concurrent or 0,
         cpus_per_trial=given.cpus_per_trial,
         gpus_per_trial=gpus,
+        chooses_gpus=chooses,
         packs_gpus=packs,
         num_seeds=given.seeds,
         sample=given.sample,
@@ -281,7 +286,29 @@ def _with_first_flags(given: argparse.Namespace, prepared: "StudySettings") -> a
     return argparse.Namespace(**vars(first) | {name: getattr(given, name) for name in anew})
 
 
-def _plan(prepared: "StudySettings", directory: Location, uri: str) -> str:
+def _trials(asked: int, space: Space) -> str:
+    there = num_points(space)
+    if there is None or there >= asked:
+        return str(asked)
+    return f"{there} (each point of the space, in place of the {asked} asked for)"
+
+
+def _gpus(prepared: "StudySettings", address: str | None) -> str:
+    """What GPUs the trials get, as far as is known before the study starts."""
+    if prepared.packs_gpus and not prepared.chooses_gpus:
+        return "as many trials on each as a measured one says that fit"
+    if not prepared.chooses_gpus:
+        device = f" (device {prepared.run.device})"
+        return f"{prepared.gpus_per_trial:g} a trial{device}" if prepared.gpus_per_trial else f"none{device}"
+    if not cluster.is_local(address):
+        return "those of the cluster, shared as a measured trial allows; the CPU where it has none"
+    num_gpus = cluster.num_local_gpus()
+    return (
+        f"{num_gpus}, shared as a measured trial allows" if num_gpus else "none here: trials run on the CPU"
+    )
+
+
+def _plan(prepared: "StudySettings", directory: Location, uri: str, address: str | None) -> str:
     """What would be done, for `--dry-run`."""
     run = prepared.run
     space = registry.space(run.method, run.dataset, prepared.space_name)
@@ -295,7 +322,8 @@ def _plan(prepared: "StudySettings", directory: Location, uri: str) -> str:
             if registry.depends_on_data(run.dataset)
             else ""
         ),
-        f"trials       {prepared.num_trials} of {run.num_epochs} epochs",
+        f"trials       {_trials(prepared.num_trials, space)} of {run.num_epochs} epochs",
+        f"GPUs         {_gpus(prepared, address)}",
         f"sampler      {prepared.sampler}, seed {run.seed}",
         f"first        {prepared.first_points or 'none: the published best lies outside this space'}",
         "\nsearched",

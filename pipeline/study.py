@@ -25,7 +25,7 @@ from pipeline.storage import STAGED
 from pipeline.study_folder import OPTUNA_DB, REPLICATES, SETTINGS, SETTINGS_COPY, TUNE, StudyFolder
 from pipeline.trainable import tune_trainable
 from pipeline.uris import of_sqlite
-from search_spaces.base import Space
+from search_spaces.base import Space, num_points
 
 logger = logging.getLogger("pipeline.study")
 
@@ -51,6 +51,8 @@ class StudySettings:
     """Registered model that the winner becomes a version of."""
     command: str
     first_points: list[dict[str, float]]
+    chooses_gpus: bool = False
+    """Whether the GPUs of a trial follow from what the cluster has, each time the study is started or resumed."""
     packs_gpus: bool = False
     """Whether `gpus_per_trial` and `run.gpu_memory_rate` are measured when the study starts, and anew when it
     is resumed: the cards may be others."""
@@ -124,9 +126,15 @@ class Study:
         return [record for record in self.ledger.trials() if record.begin.proposal is None]
 
     @property
+    def num_trials(self) -> int:
+        """Trials of the search: as many as were asked for, or as the space has points if these are fewer."""
+        there = num_points(self.space)
+        return self.settings.num_trials if there is None else min(there, self.settings.num_trials)
+
+    @property
     def num_missing(self) -> int:
         """Trials of the search that have not ended, those not begun included."""
-        return self.settings.num_trials - sum(record.is_over for record in self.searched)
+        return self.num_trials - sum(record.is_over for record in self.searched)
 
     @property
     def is_complete(self) -> bool:
@@ -154,7 +162,7 @@ class Study:
             max_concurrent_trials=self.settings.max_concurrent,
             reuse_actors=True,
             search_alg=search,
-            scheduler=asha(self.base_config, self.settings.run.num_epochs, past),
+            scheduler=asha(self.base_config, self.settings.run.num_epochs, past, self.space),
             # by the trial's own id; Tune's name lists the hyper-parameters
             trial_dirname_creator=trial_id_of,
         )
@@ -214,7 +222,7 @@ class Study:
         chosen = sampler(settings.sampler, self.space, settings.run.seed, num_past=len(past))
         points = settings.first_points if first_points is None else first_points
         try:
-            return ConstrainedOptunaSearch(self.space, chosen, points, past)
+            return ConstrainedOptunaSearch(self.space, chosen, points, settings.run.num_epochs, past)
         except (ValueError, TypeError, LookupError) as error:
             raise StateError(
                 f"the trials there are none of this search: {' '.join(str(error).split())[:200]}",

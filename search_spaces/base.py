@@ -58,6 +58,11 @@ class Range:
                 )
 
     @property
+    def ends(self) -> tuple[float, float]:
+        """The lowest and the highest value."""
+        return self.low, self.high
+
+    @property
     def grid(self) -> tuple[float, ...]:
         """Every value of a stepped range, ends included.
 
@@ -86,6 +91,13 @@ class Range:
 
 
 Space = tuple[Range, ...]
+
+
+def num_points(space: Space) -> int | None:
+    """How many points a space has; None where a range is continuous."""
+    if any(r.step is None for r in space):
+        return None
+    return math.prod(len(r.grid) for r in space)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

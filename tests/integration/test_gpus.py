@@ -13,7 +13,7 @@ import torch
 from ray import tune
 
 from infocal.config import InfoCalConfig
-from pipeline import cluster, study
+from pipeline import cluster, gpus, study
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger
 from pipeline.packing import Measurement
@@ -241,3 +241,12 @@ def test_a_trials_threads_are_as_many_as_its_cores(
     settings = study_settings(run, num_trials=1, cpus_per_trial=cpus)
     study_in(tmp_path, settings).run([])
     assert (tmp_path / "found").read_text() == repr([threads, str(threads), None])
+
+
+def test_a_cluster_with_gpus_and_a_torch_without_cuda_is_told_so(caplog: pytest.LogCaptureFixture):
+    """These two GPUs are there for Ray alone: torch sees none, as where a build for CPUs was installed."""
+    settings = study_settings(run_settings(device="auto"), chooses_gpus=True)
+    found = gpus.chosen(settings)
+    assert (found.packs_gpus, found.gpus_per_trial, found.run.device) == (False, 0.0, "cpu")
+    (record,) = [record for record in caplog.records if record.name == "pipeline.gpus"]
+    assert f"there are 2, but torch {torch.__version__} cannot use them" in record.getMessage()

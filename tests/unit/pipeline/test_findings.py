@@ -1,5 +1,6 @@
 """What a study's page is made of, gathered from a tracker that holds only what it was given."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -379,14 +380,19 @@ def test_importance_finds_what_the_criterion_depends_on():
 @pytest.mark.parametrize(
     ("values", "objectives", "reason"),
     [
-        ([], [], "it takes 4 trials with a score, and there are 0 such trials"),
-        ([{"a": 1, "b": 2}] * 5, [0.1, None, None, None, None], "there is 1 such trial"),
+        ([], [], "it takes 20 trials that were trained to their end, and there are 0."),
+        ([{"a": 1, "b": 2}] * 25, [0.1, *[None] * 24], "and there is 1."),
+        ([{"a": i, "b": 2} for i in range(19)], [i / 10 for i in range(19)], "and there are 19."),
         (
-            [{"a": i, "b": 2} for i in range(4)],
-            [0.5] * 4,
-            "all 4 trials have the same value of the criterion",
+            [{"a": i, "b": 2} for i in range(20)],
+            [0.5] * 20,
+            "all 20 trials have the same value of the criterion",
         ),
-        ([{"a": 1, "b": 2}] * 4, [0.1, 0.2, 0.3, 0.4], "all 4 trials have the same hyper-parameters"),
+        (
+            [{"a": 1, "b": 2}] * 20,
+            [i / 10 for i in range(20)],
+            "all 20 trials have the same hyper-parameters",
+        ),
     ],
 )
 def test_importance_says_why_there_is_none(values, objectives, reason):
@@ -395,7 +401,15 @@ def test_importance_says_why_there_is_none(values, objectives, reason):
 
 
 def test_importance_leaves_out_what_was_not_varied():
-    values = [{"a": i, "b": 2} for i in range(6)]
-    shares, note = findings.importance(trials(values, [0.1 * i for i in range(6)]), AB)
+    values = [{"a": i, "b": 2} for i in range(20)]
+    shares, note = findings.importance(trials(values, [0.1 * i for i in range(20)]), AB)
     assert shares == {"a": pytest.approx(1)}
     assert note.endswith("Not varied: b.")
+
+
+def test_importance_leaves_out_trials_that_were_stopped_early():
+    grid = [{"a": a / 4, "b": b / 4} for a in range(5) for b in range(5)]
+    ended = trials(grid, [value["a"] for value in grid])
+    stopped = [dataclasses.replace(one, is_stopped_early=True, objective=-9.0) for one in ended]
+    assert findings.importance([*ended, *stopped], AB) == findings.importance(ended, AB)
+    assert findings.importance(stopped, AB)[1].endswith("and there are 0.")

@@ -190,7 +190,7 @@ def test_a_trial_that_is_resumed_keeps_its_first_id(tmp_path: Path):
 
 
 def test_what_optuna_knows_is_written(tmp_path: Path):
-    search = ConstrainedOptunaSearch(PAPER_BEER, sampler("random", PAPER_BEER, 0), [POINT])
+    search = ConstrainedOptunaSearch(PAPER_BEER, sampler("random", PAPER_BEER, 0), [POINT], num_epochs=2)
     point = search.suggest("a")
     recorder = Recorder(Ledger(tmp_path), search, 3, lambda: None)
     start(recorder, trial("a", point))

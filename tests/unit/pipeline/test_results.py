@@ -1,5 +1,7 @@
 """How numbers are written, and which trials stand on the front."""
 
+import dataclasses
+
 import pytest
 
 from pipeline.results import Findings, TrialResult, number, percent
@@ -68,3 +70,8 @@ def test_front_leaves_out_failed_trials_and_keeps_one_of_equals():
 @pytest.mark.parametrize(("objective", "is_met"), [(0.4, True), (0.0, True), (-0.01, False), (None, False)])
 def test_criterion_is_met_from_zero_on(objective, is_met):
     assert trial("a", 0.5, 0.5, objective).is_met is is_met
+
+
+def test_front_leaves_out_trials_that_were_stopped_early():
+    stopped = dataclasses.replace(trial("x", 0.95, 0.95), is_stopped_early=True)
+    assert front(stopped, trial("a", 0.5, 0.5)) == ["a"]

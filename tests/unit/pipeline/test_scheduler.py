@@ -9,6 +9,7 @@ import pytest
 from optuna.trial import TrialState
 
 from infocal.config import InfoCalConfig
+from infocal.methods.fresh import FreshConfig
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger, Proposal, TrialRecord
 from pipeline.scheduler import (
@@ -22,7 +23,7 @@ from pipeline.scheduler import (
 )
 from pipeline.settings import SAMPLERS
 from pipeline.trainable import EPOCHS, FAILURE, RESUMED
-from search_spaces.base import Range
+from search_spaces.base import Range, num_points
 from search_spaces.infocal import PAPER_BEER, PAPER_BEER_BEST, WIDE_BEER
 from tests.small_ledger import checkpoint, train
 
@@ -33,12 +34,14 @@ SPACE = (
 
 
 def search(**changes: Any) -> ConstrainedOptunaSearch:
-    values = {"space": SPACE, "optuna_sampler": sampler("random", SPACE, 0), "first_points": []}
+    drawn = sampler("random", SPACE, 0)
+    values = {"space": SPACE, "optuna_sampler": drawn, "first_points": [], "num_epochs": 2}
     return ConstrainedOptunaSearch(**{**values, **changes})
 
 
 def result(objective: float = 0.5, violation: float = 0.0, **more: Any) -> dict[str, Any]:
-    return {OBJECTIVE: objective, VIOLATION: violation, **more}
+    """The last result of a trial; of two epochs unless another number is given."""
+    return {OBJECTIVE: objective, VIOLATION: violation, EPOCHS: 2, **more}
 
 
 def trial(trial_id: str, config: dict[str, Any] | None = None) -> Any:
@@ -54,6 +57,20 @@ def trial(trial_id: str, config: dict[str, Any] | None = None) -> Any:
 )
 def test_no_trial_is_stopped_before_all_weights_are_in_force(dense: float, ramp: float, grace: int):
     assert grace_epochs(InfoCalConfig(dense_epochs=dense, ramp_epochs=ramp)) == grace
+
+
+def test_no_trial_is_stopped_before_the_longest_start_that_is_searched():
+    def support(low: float, high: float) -> Range:
+        return Range(name="support_epochs", low=low, high=high, why="tested")
+
+    assert grace_epochs(FreshConfig(), (support(1.0, 7.5),)) == 9
+    assert grace_epochs(FreshConfig(support_epochs=9.0), (support(1.0, 2.0),)) == 3
+    starts = tuple(
+        Range(name=f"{part}_epochs", low=0.5, high=2.0, why="tested") for part in ("dense", "ramp")
+    )
+    assert grace_epochs(InfoCalConfig(), (*starts, *PAPER_BEER)) == 5
+    rungs = asha(FreshConfig(), num_epochs=30, space=(support(1.0, 7.5),))._brackets[0]._rungs
+    assert min(rung for rung, _ in rungs) == 9
 
 
 def test_asha_compares_the_best_objective_so_far():
@@ -127,13 +144,13 @@ def test_the_first_point_is_suggested_first():
 
 
 def test_the_papers_best_is_a_point_of_its_space():
-    made = ConstrainedOptunaSearch(PAPER_BEER, sampler("tpe", PAPER_BEER, 0), [PAPER_BEER_BEST])
+    made = ConstrainedOptunaSearch(PAPER_BEER, sampler("tpe", PAPER_BEER, 0), [PAPER_BEER_BEST], num_epochs=2)
     assert made.suggest("a") == PAPER_BEER_BEST
 
 
 def test_grid_values_carry_no_floating_point_noise():
     made = search()
-    values = {made.suggest(str(i))["lambda_mi"] for i in range(200)}  # type: ignore[index]
+    values = {made.suggest(str(i))["lambda_mi"] for i in range(11 * 11)}  # type: ignore[index]
     assert values == {i / 10 for i in range(11)}
     assert 0.1 + 0.2 not in values, "the noise that is meant"
 
@@ -339,3 +356,93 @@ def test_a_failure_stands_on_no_rung():
     assert made.on_trial_result(None, one, last) == "CONTINUE"
     made.on_trial_complete(None, one, last)
     assert [recorded for _, recorded in made._brackets[0]._rungs] == [{}, {}, {}]
+
+
+# ---------------------------------------------------------------------------------- points tried once
+
+ONE_RANGE = (Range(name="target_selection_rate", low=0.0, high=1.0, step=0.1, why="a test"),)
+every_sampler = pytest.mark.parametrize("name", SAMPLERS)
+
+
+@every_sampler
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_each_point_is_tried_once_and_then_the_search_ends(name: str, at_once: int):
+    made = search(
+        space=ONE_RANGE,
+        optuna_sampler=sampler(name, ONE_RANGE, 3),
+        first_points=[{"target_selection_rate": 0.3}],
+    )
+    found, running = [], []
+    for i in range(11):
+        point = made.suggest(str(i))
+        assert isinstance(point, dict)
+        found.append(point["target_selection_rate"])
+        running.append(str(i))
+        if len(running) == at_once:
+            made.on_trial_complete(running.pop(0), result(found[-1]))
+    assert sorted(found) == pytest.approx([i / 10 for i in range(11)])
+    assert found[0] == 0.3
+    assert made.suggest("one more") == "FINISHED"
+
+
+@every_sampler
+def test_a_resumed_search_tries_no_point_of_before(name: str, tmp_path: Path):
+    ledger = Ledger(tmp_path)
+    tried = [0.0, 0.1, 0.2, 0.5, 0.9, 1.0]
+    for rate in tried:
+        train(ledger, f"t{rate}", 2, config={"target_selection_rate": rate})
+    made = search(
+        space=ONE_RANGE, optuna_sampler=sampler(name, ONE_RANGE, 0, num_past=6), past=ledger.trials()
+    )
+    found = [made.suggest(str(i))["target_selection_rate"] for i in range(5)]
+    assert sorted(found) == pytest.approx([0.3, 0.4, 0.6, 0.7, 0.8])
+    assert made.suggest("one more") == "FINISHED"
+
+
+def test_the_grid_of_the_papers_ranges_has_so_many_points():
+    assert num_points(PAPER_BEER) == 10 * 10 * 11 * 11
+    assert num_points(ONE_RANGE) == 11
+    assert num_points(WIDE_BEER) is None
+
+
+# ------------------------------------------------------------------------------- trials stopped early
+
+
+def test_a_trial_that_was_stopped_early_is_pruned_with_its_epochs():
+    made = search(num_epochs=9)
+    made.suggest("a")
+    for epoch, objective in enumerate((-0.4, -0.3, -0.2)):
+        made.on_trial_result("a", result(objective, 0.2, **{EPOCHS: epoch + 1}))
+    made.on_trial_complete("a", result(-0.2, 0.2, **{EPOCHS: 3}))
+    (trial,) = made.study.trials
+    assert (trial.state, trial.value) == (TrialState.PRUNED, -0.2)
+    assert trial.intermediate_values == {1: -0.4, 2: -0.3, 3: -0.2}
+    assert trial.constraints == {VIOLATION: 0.2}
+
+
+def test_a_trial_of_all_epochs_is_complete():
+    made = search(num_epochs=3)
+    made.suggest("a")
+    made.on_trial_complete("a", result(0.5, **{EPOCHS: 3}))
+    assert made.study.trials[0].state == TrialState.COMPLETE
+
+
+def test_the_ledger_gives_the_same_as_the_search_that_was_there(tmp_path: Path):
+    """Of a trial stopped early, one of all epochs and one that failed."""
+    ledger, made = Ledger(tmp_path), search(num_epochs=4)
+    for name, epochs in (("a", 2), ("b", 4), ("c", 1)):
+        point = made.suggest(name)
+        failure = ("non_finite", "a test") if name == "c" else None
+        train(ledger, name, epochs, of=epochs, config=point, failure=failure)
+        (record,) = [r for r in ledger.trials() if r.trial_id == name]
+        for epoch in record.epochs.values():
+            made.on_trial_result(name, {**epoch.numbers, EPOCHS: epoch.number + 1})
+        last = {**record.last.numbers, EPOCHS: epochs} | ({FAILURE: "non_finite"} if failure else {})
+        made.on_trial_complete(name, last)
+    again = search(num_epochs=4, past=ledger.trials())
+
+    def told(one: ConstrainedOptunaSearch) -> list[tuple[object, ...]]:
+        return [(t.state, t.value, t.intermediate_values, t.constraints) for t in one.study.trials]
+
+    assert told(again) == told(made)
+    assert [state for state, *_ in told(made)] == [TrialState.PRUNED, TrialState.COMPLETE, TrialState.FAIL]

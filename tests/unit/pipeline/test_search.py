@@ -16,7 +16,7 @@ import sqlalchemy.exc
 import torch
 
 from feature_store.sample import write_beer
-from pipeline import conduct, optuna_export, planning, search
+from pipeline import cluster, conduct, optuna_export, planning, search
 from pipeline.errors import run_command
 from pipeline.ledger import LEDGER, Ledger
 from pipeline.optuna_export import Export
@@ -233,6 +233,52 @@ def test_who_shares_a_card_holds_its_share_of_the_memory(
 ):
     search.main([*SAMPLE, "--gpus-per-trial", gpus])
     assert conducted[0]["prepared"].run.gpu_memory_rate == rate
+
+
+@pytest.mark.parametrize(
+    ("flags", "chooses", "device"),
+    [
+        ([], True, "auto"),
+        (["--address", "10.0.0.1:6379"], True, "auto"),
+        (["--device", "cpu"], False, "cpu"),
+        (["--gpus-per-trial", "0"], False, "cpu"),
+        (["--gpus-per-trial", "0.5"], False, "auto"),
+    ],
+)
+def test_gpus_are_chosen_where_no_flag_says_how_many(
+    flags: list[str], chooses: bool, device: str, conducted: list[dict[str, Any]]
+):
+    search.main([*SAMPLE, *flags])
+    prepared = conducted[0]["prepared"]
+    assert (prepared.chooses_gpus, prepared.packs_gpus, prepared.run.device) == (chooses, False, device)
+
+
+@pytest.mark.parametrize(
+    ("flags", "num_gpus", "line"),
+    [
+        ([], 0, "none here: trials run on the CPU"),
+        ([], 2, "2, shared as a measured trial allows"),
+        (
+            ["--address", "10.0.0.1:6379"],
+            0,
+            "those of the cluster, shared as a measured trial allows; the CPU",
+        ),
+        (["--device", "cpu"], 2, "none (device cpu)"),
+        (["--gpus-per-trial", "0.5"], 2, "0.5 a trial (device auto)"),
+    ],
+)
+def test_the_plan_says_what_gpus_trials_get(
+    flags: list[str],
+    num_gpus: int,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    empty_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setattr(cluster, "num_local_gpus", lambda: num_gpus)
+    monkeypatch.setattr(cluster, "check_address", lambda address: None)
+    assert search.main([*SAMPLE, "--dry-run", *flags]) == 0
+    assert f"GPUs         {line}" in capsys.readouterr().out
 
 
 def test_automatic_packing_is_stored_and_left_to_the_cluster(

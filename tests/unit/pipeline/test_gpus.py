@@ -1,0 +1,61 @@
+"""GPUs where no flag says how many: those that there are, if torch can use them."""
+
+import logging
+import re
+from typing import Any
+
+import pytest
+
+from pipeline import gpus
+from pipeline.gpus import Torch
+from tests.small_study import run_settings, study_settings
+
+CUDA = Torch("2.13.0+cu130", True)
+
+
+@pytest.fixture
+def cards(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Sets how many GPUs Ray counts."""
+    return lambda number: monkeypatch.setattr(
+        gpus.ray, "cluster_resources", lambda: {"CPU": 4.0, "GPU": number}
+    )
+
+
+def settings(**changes: Any) -> Any:
+    return study_settings(run_settings(device="auto"), chooses_gpus=True, **changes)
+
+
+def test_the_gpus_of_a_cluster_are_shared_as_measured(cards: Any, caplog: pytest.LogCaptureFixture):
+    cards(2.0)
+    with caplog.at_level(logging.INFO, "pipeline.gpus"):
+        found = gpus.chosen(settings(), lambda: CUDA)
+    assert found.packs_gpus
+    assert found.run.device == "auto"
+    assert "GPUs: 2, which trials share" in caplog.text
+
+
+def test_without_gpus_trials_run_on_the_cpu(cards: Any, caplog: pytest.LogCaptureFixture):
+    cards(0.0)
+    with caplog.at_level(logging.INFO, "pipeline.gpus"):
+        found = gpus.chosen(settings(packs_gpus=True, gpus_per_trial=0.25), lambda: CUDA)
+    assert (found.packs_gpus, found.gpus_per_trial, found.run.device) == (False, 0.0, "cpu")
+    assert found.run.gpu_memory_rate == 1.0
+    assert "GPUs: none here, so trials run on the CPU" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("torch", "message"),
+    [
+        (Torch("2.13.0+cpu", False), "there are 2, but torch 2.13.0.cpu cannot use them: .* torch for CUDA"),
+        (None, "none of the 2 was free within 300 s: trials run on the CPU"),
+    ],
+)
+def test_gpus_that_cannot_be_used_are_told(
+    torch: Torch | None, message: str, cards: Any, caplog: pytest.LogCaptureFixture
+):
+    cards(2.0)
+    found = gpus.chosen(settings(), lambda: torch)
+    assert (found.packs_gpus, found.run.device) == (False, "cpu")
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert re.search(message, record.getMessage())
