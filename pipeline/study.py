@@ -52,7 +52,7 @@ class StudySettings:
     command: str
     first_points: list[dict[str, float]]
     chooses_gpus: bool = False
-    """Whether the GPUs of a trial follow from what the cluster has, each time the study is started or resumed."""
+    """Whether the GPUs of a trial follow from what the cluster has, whenever the study starts or goes on."""
     packs_gpus: bool = False
     """Whether `gpus_per_trial` and `run.gpu_memory_rate` are measured when the study starts, and anew when it
     is resumed: the cards may be others."""
