@@ -1,10 +1,11 @@
 """What becomes of a study: run it under tracking, package and register its winner, say what was found."""
 
+import contextlib
 import logging
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from infocal.config import LanguageModelConfig
 from infocal.trainer import resolve_device
 from pipeline import checkpoints, columns, findings, midway, mlflow_page, pages, registry, summary
 from pipeline.criterion import Candidate
-from pipeline.errors import PipelineError
+from pipeline.errors import USER_ERRORS, PipelineError
 from pipeline.loaders import embeddings_of, language_model_dir, language_model_scores
+from pipeline.lone_run import LoneRun
 from pipeline.progress import epoch_line
 from pipeline.scoring import final_validation, rate_of_lines, trivial_validation
 from pipeline.settings import RunSettings, make_folder, title
@@ -22,8 +24,8 @@ from pipeline.storage import STAGED
 from pipeline.study import Study, StudySettings
 from pipeline.study_folder import OPTUNA_DB
 from pipeline.summary import PACKAGE, REPORT
-from pipeline.tracking import NOTE_TAG
-from pipeline.trainable import Result, best_shown, train
+from pipeline.tracking import NOTE_TAG, Tracker
+from pipeline.trainable import FAILURE, FAILURE_MESSAGE, Result, best_shown, train
 from pipeline.trial_tracking import TrialTracking
 from pipeline.utilisation import Utilisation
 
@@ -222,24 +224,71 @@ def git_commit() -> str:
     return found.stdout.strip()
 
 
-def train_alone(run: RunSettings, output: Path, *, sample: bool) -> str:
-    """Train one configuration without Ray or MLflow and write its best epoch as a package.
+def train_alone(
+    run: RunSettings, output: Path, *, sample: bool, tracker: Tracker | None = None, command: str = ""
+) -> str:
+    """Train one configuration without Ray and write its best epoch as a package.
+
+    Args:
+        run: what is trained.
+        output: folder of the package.
+        sample: whether the features are those of the made-up corpus.
+        tracker: where the training is logged; None: nowhere.
+        command: tag of the run, without passwords.
 
     Returns:
         The best epoch's figures and what to run next.
+
+    Raises:
+        PipelineError: if the training fails; or if MLflow is away at the end, when the package is written.
     """
     features = load_features(Path(run.features_dir))
     make_folder(output.parent, "--output")
+    lone = None
+    if tracker is not None:
+        tags = {"git_commit": git_commit(), "command": command}
+        lone = LoneRun(tracker, run, features, name=output.name, tags=tags, sample=sample)
 
     def report(result: Result, folder: Path) -> None:
-        if "failure" in result:
-            raise PipelineError(f"training failed: {result['failure_message']}")
+        if FAILURE in result:
+            if lone is not None:
+                lone.fail(result)
+            raise PipelineError(f"training failed: {result[FAILURE_MESSAGE]}")
         logger.info("%s", epoch_line(result, run.num_epochs))
+        if lone is not None:
+            lone.log(result)
 
-    with tempfile.TemporaryDirectory(dir=output.parent) as folder:
-        best = train({}, run, report, Path(folder)).best
+    with (
+        lone.closing() if lone is not None else contextlib.nullcontext(),
+        tempfile.TemporaryDirectory(dir=output.parent) as name,
+    ):
+        folder = Path(name)
+        progress = train({}, run, report, folder)
+        best = progress.best
         metadata = package_metadata(run, features, best["epoch"], best["scores"])
-        metadata |= {"sample": sample, "study": None, "run_id": None}
-        pack(Path(folder) / checkpoints.BEST, output, features, metadata)
-    best["scores"] |= final_validation(checkpoints.load_package(output).model, features)
-    return summary.of_one(best, run.criterion, output, run.dataset)
+        metadata |= {"sample": sample, "study": None, "run_id": lone and lone.run_id}
+        pack(folder / checkpoints.BEST, output, features, metadata)
+        found = final_validation(checkpoints.load_package(output).model, features)
+        if lone is not None:
+            checkpoints.write_json(folder / checkpoints.HISTORY, progress.history)
+            metrics = best_shown(run.dataset, best["scores"]) | found
+            with _naming(output):
+                lone.finish(folder, metrics, lambda: render_trial(folder, run.config().to_dict(), run))
+    best["scores"] |= found
+    text = summary.of_one(best, run.criterion, output, run.dataset)
+    return text if lone is None or tracker is None else "\n".join([text, *_of_lone(lone.run_id, tracker)])
+
+
+@contextlib.contextmanager
+def _naming(output: Path) -> Iterator[None]:
+    """Say of what MLflow refuses at the end that the model is written all the same."""
+    try:
+        yield
+    except USER_ERRORS as error:
+        raise PipelineError(
+            f"MLflow lacks the end of the training: {error}", hint=f"the model is whole: {output}"
+        ) from error
+
+
+def _of_lone(run_id: str, tracker: Tracker) -> list[str]:
+    return [f"\nrun      {run_id}", f"  {mlflow_page.how_to_open(tracker.uri)}"]

@@ -8,12 +8,15 @@ import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline import cluster, planning, settings
 from pipeline.errors import PipelineError, run_command
 from pipeline.storage import Storage
 from search_spaces import registry
+
+if TYPE_CHECKING:
+    from pipeline.tracking import Tracker
 
 logger = logging.getLogger("pipeline.train")
 
@@ -28,6 +31,9 @@ def build_parser() -> argparse.ArgumentParser:
     group.add_argument("--from-run", metavar="RUN_ID", help="take the hyper-parameters of this MLflow run")
     group.add_argument(
         "--threads", type=settings.positive_int, default=1, help="torch threads (default: %(default)s)"
+    )
+    group.add_argument(
+        "--track", action="store_true", help="log the training to MLflow, where --tracking-uri says"
     )
     group.add_argument(
         "--output", metavar="DIR", help="new folder of the model (default: STORAGE/models/NAME)"
@@ -47,12 +53,25 @@ def main(arguments: Sequence[str]) -> int:
     if output.exists():
         raise PipelineError(f"`{output}` is there already", where="--output", hint="name a new folder")
     planning.check_device(run)
+    tracker = _tracker(given, storage)
     logger.info("model: %s", output)
     run = planning.with_features(given, run)
     from pipeline.outcome import train_alone
 
-    print(train_alone(run, output, sample=given.sample))
+    command = settings.stored_command("pipeline.train", arguments)
+    print(train_alone(run, output, sample=given.sample, tracker=tracker, command=command))
     return 0
+
+
+def _tracker(given: argparse.Namespace, storage: Storage) -> "Tracker | None":
+    """Where the training is logged; looked at before features are built. None where nobody asks for it."""
+    if not given.track:
+        return None
+    from pipeline.tracking import Tracker
+
+    tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage))
+    logger.info("tracking: %s", tracker.uri)
+    return tracker
 
 
 def _start(given: argparse.Namespace, storage: Storage) -> dict[str, Any]:

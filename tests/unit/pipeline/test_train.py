@@ -31,7 +31,8 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[RunSettings]:
     """What would be trained; nothing is."""
     runs: list[RunSettings] = []
 
-    def train_alone(run: RunSettings, output: Path, *, sample: bool) -> str:
+    def train_alone(run: RunSettings, output: Path, *, sample: bool, tracker: object, command: str) -> str:
+        assert tracker is None
         runs.append(run)
         return str(output)
 
