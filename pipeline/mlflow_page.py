@@ -2,7 +2,7 @@
 
 import shlex
 
-from pipeline.uris import without_password
+from pipeline.uris import split, without_password
 
 
 def how_to_open(tracking_uri: str) -> str:
@@ -13,7 +13,7 @@ def how_to_open(tracking_uri: str) -> str:
     Args:
         tracking_uri: of the store; its password is left out.
     """
-    shown = without_password(tracking_uri)
-    if shown.startswith(("http://", "https://")):
-        return shown
-    return f"MLFLOW_DISABLE_TELEMETRY=true mlflow ui --backend-store-uri {shlex.quote(shown)}"
+    if tracking_uri.startswith(("http://", "https://")):
+        return split(tracking_uri)[0]  # a browser asks for user and password
+    shown = shlex.quote(without_password(tracking_uri))
+    return f"MLFLOW_DISABLE_TELEMETRY=true mlflow ui --backend-store-uri {shown}"
