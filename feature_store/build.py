@@ -16,7 +16,7 @@ from feature_store.cache import MANIFEST, Manifest, describe_files, write_manife
 from feature_store.columns import VOCABULARY_SCHEMA, staged_schema, table_schema
 from feature_store.errors import BadInputError
 from feature_store.recipe import TOKENIZER_FILE, Recipe
-from feature_store.schema import MAX_TOKENS, validate
+from feature_store.schema import MAX_TOKENS, check_keys, validate
 from feature_store.sources.base import Example, Report, TaskKind, TaskSpec, cut_splits
 from feature_store.sources.lines import read_lines
 from feature_store.vocabulary import Vocabulary, build_vocabulary, encode_column
@@ -161,6 +161,8 @@ def _stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> 
             raise BadInputError(
                 f"too few examples: nothing is left for the split `{split}`", where=_raw_files(recipe)
             )
+        with pa.memory_map(str(_staged(stage, split))) as source:
+            check_keys((batch.column("example_id") for batch in _batches(source)), split)
         report.counts.update({f"{split}_{name}": count for name, count in writer.counts.items()})
     return writers["train"].words
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from feature_store.columns import staged_schema
 from feature_store.errors import BadInputError
-from feature_store.schema import validate
+from feature_store.schema import check_keys, validate
 from feature_store.sources import get_source
 from feature_store.sources.base import cut_splits
 from feature_store.store import Features
@@ -64,6 +64,10 @@ def _check_split(features: Features, split: str) -> list[str]:
     kind = features.task.kind
     table = features.table(split)
     problems = []
+    try:
+        check_keys(table["example_id"].chunks, split)
+    except BadInputError as error:
+        problems.append(f"`{split}`: {error.message}")
     for batch in table.to_batches():
         try:
             validate(batch.select(staged_schema(kind).names), split, kind)

@@ -1,5 +1,7 @@
 """What a source must deliver, row by row; the tables' columns stand in `feature_store.columns`."""
 
+from collections.abc import Iterable
+
 import dataframely as dy
 import polars as pl
 import pyarrow as pa
@@ -57,8 +59,27 @@ _SCHEMAS: dict[TaskKind, type[RationaleExample]] = {
 }
 
 
+def check_keys(example_ids: Iterable[pa.Array], split: str) -> None:
+    """Check that every id of a split stands in it once, whatever the chunks that the rows come in.
+
+    Args:
+        example_ids: the column, a chunk at a time.
+        split: that they are of.
+
+    Raises:
+        BadInputError: naming the first id that stands there again.
+    """
+    ids = pl.Series("id", pa.chunked_array(list(example_ids), pa.string()))
+    repeated = ids.is_duplicated()
+    if repeated.any():
+        raise BadInputError(
+            f"{repeated.sum()} rows break `primary_key`; the first is `{ids.filter(repeated)[0]}`",
+            where=f"split `{split}`",
+        )
+
+
 def validate(batch: pa.RecordBatch, split: str, kind: TaskKind) -> None:
-    """Check rows of one split against the schema.
+    """Check rows of one split against the schema; of the key, whether it stands once among these rows.
 
     Raises:
         BadInputError: naming the broken rule and the first example that breaks it.

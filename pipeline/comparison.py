@@ -24,6 +24,7 @@ from infocal.errors import StateError
 from infocal.metrics import apply_threshold, degenerate_kind
 from pipeline import assessment, checkpoints, cluster, outcome, pages, registry, typeset
 from pipeline.assessment import Subject
+from pipeline.criterion import CRITERION_TAG
 from pipeline.loaders import embeddings_of
 from pipeline.progress import clock, epoch_line
 from pipeline.reading import read_settings
@@ -241,6 +242,7 @@ class Comparison:
             "data_fingerprint": features.fingerprint,
             "git_commit": outcome.git_commit(),
             "criterion": str(run.criterion),
+            CRITERION_TAG: run.criterion.to_json(),
             registry.CORPUS_TAG: registry.SAMPLE_CORPUS if self.prepared.sample else registry.REAL_CORPUS,
         }
         experiment = self.tracker.experiment(run.dataset, run.aspect)

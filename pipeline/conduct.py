@@ -8,6 +8,7 @@ from typing import Any
 from feature_store.store import Features
 from infocal.trainer import check_bf16, resolve_device
 from pipeline import cluster, feature_copies, gpus, outcome
+from pipeline.criterion import CRITERION_TAG
 from pipeline.errors import USER_ERRORS, PipelineError
 from pipeline.ledger import Ledger
 from pipeline.mirror import Mirror
@@ -188,6 +189,7 @@ def _tags(prepared: StudySettings, features: Features) -> dict[str, str]:
         "metric_mode": metric_mode(prepared.run.dataset),
         "corpus": "sample" if prepared.sample else "real",
         "criterion": str(prepared.run.criterion),
+        CRITERION_TAG: prepared.run.criterion.to_json(),
         "notes": "\n".join(features.notes),
     }
 

@@ -6,6 +6,9 @@ from typing import Any
 
 from pipeline.storage import Location
 
+CRITERION_TAG = "criterion_json"
+"""Tag of a run and of a model version: the criterion as `search_spaces.base.Criterion.to_json` writes it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:

@@ -7,6 +7,7 @@ here. The sealed test split is not read either; a reading that was logged on the
 import dataclasses
 import datetime
 import logging
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 from infocal import baselines
 from infocal.errors import ConfigError, StateError
 from pipeline import checkpoints, columns, pages, published
+from pipeline.criterion import CRITERION_TAG
 from pipeline.errors import PipelineError
 from pipeline.results import Findings, ScoreRow, Searched, TrialResult
 from pipeline.tracking import PARENT_TAG, READINGS_TAG, STUDY_TAG, TrackedRun, Tracker, read_back
@@ -36,6 +38,12 @@ LINES = {
     "no_tokens": "no tokens",
 }
 """Trivial rationales of `infocal.baselines`, and how they are called on a page."""
+
+_CONDITION = re.compile(r"(\w+) ([<>]=) ([-+.e\d]+)")
+_SENTENCE = re.compile(
+    rf"best (?P<metric>\w+)(?: with (?P<conditions>{_CONDITION.pattern}(?:, {_CONDITION.pattern})*))?"
+)
+"""What a criterion looks like as a sentence."""
 
 _NUM_CURVES = 5
 _MIN_TRIALS = 20
@@ -195,17 +203,29 @@ def _searched(study: TrackedRun) -> list[Searched]:
 
 
 def _criterion(study: TrackedRun) -> Criterion | None:
-    """The criterion as the study's run has it: its text read back, bounds stated by hand included."""
-    text = study.params.get("criterion") or study.tags.get("criterion", "")
-    metric, found, conditions = text.removeprefix("best ").partition(" with ")
-    if not found:
+    """The criterion as the study's run has it, bounds stated by hand included; None where it has none.
+
+    Raises:
+        PipelineError: if the run has something else in its place.
+    """
+    if CRITERION_TAG not in study.tags:
+        return _criterion_of_sentence(study.params.get("criterion") or study.tags.get("criterion", ""))
+    try:
+        return Criterion.from_json(study.tags[CRITERION_TAG])
+    except ValueError as error:
+        raise PipelineError(str(error), where=f"tag `{CRITERION_TAG}` of run {study.run_id}") from error
+
+
+def _criterion_of_sentence(text: str) -> Criterion | None:
+    """The criterion of a study from before there was JSON of it; None where the text is no criterion."""
+    found = _SENTENCE.fullmatch(text)
+    if found is None:
         return None
-    bounds = []
-    for condition in conditions.split(", "):
-        name, sign, limit = condition.split(" ")
-        kind: Any = {">=": "at_least", "<=": "at_most"}[sign]
-        bounds.append(Bound(metric=name, limit=float(limit), kind=kind))
-    return Criterion(metric=metric, bounds=tuple(bounds), why="as tracked")
+    bounds = [
+        Bound(metric=name, limit=float(limit), kind="at_least" if sign == ">=" else "at_most")
+        for name, sign, limit in _CONDITION.findall(found["conditions"] or "")
+    ]
+    return Criterion(metric=found["metric"], bounds=tuple(bounds), why="as tracked")
 
 
 def _facts(study: TrackedRun) -> dict[str, str]:

@@ -13,7 +13,7 @@ from feature_store.store import Features, load_features
 from infocal.config import LanguageModelConfig
 from infocal.trainer import resolve_device
 from pipeline import checkpoints, columns, findings, midway, mlflow_page, pages, registry, summary
-from pipeline.criterion import Candidate
+from pipeline.criterion import CRITERION_TAG, Candidate
 from pipeline.errors import USER_ERRORS, PipelineError
 from pipeline.loaders import embeddings_of, language_model_dir, language_model_scores
 from pipeline.lone_run import LoneRun
@@ -188,6 +188,7 @@ def _version_tags(prepared: StudySettings, winner: Candidate, features: Features
     tags = {
         "study": prepared.name,
         "criterion": str(prepared.run.criterion),
+        CRITERION_TAG: prepared.run.criterion.to_json(),
         "data_fingerprint": features.fingerprint,
         "corpus": "sample" if prepared.sample else "real",
         **{name: f"{v:.4f}" for name, v in best_shown(prepared.run.dataset, winner.scores).items()},

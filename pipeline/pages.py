@@ -133,7 +133,8 @@ def sentence(criterion: Criterion | None) -> str:
         return "not known"
     signs = {"at_least": "≥", "at_most": "≤"}
     bounds = [f"{label_of(bound.metric)} {signs[bound.kind]} {bound.limit:g}" for bound in criterion.bounds]
-    return f"best {label_of(criterion.metric)} with {' and '.join(bounds)}, on validation"
+    conditions = f" with {' and '.join(bounds)}" if bounds else ""
+    return f"best {label_of(criterion.metric)}{conditions}, on validation"
 
 
 def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:

@@ -1,8 +1,9 @@
 """A range of one hyper-parameter, and the criterion by which models are chosen, as data."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal, Protocol, get_args
 
 Role = Literal["scientific", "nuisance"]
@@ -184,5 +185,27 @@ class Criterion:
         ]
         return Criterion(metric=self.metric, bounds=tuple(changed), why=self.why)
 
+    def to_json(self) -> str:
+        """The criterion as JSON, for `from_json`."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Criterion":
+        """The criterion that `to_json` wrote.
+
+        Raises:
+            ValueError: if the text is anything else.
+        """
+        try:
+            stored = json.loads(text)
+            bounds = tuple(
+                Bound(metric=str(one["metric"]), limit=float(one["limit"]), kind=one["kind"])
+                for one in stored["bounds"]
+            )
+            return cls(metric=str(stored["metric"]), bounds=bounds, why=str(stored["why"]))
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            raise ValueError(f"expected a criterion as JSON, but got {text[:100]!r} ({error})") from error
+
     def __str__(self) -> str:
-        return f"best {self.metric} with " + ", ".join(str(bound) for bound in self.bounds)
+        conditions = ", ".join(str(bound) for bound in self.bounds)
+        return f"best {self.metric}" + (f" with {conditions}" if conditions else "")

@@ -36,6 +36,14 @@ def replace(table: pa.Table, name: str, values: list[object]) -> pa.Table:
     )
 
 
+def test_an_id_that_stands_again_in_another_chunk_is_named(features: Features):
+    table = features.table("train")
+    ids = table["example_id"].to_pylist()
+    twice = replace(table, "example_id", [*ids[:-1], ids[0]]).to_batches(max_chunksize=len(ids) // 2)
+    wrong = rewrite(features, "train", pa.Table.from_batches(twice))
+    assert f"`train`: 2 rows break `primary_key`; the first is `{ids[0]}`" in check_features(wrong)
+
+
 def test_built_features_are_right(features: Features):
     assert check_features(features) == []
 

@@ -7,7 +7,7 @@ import pytest
 
 from feature_store.columns import staged_schema, table_schema
 from feature_store.errors import BadInputError
-from feature_store.schema import validate
+from feature_store.schema import check_keys, validate
 
 ROW = {"example_id": "1", "tokens": ["a", "b"], "target": 0.5, "rationale": [0, 1], "groups": []}
 
@@ -85,3 +85,14 @@ def test_columns_of_a_table(kind: Any, target: pa.DataType):
         "groups": pa.list_(pa.string()),
     }
     assert [field.name for field in schema if field.nullable] == ["rationale"]
+
+
+@pytest.mark.parametrize("distance", [1, 2047, 2048, 2049, 5000])
+def test_an_id_stands_once_whatever_the_chunk_that_it_is_in(distance: int):
+    ids = [f"text {number}" for number in range(6000)]
+    ids[17 + distance] = ids[17]
+    chunks = [pa.array(ids[first : first + 2048]) for first in range(0, len(ids), 2048)]
+    with pytest.raises(BadInputError, match="2 rows break `primary_key`; the first is `text 17`"):
+        check_keys(chunks, "train")
+    ids[17 + distance] = "another"
+    check_keys([pa.array(ids)], "train")

@@ -20,7 +20,7 @@ import pytest
 
 from feature_store import build as build_module
 from feature_store import cache, store
-from feature_store.errors import CacheError, DamagedCacheError, RequestError
+from feature_store.errors import BadInputError, CacheError, DamagedCacheError, RequestError
 from feature_store.sources.base import SPLITS
 from feature_store.store import FeatureRequest, Features, load_features, open_features
 
@@ -211,6 +211,25 @@ def test_vectors_of_a_file(make_request: MakeRequest, tmp_path: Path):
         f"vectors.txt.gz has 2 of the {len(features.vocabulary) - 2} words; the rest get the mean vector"
         in features.notes
     )
+
+
+def test_an_id_that_stands_again_in_another_chunk_ends_the_build(
+    make_request: Callable[..., FeatureRequest], monkeypatch: pytest.MonkeyPatch
+):
+    from feature_store.sources.beer import Beer
+
+    monkeypatch.setattr(build_module, "CHUNK_ROWS", 3)
+    whole = Beer.examples
+
+    def repeated(self, *given):  # a source's own check is not relied upon
+        examples = list(whole(self, *given))
+        again = [one for one in examples if one.split == "train"][0]
+        yield from [*examples, again]
+
+    monkeypatch.setattr(Beer, "examples", repeated)
+    with pytest.raises(BadInputError, match="2 rows break `primary_key`; the first is"):
+        open_features(make_request())
+    assert not list((make_request().cache_dir / "features").glob("beer*")), "nothing is half built"
 
 
 def test_small_chunks_give_the_same(

@@ -16,7 +16,7 @@ from infocal.errors import StateError
 from pipeline import checkpoints, cluster, mirror, outcome, registry
 from pipeline import conduct as module
 from pipeline.conduct import conduct, synchronise
-from pipeline.criterion import Candidate
+from pipeline.criterion import CRITERION_TAG, Candidate
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger
 from pipeline.packing import Measurement
@@ -25,6 +25,7 @@ from pipeline.storage import Storage
 from pipeline.study import Study, StudySettings
 from pipeline.study_folder import StudyFolder
 from pipeline.tracking import NOTE_TAG, PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
+from search_spaces.base import Criterion
 from tests.small_ledger import checkpoint, train
 from tests.small_store import NAME, new_store, sample_features, sample_model, save_trial_checkpoint
 from tests.small_study import POINT, SCORES, criterion, run_settings, study_settings
@@ -126,6 +127,8 @@ def test_a_winner_that_meets_the_criterion_is_registered_with_its_origin(
     assert version.tags["min_precision"] == "0.05"
     assert version.tags["val_token_precision"] == "0.5000"
     assert version.tags["criterion"] == str(criterion())
+    assert Criterion.from_json(version.tags[CRITERION_TAG]) == criterion()
+    assert Criterion.from_json(run.tags[CRITERION_TAG]) == criterion()
     assert f"registered {NAME} version 1 as `challenger`" in text
     assert f"registered as `{NAME} version 1`" in run.tags[NOTE_TAG]
     assert "`challenger` is the newest version" in tracker.client.get_registered_model(NAME).description

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from pipeline import findings
+from pipeline.criterion import CRITERION_TAG
 from pipeline.errors import PipelineError
 from pipeline.results import Searched, TrialResult
 from pipeline.tracking import PARENT_TAG, READINGS_TAG, STUDY_TAG, TrackedRun
+from search_spaces.base import Bound, Criterion
 
 PARAMS = {
     "method": "infocal",
@@ -154,7 +156,9 @@ def test_unregistered_space_falls_back_to_the_lambdas(caplog):
 @pytest.mark.parametrize(
     "text",
     [
+        "best val_token_recall",
         "best val_token_recall with val_token_precision >= 0.878",
+        "best val_token_recall with val_token_precision >= 1e-07",
         "best val_token_f1 with val_accuracy >= 0.61, val_selection_rate <= 0.5",
     ],
 )
@@ -163,8 +167,32 @@ def test_criterion_is_read_back_as_it_was_written(text):
     assert str(criterion) == text
 
 
-def test_unknown_criterion_stays_unknown():
-    assert gather(study_run=study(params={"criterion": ""})).criterion is None
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        (),
+        (Bound(metric="val_token_precision", limit=0.8784999, kind="at_least"),),
+        (
+            Bound(metric="val_accuracy", limit=1e-7, kind="at_least"),
+            Bound(metric="val_selection_rate", limit=0.5, kind="at_most"),
+        ),
+    ],
+)
+def test_criterion_is_read_from_its_json_to_the_last_digit(bounds):
+    stated = Criterion(metric="val_token_recall", bounds=bounds, why="a test, with a >= b, and more")
+    found = gather(study_run=study(tags={CRITERION_TAG: stated.to_json()}))
+    assert found.criterion == stated
+
+
+def test_a_damaged_criterion_names_its_tag():
+    with pytest.raises(PipelineError, match="expected a criterion as JSON, but got '{}'") as caught:
+        gather(study_run=study(tags={CRITERION_TAG: "{}"}))
+    assert f"tag `{CRITERION_TAG}` of run" in str(caught.value.where)
+
+
+@pytest.mark.parametrize("text", ["", "best", "best val_a with", "best val_a with val_b > 1", "the nearest"])
+def test_unknown_criterion_stays_unknown(text):
+    assert gather(study_run=study(params={"criterion": text})).criterion is None
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,7 @@ def test_one_epoch_and_none_at_all():
             ),
             "best F1 with accuracy ≥ 0.61 and selected ≤ 0.5, on validation",
         ),
+        (Criterion(metric="val_token_f1", bounds=(), why="a test"), "best F1, on validation"),
         (None, "not known"),
     ],
 )

@@ -204,3 +204,41 @@ def test_a_limit_on_what_is_not_bounded_is_refused():
         ValueError, match="no bound on `recall`; its bounds are best recall with precision >= 0.9"
     ):
         criterion().with_limit("recall", 0.5)
+
+
+@given(
+    st.lists(
+        st.builds(
+            Bound,
+            metric=st.sampled_from(["val_token_precision", "val_accuracy", "val_selection_rate"]),
+            limit=st.floats(0, 1),
+            kind=st.sampled_from(["at_least", "at_most"]),
+        ),
+        max_size=3,
+    ),
+    st.text(max_size=20),
+)
+def test_a_criterion_is_the_same_after_json(bounds: list[Bound], why: str):
+    stated = Criterion(metric="val_token_recall", bounds=tuple(bounds), why=why)
+    assert Criterion.from_json(stated.to_json()) == stated
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "best recall with precision >= 0.9",
+        "[]",
+        "{}",
+        '{"metric": "recall", "bounds": [{"metric": "precision"}], "why": ""}',
+        '{"metric": "recall", "bounds": [{"metric": "p", "limit": 0.9, "kind": "more"}], "why": ""}',
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_criterion_is_refused(text: str):
+    with pytest.raises(ValueError, match="expected a criterion as JSON, but got"):
+        Criterion.from_json(text)
+
+
+def test_a_criterion_without_bounds_is_a_sentence():
+    assert str(Criterion(metric="recall", bounds=(), why="a test")) == "best recall"
