@@ -223,7 +223,7 @@ def test_an_id_that_stands_again_in_another_chunk_ends_the_build(
 
     def repeated(self, *given):  # a source's own check is not relied upon
         examples = list(whole(self, *given))
-        again = [one for one in examples if one.split == "train"][0]
+        again = next(one for one in examples if one.split == "train")
         yield from [*examples, again]
 
     monkeypatch.setattr(Beer, "examples", repeated)
