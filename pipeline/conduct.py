@@ -64,7 +64,7 @@ def conduct(
     if not resume:
         tracker.refuse_another(experiment, prepared.name, folder.origin)
     study = Study(prepared, space(run.method, run.dataset, prepared.space_name), folder, ledger)
-    tracking = _tracking(prepared, folder, ledger, tracker, features)
+    tracking = tracked(prepared, folder, ledger, tracker, features)
     try:
         mirror = Mirror(tracking, commands.sync)
         study.notify = mirror.notify
@@ -156,7 +156,7 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command:
     features = feature_copies.features_of(prepared.run)
     ranges = space(prepared.run.method, prepared.run.dataset, prepared.space_name)
     study = Study(prepared, ranges, folder, ledger)
-    tracking = _tracking(prepared, folder, ledger, Tracker(uri), features)
+    tracking = tracked(prepared, folder, ledger, Tracker(uri), features)
     with tracking.tracker.closing(tracking.study_run_id), tracking.closing():
         tracking.sync(is_running=False)
         if study.is_complete:
@@ -204,7 +204,7 @@ def _parameters(prepared: StudySettings) -> dict[str, Any]:
     return values | run | {"criterion": str(prepared.run.criterion)} | base | language_model
 
 
-def _tracking(
+def tracked(
     prepared: StudySettings, folder: StudyFolder, ledger: Ledger, tracker: Tracker, features: Features
 ) -> TrialTracking:
     """The study in MLflow: its run is started, or opened again."""

@@ -7,7 +7,6 @@ here. The sealed test split is not read either; a reading that was logged on the
 import dataclasses
 import datetime
 import logging
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from pipeline.errors import PipelineError
 from pipeline.results import Findings, ScoreRow, Searched, TrialResult
 from pipeline.tracking import PARENT_TAG, READINGS_TAG, STUDY_TAG, TrackedRun, Tracker, read_back
 from search_spaces import registry
-from search_spaces.base import Bound, Criterion
+from search_spaces.base import Criterion
 
 logger = logging.getLogger("pipeline.findings")
 
@@ -38,12 +37,6 @@ LINES = {
     "no_tokens": "no tokens",
 }
 """Trivial rationales of `infocal.baselines`, and how they are called on a page."""
-
-_CONDITION = re.compile(r"(\w+) ([<>]=) ([-+.e\d]+)")
-_SENTENCE = re.compile(
-    rf"best (?P<metric>\w+)(?: with (?P<conditions>{_CONDITION.pattern}(?:, {_CONDITION.pattern})*))?"
-)
-"""What a criterion looks like as a sentence."""
 
 _NUM_CURVES = 5
 _MIN_TRIALS = 20
@@ -218,14 +211,10 @@ def _criterion(study: TrackedRun) -> Criterion | None:
 
 def _criterion_of_sentence(text: str) -> Criterion | None:
     """The criterion of a study from before there was JSON of it; None where the text is no criterion."""
-    found = _SENTENCE.fullmatch(text)
-    if found is None:
+    try:
+        return Criterion.parse(text, why="as tracked")
+    except ValueError:
         return None
-    bounds = [
-        Bound(metric=name, limit=float(limit), kind="at_least" if sign == ">=" else "at_most")
-        for name, sign, limit in _CONDITION.findall(found["conditions"] or "")
-    ]
-    return Criterion(metric=found["metric"], bounds=tuple(bounds), why="as tracked")
 
 
 def _facts(study: TrackedRun) -> dict[str, str]:

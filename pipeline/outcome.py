@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import shutil
 import subprocess
 import tempfile
@@ -15,12 +16,13 @@ from infocal.trainer import resolve_device
 from pipeline import checkpoints, columns, findings, midway, mlflow_page, pages, registry, summary
 from pipeline.criterion import CRITERION_TAG, Candidate
 from pipeline.errors import USER_ERRORS, PipelineError
+from pipeline.ledger import OBJECTIVE
 from pipeline.loaders import embeddings_of, language_model_dir, language_model_scores
 from pipeline.lone_run import LoneRun
 from pipeline.progress import epoch_line
 from pipeline.scoring import final_validation, rate_of_lines, trivial_validation
-from pipeline.settings import RunSettings, make_folder, title
-from pipeline.storage import STAGED
+from pipeline.settings import Commands, RunSettings, commands, make_folder, parsed_again, title
+from pipeline.storage import STAGED, Storage
 from pipeline.study import Study, StudySettings
 from pipeline.study_folder import OPTUNA_DB
 from pipeline.summary import PACKAGE, REPORT
@@ -95,16 +97,12 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
             hint=f"their failures stand in MLflow: `{mlflow_page.how_to_open(tracker.uri)}`",
         )
     winner = candidates[0]
+    commands = commands_of(prepared, folder.storage)
+    _check_nothing_better_is_lost(study, winner, commands.register)
     package = pack_winner(study, features, winner, runs[winner.trial_id])
     version = registered = None
     if winner.is_met:
-        version = registry.register(
-            tracker,
-            package,
-            name=prepared.model_name,
-            run_id=runs[winner.trial_id],
-            tags=_version_tags(prepared, winner, features),
-        )
+        version = register_winner(study, features, tracker, winner, runs[winner.trial_id], package)
         registered = f"{prepared.model_name} version {version}"
     metrics = best_shown(prepared.run.dataset, winner.scores) | _trivial(features, winner)
     metrics |= final_validation(checkpoints.load_package(package).model, features)
@@ -116,12 +114,8 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         winner, runs[winner.trial_id], prepared.run.criterion, prepared.run.dataset, registered
     )
     tracker.finish(study_run, metrics=metrics, tags=outcome, artifacts=artifacts)
-    report = folder.directory / REPORT
-    report.write_text(findings.page(tracker, study_run), encoding="utf-8")
-    tracker.finish(study_run, artifacts={REPORT: report})
-    # the digests after the files that they are of, the page after all that it speaks of
-    packed = sorted((path.name for path in package.iterdir()), key=lambda name: name == checkpoints.DIGESTS)
-    folder.publish(OPTUNA_DB, *(f"{PACKAGE}/{name}" for name in packed), REPORT)
+    folder.publish(OPTUNA_DB)
+    publish(study, tracker, study_run, package)
     return summary.of_study(
         prepared,
         candidates,
@@ -130,7 +124,77 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         directory=folder.shown,
         version=version,
         used=used,
+        register=commands.register,
+        text=example_text(features),
     )
+
+
+def commands_of(prepared: StudySettings, storage: Storage) -> Commands:
+    """The commands that go on with a study, tracked where its first command said."""
+    first = parsed_again(prepared.command, f"the settings of `{prepared.name}`")
+    return commands(prepared.name, storage, first.tracking_uri)
+
+
+def _check_nothing_better_is_lost(study: Study, winner: Candidate, command: str) -> None:
+    """Refuse to take the next best trial for the best one.
+
+    Raises:
+        PipelineError: if a trial that reported a better epoch has lost its weights.
+    """
+    better = [r for r in study.lost() if r.last is not None and r.last.numbers[OBJECTIVE] > winner.value]
+    if better:
+        record = max(better, key=lambda r: r.last.numbers[OBJECTIVE] if r.last else -math.inf)
+        number = study.ledger.number(winner.trial_id)
+        raise PipelineError(
+            f"the best trial, trial-{record.begin.number:02d}, has lost the weights of its best epoch",
+            where=str(study.folder.place / record.checkpoints[0]),
+            hint="bring the folder back from a copy and start the command again, or take the next best "
+            f"trial: {command} --trial {number}",
+        )
+
+
+def register_winner(
+    study: Study, features: Features, tracker: Tracker, winner: Candidate, run_id: str, package: Path
+) -> int:
+    """Register a trial that meets the study's criterion; returns the number of the version."""
+    return registry.register(
+        tracker,
+        package,
+        name=study.settings.model_name,
+        run_id=run_id,
+        tags=_version_tags(study.settings, winner, features),
+    )
+
+
+def publish(study: Study, tracker: Tracker, study_run: str, package: Path) -> None:
+    """Write a study's page, and copy it with the package to where the study belongs."""
+    report = study.folder.directory / REPORT
+    report.write_text(findings.page(tracker, study_run), encoding="utf-8")
+    tracker.finish(study_run, artifacts={REPORT: report})
+    # the digests after the files that they are of, the page after all that it speaks of
+    packed = sorted((path.name for path in package.iterdir()), key=lambda name: name == checkpoints.DIGESTS)
+    study.folder.publish(*(f"{PACKAGE}/{name}" for name in packed), REPORT)
+
+
+_EXAMPLES = {
+    "beer": "a: pours dark brown with a thick tan head . s: roasted malt and a hint of coffee . "
+    "m: the body is smooth and creamy , with soft carbonation . overall a fine beer for a cold evening .",
+    "hatexplain": "the match was boring . these people ruin every game and should stay away . "
+    "i went home early .",
+    "cail": "2016年3月5日,被告人李某在某商场内趁人不备,盗窃被害人王某手机一部。经鉴定,手机价值人民币三千元。",
+}
+"""A text of several sentences to try a model on, ours, by the first part of the data set's name."""
+_MAX_EXAMPLE = 60
+"""Tokens of a text of one's own data that is printed to try a model on."""
+
+
+def example_text(features: Features) -> str:
+    """A text to try a model of these features on: of one's own data the start of a validation text."""
+    own = _EXAMPLES.get(features.dataset.partition("-")[0])
+    if own is not None:
+        return own
+    tokens = features.annotated_validation().slice(0, 1).to_pylist()[0]["tokens"][:_MAX_EXAMPLE]
+    return ("" if features.tokenizer == "jieba" else " ").join(tokens)
 
 
 def pack_winner(study: Study, features: Features, winner: Candidate, run_id: str) -> Path:

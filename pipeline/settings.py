@@ -126,6 +126,8 @@ class Commands:
     """Goes on with a study or a comparison."""
     sync: str
     """Writes to MLflow what it lacks of a study."""
+    register: str
+    """Registers a trial of a study that has ended, under a criterion to be added."""
 
 
 def commands(
@@ -151,6 +153,7 @@ def commands(
     return Commands(
         resume=shlex.join(["python", "-m", module, "--resume", *places, *cluster]),
         sync=shlex.join(["python", "-m", "pipeline.sync", *places]),
+        register=shlex.join(["python", "-m", "pipeline.register", *places]),
     )
 
 
@@ -308,7 +311,7 @@ def add_model_name(target: argparse._ActionsContainer) -> None:
     """The flag that names the registered model."""
     target.add_argument(
         "--model-name",
-        type=study_name,
+        type=registered_name,
         metavar="NAME",
         help="registered model (default: METHOD-DATASET-ASPECT; of your own data, METHOD-DATASET-FOLDER)",
     )
@@ -416,6 +419,13 @@ def write_json(target: Path | None, document: Mapping[str, Any]) -> None:
         raise PipelineError(f"cannot be written: {error.strerror}", where=f"--json {target}") from error
 
 
+def count(text: str) -> int:
+    """An argument that is a whole number, 0 or above."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, but got {text!r}")
+    return int(text)
+
+
 def positive_int(text: str) -> int:
     """An argument that is a whole number above zero."""
     try:
@@ -437,6 +447,15 @@ def seed(text: str) -> int:
 def study_name(text: str) -> str:
     """An argument that can name a folder: letters, digits, `.`, `_` and `-`, not starting with `.` or `-`."""
     if not re.fullmatch(r"\w[\w.-]{0,127}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(
+            f"expected letters, digits, `.`, `_` or `-`, starting with a letter or digit, but got {text!r}"
+        )
+    return text
+
+
+def registered_name(text: str) -> str:
+    """An argument that can name a registered model: as `study_name`, with letters of any script."""
+    if not re.fullmatch(r"\w[\w.-]{0,127}", text):
         raise argparse.ArgumentTypeError(
             f"expected letters, digits, `.`, `_` or `-`, starting with a letter or digit, but got {text!r}"
         )

@@ -193,6 +193,10 @@ class Study:
         every = [candidate for record in records if (candidate := self._candidate(record)) is not None]
         return ranked(every)
 
+    def lost(self) -> list[TrialRecord]:
+        """Trials of the search that reported epochs, and whose best epoch's weights are gone."""
+        return [record for record in self.searched if record.epochs and self._candidate(record) is None]
+
     def export(self) -> Path:
         """Write the ended trials as an Optuna study in SQLite, for optuna-dashboard; replaces a former."""
         path = self.folder.directory / OPTUNA_DB

@@ -7,11 +7,12 @@ from statistics import mean, stdev
 from typing import Any
 
 from pipeline import columns, mlflow_page
-from pipeline.criterion import Candidate
-from pipeline.settings import default_model_name, target_flags, title
+from pipeline.criterion import Candidate, within_reach
+from pipeline.settings import add_data_arguments, default_model_name, parsed_again, parser, title
 from pipeline.storage import Location
 from pipeline.study import StudySettings
 from pipeline.trainable import best_shown
+from pipeline.uris import without_password
 from pipeline.utilisation import Utilisation
 from search_spaces.base import Criterion
 
@@ -45,6 +46,8 @@ def of_study(
     directory: Path | Location,
     version: int | None,
     used: Utilisation | None = None,
+    register: str = "python -m pipeline.register",
+    text: str = "a text",
 ) -> str:
     """The table of trials, best first, what was chosen, and what to run next.
 
@@ -56,6 +59,8 @@ def of_study(
         directory: the study's folder, as it is called.
         version: number of the registered model; None: nothing was registered.
         used: what the search made of its cores.
+        register: the command that registers a trial of this study.
+        text: to try the registered model on.
     """
     run = prepared.run
     head = f"{title(run.dataset, run.aspect)}: {len(candidates)} trials, {run.criterion}"
@@ -71,9 +76,9 @@ def of_study(
         lines += ["", str(used)]
     lines += ["", f"report   {directory / REPORT}", f"model    {directory / PACKAGE}", ""]
     if version is None:
-        lines += _nearest(candidates[0], run.criterion, run.dataset)
+        lines += _missed(candidates, run.criterion, run.dataset, register)
     else:
-        lines += _registered(prepared, version, tracking_uri)
+        lines += registered(prepared, version, tracking_uri, text)
     lines.append(f"  {mlflow_page.how_to_open(tracking_uri)}")
     return "\n".join(lines)
 
@@ -98,35 +103,69 @@ def note(winner: Candidate, run_id: str, criterion: Criterion, dataset: str, reg
     )
 
 
-def _registered(prepared: StudySettings, version: int, tracking_uri: str) -> list[str]:
-    run = prepared.run
+def registered(prepared: StudySettings, version: int, tracking_uri: str, text: str) -> list[str]:
+    """What to do with a model that was registered just now."""
     name = prepared.model_name
-    named = "" if name == default_model_name(run.dataset, run.aspect) else f" --model-name {name}"
-    data = "--sample" if prepared.sample else "--data-dir DATA"
-    target = f"{target_flags(run.dataset, run.aspect)} {data}{named}"
-    store = f"--tracking-uri {shlex.quote(tracking_uri)}"
+    store = f"--tracking-uri {shlex.quote(without_password(tracking_uri))}"
     return [
         f"registered {name} version {version} as `challenger`. Next:",
-        f"  python -m pipeline.promote {target} {store}",
-        f"  python -m pipeline.explain --model models:/{name}@challenger {store} --text TEXT",
+        f"  python -m pipeline.promote {data_flags(prepared)} {store}",
+        f"  python -m pipeline.explain --model models:/{name}@challenger {store} --text {shlex.quote(text)}",
     ]
 
 
-def _nearest(best: Candidate, criterion: Criterion, dataset: str) -> list[str]:
-    figures = ", ".join(f"{k} {best.scores[name]:.3f}" for k, name in _columns(dataset, best.scores).items())
-    said = [
-        f"No trial meets the criterion ({criterion}): nothing was registered.",
-        f"The nearest one, at epoch {best.epoch + 1}: {figures}.",
-    ]
-    if best.degenerate is not None:
+def data_flags(prepared: StudySettings) -> str:
+    """The flags that name a study's data and model to another command, but for its defaults."""
+    run = prepared.run
+    by = parser("pipeline", "")
+    add_data_arguments(by)
+    by.add_argument("--embedding")
+    first = parsed_again(prepared.command, f"the settings of `{prepared.name}`", by)
+    flags = ["--dataset", run.dataset, *(["--aspect", run.aspect] if run.aspect else [])]
+    flags += ["--sample"] if prepared.sample else []
+    for flag, value in (
+        ("--data-dir", first.data_dir),
+        ("--cache-dir", first.cache_dir),
+        ("--embedding", first.embedding),
+    ):
+        flags += [flag, value] if value else []
+    if prepared.model_name != default_model_name(run.dataset, run.aspect):
+        flags += ["--model-name", prepared.model_name]
+    return shlex.join(flags)
+
+
+def _missed(candidates: Sequence[Candidate], criterion: Criterion, dataset: str, register: str) -> list[str]:
+    """What to do where no trial meets the criterion: the command that registers a useful one."""
+    said = [f"No trial meets the criterion ({criterion}): nothing was registered."]
+    reached = within_reach(candidates, criterion)
+    if reached is None:
+        trivial = str(candidates[0].degenerate).replace("_", " ")
         return [
             *said,
-            f"Its mask is trivial ({best.degenerate.replace('_', ' ')}), which meets no criterion.",
+            f"Its mask is trivial ({trivial}), as that of every trial, which meets no criterion.",
             "What to do: more `--epochs`; training starts dense, and presses only after `dense_epochs`.",
         ]
-    has_precision = "val_token_precision" in criterion.metrics
-    advice = "`--space wide`, or another `--min-precision`." if has_precision else "or `--space wide`."
-    return [*said, f"What to do: more `--trials` or `--epochs`, {advice}"]
+    relaxed, chosen = reached
+    figures = figures_of(chosen, dataset)
+    return [
+        *said,
+        f"This would register the trial with {figures} (its epoch {chosen.epoch + 1}):",
+        f"  {register} {stated(relaxed, criterion)}",
+    ]
+
+
+def figures_of(candidate: Candidate, dataset: str) -> str:
+    """The scores of a trial's best epoch in words."""
+    found = _columns(dataset, candidate.scores)
+    return ", ".join(f"{label} {candidate.scores[name]:.3f}" for label, name in found.items())
+
+
+def stated(relaxed: Criterion, criterion: Criterion) -> str:
+    """The flag that states a criterion which differs from another one in its limits."""
+    changed = [new for new, old in zip(relaxed.bounds, criterion.bounds, strict=True) if new != old]
+    if [bound.metric for bound in changed] == ["val_token_precision"]:
+        return f"--min-precision {changed[0].limit:g}"
+    return f"--criterion {shlex.quote(str(relaxed))}"
 
 
 def _verdict(violation: float, degenerate: str | None) -> str:

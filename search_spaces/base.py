@@ -2,12 +2,20 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, Protocol, get_args
 
 Role = Literal["scientific", "nuisance"]
 BoundKind = Literal["at_least", "at_most"]
+
+_CONDITION = re.compile(r"(\w+) *([<>]=) *(-?\d*\.?\d+(?:e[-+]?\d+)?)")
+_SENTENCE = re.compile(
+    r"(?:best +)?(?P<metric>(?!best\b)\w+)(?: +with +(?P<conditions>"
+    rf"{_CONDITION.pattern}(?: *, *{_CONDITION.pattern})*))?"
+)
+"""What a criterion looks like as a sentence."""
 
 # Grid values carry float noise (0.30000000000000004); twelve digits remove it and keep every grid here apart.
 _DIGITS = 12
@@ -205,6 +213,24 @@ class Criterion:
             return cls(metric=str(stored["metric"]), bounds=bounds, why=str(stored["why"]))
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise ValueError(f"expected a criterion as JSON, but got {text[:100]!r} ({error})") from error
+
+    @classmethod
+    def parse(cls, text: str, why: str = "as stated") -> "Criterion":
+        """The criterion of a sentence such as `str` gives, `best NAME with NAME >= NUMBER, NAME <= NUMBER`.
+
+        Raises:
+            ValueError: if the text is no such sentence.
+        """
+        found = _SENTENCE.fullmatch(text.strip())
+        if found is None:
+            raise ValueError(
+                f"expected `best NAME with NAME >= NUMBER, NAME <= NUMBER`, but got {text[:100]!r}"
+            )
+        bounds = tuple(
+            Bound(metric=name, limit=float(limit), kind="at_least" if sign == ">=" else "at_most")
+            for name, sign, limit in _CONDITION.findall(found["conditions"] or "")
+        )
+        return cls(metric=found["metric"], bounds=bounds, why=why)
 
     def __str__(self) -> str:
         conditions = ", ".join(str(bound) for bound in self.bounds)

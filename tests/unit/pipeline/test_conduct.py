@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,10 @@ from pipeline import checkpoints, cluster, mirror, outcome, registry
 from pipeline import conduct as module
 from pipeline.conduct import conduct, synchronise
 from pipeline.criterion import CRITERION_TAG, Candidate
-from pipeline.errors import PipelineError
+from pipeline.errors import CriterionNotMet, PipelineError
 from pipeline.ledger import Ledger
 from pipeline.packing import Measurement
+from pipeline.registration import Wanted, register
 from pipeline.settings import Commands, RunSettings
 from pipeline.storage import Storage
 from pipeline.study import Study, StudySettings
@@ -91,7 +94,11 @@ THREE = (trial("a"), trial("b", value=0.1), trial("c", value=0.1))
 
 
 COMMAND = "python -m pipeline.search --resume --name first"
-COMMANDS = Commands(resume=COMMAND, sync="python -m pipeline.sync --name first")
+COMMANDS = Commands(
+    resume=COMMAND,
+    sync="python -m pipeline.sync --name first",
+    register="python -m pipeline.register --name first",
+)
 
 
 def conducted(tracker: Tracker, folder: Path, *, resume: bool = False, **changes: Any) -> str:
@@ -394,3 +401,121 @@ def test_a_study_that_is_not_over_is_written_as_far_as_it_is(
 def test_where_no_trial_was_begun_there_is_nothing_to_write(tracker: Tracker, tmp_path: Path):
     with pytest.raises(PipelineError, match="no trial of the study `first` was begun"):
         synchronise(study_settings(), results(tmp_path), tracker.uri, COMMAND)
+
+
+# --------------------------------------------------------------------- registered after the study's end
+
+MISSES = {"value": -0.4, "violation": 0.4}
+
+
+def ended(tracker: Tracker, folder: Path, monkeypatch: pytest.MonkeyPatch) -> StudySettings:
+    """A study whose three trials miss its criterion; the settings that it was stored with."""
+    useful = {**SCORES, "val_token_precision": 0.48, "val_token_recall": 0.45, "val_token_f1": 0.46}
+    searching(monkeypatch, trial("a", **MISSES), trial("b", **MISSES, scores=useful), trial("c", **MISSES))
+    text = conducted(tracker, folder, run=run_settings(criterion=criterion(0.9)))
+    command = f"python -m pipeline.register --name first --storage {folder / 'runs'}"
+    assert f"  {command} --min-precision 0.48" in text.splitlines()
+    return StudySettings.load(folder / "runs/studies/first", "first")
+
+
+def test_a_trial_of_a_study_that_missed_is_registered_under_a_criterion_stated_later(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    prepared = ended(tracker, tmp_path, monkeypatch)
+    text = register(prepared, results(tmp_path), tracker.uri, Wanted(min_precision=0.48))
+    assert text.startswith("trial-01 at its epoch 2: precision 0.480, recall 0.450")
+    assert f"registered {NAME} version 1 as `challenger`. Next:" in text
+    version = registry.find(tracker, NAME, registry.CHALLENGER)
+    assert tracker.run(version.run_id).tags[TRIAL_TAG] == "b"
+    stated = criterion(0.48)
+    assert (version.tags["criterion"], version.tags["min_precision"]) == (str(stated), "0.48")
+    assert Criterion.from_json(version.tags[CRITERION_TAG]) == stated
+    for run in (tracker.run(version.run_id), parent(tracker)):
+        assert run.tags["registered_as"] == f"{NAME} version 1"
+        assert run.tags["registered_criterion"] == str(stated)
+        assert run.tags["criterion"] == str(criterion(0.9)), "by which the study was searched"
+    assert parent(tracker).status == "FINISHED"
+    metadata = checkpoints.load_package(tmp_path / "runs/studies/first/model").metadata
+    assert (metadata["run_id"], metadata["min_precision"]) == (version.run_id, 0.48)
+    again = register(prepared, results(tmp_path), tracker.uri, Wanted(min_precision=0.48))
+    assert "version 1" in again, "the same weights are registered once"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said", "hint"),
+    [
+        (Wanted(), "no trial meets the criterion", r"--min-precision 0.48. would register trial-01 \(prec"),
+        (Wanted(min_precision=0.7), "no trial meets the criterion .best .* >= 0.7", "--min-precision 0.48"),
+        (
+            Wanted(number=0),
+            "trial-00 does not meet",
+            "--trial 0 --min-precision 0.5. would register trial-00",
+        ),
+        (
+            Wanted(criterion=Criterion.parse("best val_token_f1 with val_selection_rate <= 0.1")),
+            "no trial meets",
+            "--criterion 'best val_token_f1 with val_selection_rate <= 0.13'",
+        ),
+    ],
+)
+def test_a_criterion_that_is_missed_is_answered_with_one_that_would_do(
+    wanted: Wanted,
+    said: str,
+    hint: str,
+    tracker: Tracker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    prepared = ended(tracker, tmp_path, monkeypatch)
+    with pytest.raises(CriterionNotMet, match=said) as caught:
+        register(prepared, results(tmp_path), tracker.uri, wanted)
+    assert re.search(hint, caught.value.hint or "")
+    with pytest.raises(PipelineError, match="there is no model at all"):
+        registry.find(tracker, NAME, registry.CHALLENGER)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (Wanted(number=7), "no trial 7 of the study `first` has weights; there is 0, 1, 2"),
+        (
+            Wanted(criterion=Criterion.parse("val_tokn_f1")),
+            "no validation score `val_tokn_f1`; there is val_",
+        ),
+    ],
+)
+def test_what_is_not_there_cannot_be_registered(
+    wanted: Wanted, message: str, tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    prepared = ended(tracker, tmp_path, monkeypatch)
+    with pytest.raises(PipelineError, match=message):
+        register(prepared, results(tmp_path), tracker.uri, wanted)
+
+
+def test_any_criterion_can_be_stated_and_the_model_be_named(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    prepared = ended(tracker, tmp_path, monkeypatch)
+    stated = Criterion.parse("best val_token_f1 with val_selection_rate <= 0.2")
+    register(prepared, results(tmp_path), tracker.uri, Wanted(criterion=stated, model_name="mine"))
+    version = registry.find(tracker, "mine", registry.CHALLENGER)
+    assert version.tags["criterion"] == str(stated)
+    assert "min_precision" not in version.tags
+
+
+def test_the_second_best_is_never_taken_in_silence(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def lose(study: Study) -> None:
+        shutil.rmtree(study.folder.directory / checkpoint("b", 1))
+
+    searching(monkeypatch, trial("a", value=0.1), trial("b", value=0.2), lose)
+    with pytest.raises(PipelineError, match="the best trial, trial-01, has lost the weights") as caught:
+        conducted(tracker, tmp_path, num_trials=2)
+    assert caught.value.where == str(tmp_path / "runs/studies/first" / checkpoint("b", 1))
+    assert (caught.value.hint or "").endswith(
+        f"python -m pipeline.register --name first --storage {tmp_path / 'runs'} --trial 0"
+    )
+    prepared = StudySettings.load(tmp_path / "runs/studies/first", "first")
+    text = register(prepared, results(tmp_path), tracker.uri, Wanted(number=0))
+    assert text.startswith("trial-00 at its epoch 2")

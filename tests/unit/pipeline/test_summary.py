@@ -1,8 +1,9 @@
+import shlex
 from pathlib import Path
 
 import pytest
 
-from pipeline import summary
+from pipeline import explain, promote, summary
 from pipeline.summary import of_one, of_study, spread, table
 from tests.small_study import POINT, SCORES, candidate, criterion, run_settings, study_settings
 
@@ -10,7 +11,11 @@ URI = "sqlite:////runs/mlflow.db"
 
 
 def text_of(
-    candidates: list, replicates: list | None = None, version: int | None = 4, **changes: object
+    candidates: list,
+    replicates: list | None = None,
+    version: int | None = 4,
+    text: str = "a text",
+    **changes: object,
 ) -> str:
     prepared = study_settings(**changes)
     return of_study(
@@ -20,6 +25,7 @@ def text_of(
         tracking_uri=URI,
         directory=Path("runs/sample/studies/first"),
         version=version,
+        text=text,
     )
 
 
@@ -66,7 +72,7 @@ def test_a_met_criterion_is_registered_and_the_next_commands_are_whole():
     target = "--dataset beer --aspect palate --sample"
     assert f"  python -m pipeline.promote {target} --tracking-uri {URI}" in lines
     model = "models:/infocal-beer-palate@challenger"
-    assert f"  python -m pipeline.explain --model {model} --tracking-uri {URI} --text TEXT" in lines
+    assert f"  python -m pipeline.explain --model {model} --tracking-uri {URI} --text 'a text'" in lines
     assert lines[-1] == f"  MLFLOW_DISABLE_TELEMETRY=true mlflow ui --backend-store-uri {URI}"
     assert "report   runs/sample/studies/first/report.html" in lines
     assert "model    runs/sample/studies/first/model" in lines
@@ -85,22 +91,60 @@ def test_a_trackers_page_of_the_study_says_what_became_of_it():
     assert "missed by" in missed and "nothing was registered" in missed
 
 
-def test_real_data_has_to_be_named_again():
-    text = text_of([candidate()], sample=False)
-    assert "--dataset beer --aspect palate --data-dir DATA" in text
-    assert "--sample" not in text
+@pytest.mark.parametrize(
+    ("given", "flags"),
+    [
+        ("--data-dir DATA", "--data-dir DATA"),
+        ("--data-dir 'my data'", "--data-dir 'my data'"),
+        ("--data-dir=DATA --embedding random --trials 3", "--data-dir DATA --embedding random"),
+        ("--cache-dir /cache", "--cache-dir /cache"),
+        ("", ""),
+    ],
+)
+def test_the_flags_of_the_data_are_those_that_the_study_was_given(given: str, flags: str):
+    command = f"python -m pipeline.search --dataset beer --aspect palate {given}".strip()
+    text = text_of([candidate()], sample=False, command=command)
+    (line,) = [line for line in text.splitlines() if "pipeline.promote" in line]
+    wanted = f"--dataset beer --aspect palate {flags}".strip()
+    assert line == f"  python -m pipeline.promote {wanted} --tracking-uri {URI}"
+    promote.build_parser().parse_args(shlex.split(line)[3:])
 
 
-def test_a_criterion_that_nobody_meets_is_said_with_the_nearest_trial_and_what_to_do():
-    lines = text_of([MISSED], version=None).splitlines()
-    assert f"No trial meets the criterion ({criterion()}): nothing was registered." in lines
-    assert (
-        "The nearest one, at epoch 5: precision 0.300, recall 0.250, f1 0.333, selected 0.125, mse 0.020."
-        in lines
+def test_every_command_that_is_printed_is_understood():
+    text = text_of([candidate()], model_name="infocal-jsonl-Bücher-2", text="it's [good]\n")
+    lines = [shlex.split(line) for line in text.split("Next:")[1].replace("\n'", "'").splitlines()]
+    commands = [words for words in lines if words[:2] == ["python", "-m"]]
+    parsers = {"pipeline.promote": promote.build_parser(), "pipeline.explain": explain.build_parser()}
+    assert {words[2] for words in commands} == set(parsers)
+    for words in commands:
+        parsers[words[2]].parse_args(words[3:])
+
+
+def test_a_criterion_that_nobody_meets_is_said_with_a_command_that_registers_a_trial():
+    better = candidate(
+        "c",
+        epoch=2,
+        value=-0.25,
+        violation=0.25,
+        scores={**SCORES, "val_token_precision": 0.287, "val_token_f1": 0.6},
     )
-    assert any(line.startswith("What to do: more `--trials`") and "--min-precision" in line for line in lines)
+    run = run_settings(criterion=criterion(0.5))
+    lines = text_of([MISSED, better], version=None, run=run).splitlines()
+    assert f"No trial meets the criterion ({criterion(0.5)}): nothing was registered." in lines
+    at = lines.index("  python -m pipeline.register --min-precision 0.28")
+    assert lines[at - 1] == (
+        "This would register the trial with precision 0.287, recall 0.250, f1 0.600, selected 0.125, "
+        "mse 0.020 (its epoch 3):"
+    )
     assert "pipeline.promote" not in "\n".join(lines)
     assert lines[-1] == f"  MLFLOW_DISABLE_TELEMETRY=true mlflow ui --backend-store-uri {URI}"
+
+
+def test_trivial_masks_alone_are_said_to_be_so():
+    trivial = candidate(value=-1.0, violation=1.0, degenerate="degenerate_all")
+    text = text_of([trivial], version=None)
+    assert "Its mask is trivial (degenerate all), as that of every trial" in text
+    assert "pipeline.register" not in text
 
 
 def test_a_threshold_of_ones_own_is_the_one_that_is_said():
@@ -159,7 +203,7 @@ def test_a_trivial_mask_is_called_one():
     )
     assert "degenerate all" in text
     assert "missed by" not in text
-    assert "Its mask is trivial (degenerate all), which meets no criterion." in text
+    assert "Its mask is trivial (degenerate all), as that of every trial, which meets no criterion." in text
     assert "--min-precision" not in text
 
 

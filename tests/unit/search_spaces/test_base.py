@@ -242,3 +242,35 @@ def test_what_is_no_criterion_is_refused(text: str):
 
 def test_a_criterion_without_bounds_is_a_sentence():
     assert str(Criterion(metric="recall", bounds=(), why="a test")) == "best recall"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "best val_recall with val_precision >= 0.878",
+        "best val_f1 with val_accuracy >= 0.61, val_selection_rate <= 0.5",
+        "best val_f1",
+    ],
+)
+def test_a_criterion_is_read_from_its_own_sentence(text: str):
+    assert str(Criterion.parse(text)) == text
+    assert str(Criterion.parse(text.removeprefix("best "))) == text
+    assert str(Criterion.parse(text.replace(">= ", ">=").replace(", ", ","))) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "best",
+        "best x with",
+        "x with y > 1",
+        "x with y >= z",
+        "x with y >= 1,",
+        "x y",
+        "best x with y >= 1 2",
+    ],
+)
+def test_another_sentence_is_no_criterion(text: str):
+    with pytest.raises(ValueError, match="expected `best NAME with NAME >= NUMBER, NAME <= NUMBER`, but got"):
+        Criterion.parse(text)

@@ -1,0 +1,95 @@
+"""Register a trial of a study that has ended, under a criterion that is stated now; nothing is trained.
+
+python -m pipeline.register --name STUDY --min-precision 0.75
+"""
+
+import argparse
+import contextlib
+import logging
+import sys
+from collections.abc import Sequence
+
+from pipeline import cluster, reach, settings, study_folder
+from pipeline.errors import PipelineError, run_command
+from pipeline.study_folder import SETTINGS, SETTINGS_COPY
+from search_spaces.base import Criterion
+
+logger = logging.getLogger("pipeline.register")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of `pipeline.register`."""
+    parser = settings.parser(
+        "pipeline.register", "Register a trial of a study that has ended, under a criterion stated now."
+    )
+    parser.add_argument("--name", type=settings.study_name, required=True, help="name of the study")
+    parser.add_argument(
+        "--trial",
+        type=settings.count,
+        metavar="N",
+        help="number of the trial, as in trial-02 (default: the best one by the criterion)",
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--min-precision",
+        type=settings.fraction,
+        help="another precision threshold for the study's criterion",
+    )
+    which.add_argument(
+        "--criterion",
+        metavar="TEXT",
+        help='another criterion, such as "best val_token_f1 with val_selection_rate <= 0.2" '
+        "(default: the study's)",
+    )
+    settings.add_model_name(parser)
+    parser.add_argument("--sample", action="store_true", help="the study was made on the sample corpus")
+    settings.add_storage_arguments(parser)
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    given = build_parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    stated = _stated(given.criterion)
+    cluster.prepare_environment()
+    storage = settings.storage(given.storage, given.sample)
+    home = storage.opened()
+    study_folder.check_exists(home, given.name)
+    study_folder.check_complete(home, given.name, "--name", "there is nothing to register")
+    with study_folder.opened(storage, given.name, resume=True) as folder:
+        from pipeline.registration import Wanted, register
+        from pipeline.study import StudySettings
+
+        with folder.place.localised(SETTINGS, SETTINGS_COPY) as copy:
+            prepared = StudySettings.load(copy, given.name)
+        first = settings.parsed_again(prepared.command, f"{SETTINGS} of `{prepared.name}`")
+        uri = settings.tracking_uri(given.tracking_uri or first.tracking_uri, storage)
+        reach.check_tracking(uri)
+        wanted = Wanted(
+            number=given.trial,
+            criterion=stated,
+            min_precision=given.min_precision,
+            model_name=given.model_name,
+        )
+        with contextlib.redirect_stdout(sys.stderr):
+            result = register(prepared, folder, uri, wanted)
+    print(result)
+    return 0
+
+
+def _stated(text: str | None) -> Criterion | None:
+    if text is None:
+        return None
+    try:
+        return Criterion.parse(text)
+    except ValueError as error:
+        raise PipelineError(
+            str(error),
+            where="--criterion",
+            hint='as in --criterion "best val_token_f1 with val_selection_rate <= 0.2"',
+        ) from error
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

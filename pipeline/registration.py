@@ -1,0 +1,155 @@
+"""A trial of a study that has ended becomes a registered model, under a criterion stated afterwards."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from feature_store.errors import did_you_mean
+from pipeline import conduct, feature_copies, mlflow_page, outcome, summary
+from pipeline.criterion import CRITERION_TAG, Candidate, judged, within_reach
+from pipeline.errors import CriterionNotMet, PipelineError
+from pipeline.ledger import Ledger
+from pipeline.study import Study, StudySettings
+from pipeline.study_folder import StudyFolder
+from pipeline.tracking import Tracker
+from search_spaces.base import Criterion
+from search_spaces.registry import space
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What is to be registered."""
+
+    number: int | None = None
+    """Of the trial; None: the best one by the criterion."""
+    criterion: Criterion | None = None
+    """None: that of the study."""
+    min_precision: float | None = None
+    """Another threshold on precision for the study's criterion."""
+    model_name: str | None = None
+    """Registered model; None: that of the study."""
+
+
+def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wanted) -> str:
+    """Register a trial of a study.
+
+    Each trial has kept the weights of one epoch, its best by the study's criterion: that epoch is judged.
+
+    Args:
+        prepared: the study's settings.
+        folder: where its results are.
+        uri: MLflow's.
+        wanted: which trial, under which criterion.
+
+    Returns:
+        What was registered, and what to do next.
+
+    Raises:
+        CriterionNotMet: if the trial, or every trial, misses the criterion; names limits that would do.
+        PipelineError: if there is no such trial, it has no weights, or the criterion reads an unknown score.
+    """
+    criterion = _criterion(prepared.run.criterion, wanted)
+    ledger = Ledger(folder.directory, folder.publish)
+    study = Study(
+        prepared, space(prepared.run.method, prepared.run.dataset, prepared.space_name), folder, ledger
+    )
+    candidates = study.candidates(study.searched)
+    if not candidates:
+        raise PipelineError(
+            f"no trial of the study `{prepared.name}` has a best epoch that could be registered"
+        )
+    _check_scores(criterion, candidates)
+    command = outcome.commands_of(prepared, folder.storage).register
+    chosen = _chosen(study, judged(candidates, criterion), criterion, wanted.number, command)
+    study.settings = dataclasses.replace(
+        prepared,
+        run=dataclasses.replace(prepared.run, criterion=criterion),
+        model_name=wanted.model_name or prepared.model_name,
+    )
+    features = feature_copies.features_of(prepared.run)
+    tracker = Tracker(uri)
+    tracking = conduct.tracked(prepared, folder, ledger, tracker, features)
+    with tracker.closing(tracking.study_run_id), tracking.closing():
+        tracking.sync(is_running=False)
+        run_id = tracking.runs[chosen.trial_id]
+        package = outcome.pack_winner(study, features, chosen, run_id)
+        version = outcome.register_winner(study, features, tracker, chosen, run_id, package)
+        name = f"{study.settings.model_name} version {version}"
+        tags = {
+            "registered_as": name,
+            "registered_criterion": str(criterion),
+            f"registered_{CRITERION_TAG}": criterion.to_json(),
+        }
+        tracker.finish(run_id, tags=tags)
+        tracker.finish(tracking.study_run_id, tags=tags)
+        outcome.publish(study, tracker, tracking.study_run_id, package)
+        tracker.finish(tracking.study_run_id, "FINISHED" if study.is_complete else "KILLED")
+    number, figures = ledger.number(chosen.trial_id), summary.figures_of(chosen, prepared.run.dataset)
+    lines = [
+        f"trial-{number:02d} at its epoch {chosen.epoch + 1}: {figures}",
+        f"meets the criterion stated: {criterion}",
+        "",
+        *summary.registered(study.settings, version, tracker.uri, outcome.example_text(features)),
+        f"  {mlflow_page.how_to_open(tracker.uri)}",
+    ]
+    return "\n".join(lines)
+
+
+def _criterion(of_study: Criterion, wanted: Wanted) -> Criterion:
+    if wanted.criterion is not None:
+        return wanted.criterion
+    if wanted.min_precision is None:
+        return of_study
+    try:
+        return of_study.with_limit("val_token_precision", wanted.min_precision)
+    except ValueError as error:
+        raise PipelineError(
+            str(error), where="--min-precision", hint=f'state it whole: --criterion "{of_study}"'
+        ) from error
+
+
+def _check_scores(criterion: Criterion, candidates: Sequence[Candidate]) -> None:
+    """Refuse a criterion that reads what no epoch has."""
+    known = set(candidates[0].scores)
+    for name in criterion.metrics:
+        if name not in known:
+            raise PipelineError(
+                f"no validation score `{name}`; there is {', '.join(sorted(known))}",
+                where="--criterion",
+                hint=did_you_mean(name, known),
+            )
+
+
+def _chosen(
+    study: Study, candidates: Sequence[Candidate], criterion: Criterion, number: int | None, command: str
+) -> Candidate:
+    """The trial that is asked for, or the best one.
+
+    Raises:
+        CriterionNotMet: if it misses the criterion.
+        PipelineError: if there is no such trial.
+    """
+    numbers = {study.ledger.number(one.trial_id): one for one in candidates}
+    if number is not None and number not in numbers:
+        there = ", ".join(f"{known}" for known in sorted(numbers))
+        raise PipelineError(
+            f"no trial {number} of the study `{study.settings.name}` has weights; there is {there}",
+            where="--trial",
+        )
+    chosen = candidates[0] if number is None else numbers[number]
+    if chosen.is_met:
+        return chosen
+    reached = within_reach([chosen] if number is not None else candidates, criterion)
+    hint = None
+    if reached is not None:
+        relaxed, other = reached
+        which = "" if number is None else f" --trial {number}"
+        hint = (
+            f"`{command}{which} {summary.stated(relaxed, criterion)}` would register "
+            f"trial-{study.ledger.number(other.trial_id):02d} "
+            f"({summary.figures_of(other, study.settings.run.dataset)})"
+        )
+    said = "no trial meets" if number is None else f"trial-{number:02d} does not meet"
+    if chosen.degenerate is not None:
+        said += f" (its mask is trivial: {chosen.degenerate.replace('_', ' ')})"
+    raise CriterionNotMet(f"{said} the criterion ({criterion}): nothing was registered", hint=hint)
