@@ -13,7 +13,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from feature_store.errors import DamagedCacheError, MissingDataError, RequestError, UserError, did_you_mean
+from feature_store.errors import (
+    DamagedCacheError,
+    MissingDataError,
+    RequestError,
+    UserError,
+    did_you_mean,
+    let_streams_take_every_text,
+)
 from feature_store.sources import REGISTRY, get_source
 from feature_store.sources.base import Source, resolve_aspect, source_options
 
@@ -242,6 +249,7 @@ def _verify(args: argparse.Namespace) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0, or 2 after an error that the user can mend."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    let_streams_take_every_text()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("feature_store")

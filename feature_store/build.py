@@ -244,4 +244,5 @@ def _task(stage: Path, spec: TaskSpec, where: str) -> dict[str, Any]:
         "class_names": list(spec.class_names) if spec.class_names else None,
         "target_mean": float(targets.mean()),
         "target_variance": float(targets.var()),
+        "score_range": list(spec.score_range),
     }

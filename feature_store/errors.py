@@ -1,7 +1,10 @@
 """Errors a user can mend: what is wrong, where it is, and what to do about it."""
 
 import difflib
+import io
+import sys
 from collections.abc import Iterable
+from typing import TextIO
 
 MAX_MESSAGE = 1000
 """Characters of a message; a value that it quotes may be longer than one can read."""
@@ -76,3 +79,15 @@ def did_you_mean(given: str, known: Iterable[str], prefix: str = "") -> str | No
     """A hint naming the known name nearest to the given one, or None when none is near."""
     near = difflib.get_close_matches(given.lower(), list(known), n=1, cutoff=0.5)
     return f"did you mean `{prefix}{near[0]}`" if near else None
+
+
+def let_streams_take_every_text() -> None:
+    """Write a character that the encoding of stdout or stderr lacks as an escape, and never fail at it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def takes_every_character(stream: TextIO) -> bool:
+    """Whether a stream's encoding has every character; where not, JSON is written in ASCII."""
+    return (getattr(stream, "encoding", None) or "utf-8").lower().startswith("utf")

@@ -110,9 +110,15 @@ class TaskInfo:
     class_names: tuple[str, ...] | None
     target_mean: float
     target_variance: float
+    score_range: tuple[float, float] = (0.0, 1.0)
+    """Lowest and highest score of a regression, as the user writes scores; targets are scaled to [0, 1]."""
 
     def __post_init__(self) -> None:
         """Refuse what no build writes."""
+        if len(self.score_range) != 2 or not all(type(end) is float for end in self.score_range):
+            raise ValueError(f"expected the lowest and the highest score, but got {self.score_range}")
+        if not self.score_range[0] < self.score_range[1] < math.inf:
+            raise ValueError(f"expected scores that differ, but got {self.score_range}")
         names, numbers = self.class_names or (), (self.target_mean, self.target_variance)
         if self.kind not in get_args(TaskKind) or (self.kind == "classification") != bool(names):
             raise ValueError(f"no task of kind {self.kind!r} with {len(names)} classes")
@@ -153,7 +159,10 @@ class Features:
             self.provenance: dict[str, Any] = meta["provenance"]
             self.notes: list[str] = list(self.provenance["notes"])
             names = meta["task"]["class_names"]
-            self.task = TaskInfo(**{**meta["task"], "class_names": None if names is None else tuple(names)})
+            found = {**meta["task"], "class_names": None if names is None else tuple(names)}
+            if "score_range" in found:  # features of before it was kept are of [0, 1]
+                found["score_range"] = tuple(found["score_range"])
+            self.task = TaskInfo(**found)
             self._tables = {split: self._open(f"{split}.arrow", self._schema()) for split in self.splits}
             self._words = self._open("vocabulary.arrow", VOCABULARY_SCHEMA)
             self.embeddings: npt.NDArray[np.float32] = self._open_vectors()

@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,6 +208,10 @@ def describe(subject: Subject, reading: TestReading) -> str:
     ):
         found = [f"{n} {reading.scores[prefix + n]:.4f}" for n in names if prefix + n in reading.scores]
         lines += [f"{what}: {', '.join(found)}"] if found else []
+    low, high = features.task.score_range
+    if features.task.kind == "regression" and (low, high) != (0, 1):
+        error = math.sqrt(reading.scores["test_mse"]) * (high - low)
+        lines.append(f"error of a prediction: {error:.3f} (root of the mean square, of {low:g} to {high:g})")
     lines += _group_lines(reading, features.dataset)
     lines += [f"note: {note}" for note in features.notes]
     return "\n".join(lines)

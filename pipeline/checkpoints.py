@@ -72,6 +72,9 @@ class Package:
         words = self.vocabulary
         if not all(isinstance(word, str) for word in words) or len(words) != len(self.model.embeddings):
             raise StateError(f"{len(words)} words do not fit {len(self.model.embeddings)} word vectors")
+        ends = self.metadata.get("score_range", [0.0, 1.0])
+        if not isinstance(ends, list) or len(ends) != 2 or not all(type(end) in (int, float) for end in ends):
+            raise StateError(f"expected the lowest and the highest score, but got {str(ends)[:100]}")
         names = self.metadata.get("class_names") or []
         if not all(isinstance(name, str) for name in names):
             raise StateError(f"expected names of classes, but got {str(names)[:100]}")

@@ -80,6 +80,7 @@ def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str
     that has seen enough, as `| head`, 141. A disk that is full is the user's to mend, too.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
+    feature_store.errors.let_streams_take_every_text()
     try:
         with interruption.handled():
             code = command(given)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from feature_store.errors import takes_every_character
 from pipeline import settings
 from pipeline.errors import PipelineError, run_command
 
@@ -198,11 +199,7 @@ def _package(given: argparse.Namespace) -> "Package":
 
 def line(text: str, explanation: "Explanation", marks: tuple[str, str]) -> str:
     """The prediction, and the text with its rationale marked, on one line."""
-    if explanation.label:
-        said = f"{explanation.label} ({max(explanation.probabilities):.3f})"
-    else:
-        said = f"{explanation.prediction:.3f}"
-    return f"{said}\t{' '.join(marked(text, explanation, marks).splitlines())}"
+    return f"{explanation.said}\t{' '.join(marked(text, explanation, marks).splitlines())}"
 
 
 def marked(text: str, explanation: "Explanation", marks: tuple[str, str]) -> str:
@@ -229,10 +226,11 @@ def as_json(text: str, explanation: "Explanation") -> str:
         "prediction": explanation.prediction,
         "probabilities": explanation.probabilities,
         "label": explanation.label,
+        "num_unknown": explanation.num_unknown,
         "rationale": [token.token for token in explanation.rationale],
         "tokens": [dataclasses.asdict(token) for token in explanation.tokens],
     }
-    return json.dumps(answer, ensure_ascii=False)
+    return json.dumps(answer, ensure_ascii=not takes_every_character(sys.stdout))
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from infocal.batch import Words
 from pipeline.checkpoints import Package
 from pipeline.errors import PipelineError
 
-UNKNOWN = 1
-"""Number of the word that stands for all unknown ones."""
+PADDING, UNKNOWN = 0, 1
+"""Numbers of the words that stand for no token, and for all unknown ones."""
 _MAX_POSITIONS = 1 << 16
 """Of one forward pass: a layer of 200 units then gives 100 MB. A longer text has a pass of its own."""
 
@@ -35,12 +35,34 @@ class Explanation:
     """What the model says about one text."""
 
     prediction: float
-    """Score in [0, 1] for a regression, number of the class for a classification."""
+    """Score of a regression on the user's scale, number of the class for a classification."""
     probabilities: list[float]
     """Of each class; empty for a regression."""
     label: str
     """Name of the class; empty for a regression."""
     tokens: list[ExplainedToken]
+    num_unknown: int = 0
+    """Tokens that the model does not know: it read one word for all of them."""
+    score_range: tuple[float, float] = (0.0, 1.0)
+    """Lowest and highest score of a regression."""
+    subject: str = "score"
+    """What a score is called."""
+
+    @property
+    def said(self) -> str:
+        """The prediction in words, with what a reader should know of it."""
+        if self.label:
+            text = f"predicted {self.label} ({max(self.probabilities):.3f})"
+        else:
+            low, high = self.score_range
+            text = f"predicted {self.subject}: {self.prediction:.2f} of "
+            text += f"{high:g}" if low == 0 else f"{low:g} to {high:g}"
+        notes = []
+        if self.num_unknown:
+            notes.append(f"{self.num_unknown} of {len(self.tokens)} words unknown")
+        if not self.rationale:
+            notes.append("no token reaches p >= 0.5")
+        return text + (f" ({'; '.join(notes)})" if notes else "")
 
     @property
     def rationale(self) -> list[ExplainedToken]:
@@ -72,9 +94,13 @@ class Explainer:
 
     def __init__(self, package: Package, batch_size: int = 32) -> None:
         self.model = package.model
-        self.number = {word: i for i, word in enumerate(package.vocabulary)}
+        # as in training, a text that spells the padding holds an unknown word
+        self.number = {word: i for i, word in enumerate(package.vocabulary) if i != PADDING}
         self.batch_size = batch_size
         self.class_names: list[str] = package.metadata.get("class_names") or []
+        low, high = package.metadata.get("score_range") or (0.0, 1.0)
+        self.score_range = (float(low), float(high))
+        self.subject = str(package.metadata.get("aspect") or "score")
         self.tokenize = make_tokenizer(package.metadata["tokenizer"], package.tokenizer_files)
 
     def explain(self, texts: Sequence[str]) -> list[Explanation]:
@@ -122,14 +148,18 @@ class Explainer:
             output = inference.output[row].tolist()
             regression = self.model.task.kind == "regression"
             number = int(np.argmax(output))
+            low, high = self.score_range
             yield Explanation(
-                prediction=output[0] if regression else float(number),
+                prediction=low + (high - low) * output[0] if regression else float(number),
                 probabilities=[] if regression else output,
                 label="" if regression else self._name(number),
                 tokens=[
                     ExplainedToken(token.text, token.start, token.end, probability[i], selected[i] > 0)
                     for i, token in enumerate(text)
                 ],
+                num_unknown=int((token_ids[row, : len(text)] == UNKNOWN).sum()),
+                score_range=self.score_range,
+                subject=self.subject,
             )
 
     def _name(self, number: int) -> str:

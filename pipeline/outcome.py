@@ -224,6 +224,7 @@ def package_metadata(
         "scores": dict(scores),
         "max_length": run.config().max_length,
         "class_names": list(features.task.class_names or ()),
+        "score_range": list(features.task.score_range),
     }
 
 

@@ -36,7 +36,10 @@ _DESCRIPTION = (
     "Text in, prediction and rationale out. `challenger` is the newest version, which met its criterion on "
     "validation; `champion` met it on the sealed test split, too."
 )
-_EXAMPLE = (["a smooth and creamy body , but the smell is faint ."], {served_model.ALL_TOKENS: False})
+_EXAMPLE = (
+    ["a smooth and creamy body , but the smell is faint ."],
+    {served_model.ALL_TOKENS: False, served_model.COLUMN: ""},
+)
 
 
 @dataclass(frozen=True, slots=True)

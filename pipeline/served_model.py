@@ -8,13 +8,16 @@ pickled; the packages of this project have to be installed where it runs.
     model.predict(["a smooth and creamy body ."], params={"all_tokens": True})
 """
 
+import functools
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("DO_NOT_TRACK", "true")
 
+import numpy as np
 from mlflow.exceptions import MlflowException
 from mlflow.models import set_model
 from mlflow.pyfunc.model import PythonModel, PythonModelContext
@@ -24,7 +27,8 @@ from pipeline.checkpoints import load_package
 from pipeline.explainer import ExplainedToken, Explainer, Explanation, NoTokenError
 
 PACKAGE_ARTIFACT = "package"
-ALL_TOKENS = "all_tokens"
+ALL_TOKENS, COLUMN = "all_tokens", "column"
+"""Parameters of a request."""
 
 
 class TokenAnswer(BaseModel):
@@ -40,11 +44,13 @@ class Answer(BaseModel):
     """What is said about one text."""
 
     prediction: float
-    """Score in [0, 1], or number of the class."""
+    """Score on the scale of the data, or number of the class."""
     probabilities: list[float]
     """Of each class; empty for a score."""
     label: str
     """Name of the class; empty for a score."""
+    num_unknown: int
+    """Words of the text that the model does not know."""
     rationale: list[TokenAnswer]
     """The selected tokens."""
     tokens: list[TokenAnswer] | None = None
@@ -70,7 +76,12 @@ class ServedModel(PythonModel):  # type: ignore[misc,unused-ignore]
         model_input: list[str],
         params: dict[str, Any] | None = None,
     ) -> list[Answer]:
-        """Predict from texts of any length; of a table MLflow hands over the first column alone.
+        """Predict from texts of any length: a list, or whatever `texts_of` makes one of.
+
+        Args:
+            context: MLflow's.
+            model_input: the texts.
+            params: `all_tokens` asks for every token; `column` names the texts of a table.
 
         Raises:
             MlflowException: if there is no text, or one without a token; names its position. A server
@@ -96,6 +107,7 @@ def as_answer(explanation: Explanation, all_tokens: bool) -> dict[str, Any]:
         "prediction": explanation.prediction,
         "probabilities": explanation.probabilities,
         "label": explanation.label,
+        "num_unknown": explanation.num_unknown,
         "rationale": [_token(token) for token in explanation.rationale],
     }
     if all_tokens:
@@ -111,5 +123,59 @@ def _token(token: ExplainedToken) -> dict[str, Any]:
         "probability": token.probability,
     }
 
+
+def texts_of(given: Any, column: str = "") -> Any:
+    """A list of the texts in a tuple, an array, a series or a table; anything else as it is.
+
+    Args:
+        given: of numpy, pandas, polars or pyarrow.
+        column: of a table; empty: its only column of texts.
+
+    Raises:
+        MlflowException: if a table has no such column, or several columns of texts and none is named.
+    """
+    if isinstance(given, tuple):
+        return list(given)
+    if hasattr(given, "columns"):  # a table of pandas or polars
+        return _of_column(given, column)
+    if isinstance(given, np.ndarray) and given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    for name in ("to_pylist", "to_list", "tolist"):
+        if hasattr(given, name):
+            return getattr(given, name)()
+    return given
+
+
+def _of_column(table: Any, column: str) -> list[Any]:
+    lists = {str(name): list(table[name].to_list()) for name in table.columns}
+    if column:
+        if column not in lists:
+            raise MlflowException.invalid_parameter_value(
+                f"the table has no column `{column}`; there is {', '.join(lists)}"
+            )
+        return lists[column]
+    of_texts = [name for name, values in lists.items() if values and all(isinstance(v, str) for v in values)]
+    if len(of_texts) > 1:
+        raise MlflowException.invalid_parameter_value(
+            f"the table has {len(of_texts)} columns of texts, {', '.join(of_texts)}: name one in `params`, "
+            f'as in {{"{COLUMN}": "{of_texts[0]}"}}'
+        )
+    return lists[of_texts[0]] if of_texts else next(iter(lists.values()), [])
+
+
+def _taking_any_texts(predict: Callable[..., Any]) -> Callable[..., Any]:
+    """MLflow checks what it is given against the type hint, so that texts have to be a list before."""
+
+    @functools.wraps(predict)
+    def taking(
+        self: ServedModel, context: PythonModelContext, model_input: Any, params: dict[str, Any] | None = None
+    ) -> Any:
+        column = str((params or {}).get(COLUMN) or "")
+        return predict(self, context, texts_of(model_input, column), params=params)
+
+    return taking
+
+
+ServedModel.predict = _taking_any_texts(ServedModel.predict)  # type: ignore[method-assign]
 
 set_model(ServedModel())

@@ -259,7 +259,7 @@ def rank(epoch: Result) -> tuple[float, float]:
 def shown_predictions(found: Validation, features: Features) -> list[Result]:
     """The first annotated validation texts with human and model rationale, as JSON."""
     rows = features.annotated_validation().slice(0, _NUM_SHOWN).to_pylist()
-    names = features.task.class_names
+    names, ends = features.task.class_names, features.task.score_range
     shown = []
     for row, prediction in zip(rows, found.predictions, strict=False):
         human = None
@@ -272,21 +272,28 @@ def shown_predictions(found: Validation, features: Features) -> list[Result]:
                 "human": human,
                 "probability": [round(float(p), 4) for p in prediction.select_probability],
                 "selected": [int(p >= 0.5) for p in prediction.select_probability],
-                "prediction": _said(prediction.output, names),
+                "prediction": _said(prediction.output, names, ends),
                 "guider_prediction": None
                 if prediction.guider_output is None
-                else _said(prediction.guider_output, names),
-                "target": prediction.target if names is None else names[int(prediction.target)],
+                else _said(prediction.guider_output, names, ends),
+                "target": _scaled(prediction.target, ends)
+                if names is None
+                else names[int(prediction.target)],
             }
         )
     return shown
 
 
-def _said(output: np.ndarray, class_names: Sequence[str] | None) -> float | str:
-    """A score, or the likeliest class with its probability."""
+def _said(output: np.ndarray, class_names: Sequence[str] | None, ends: tuple[float, float]) -> float | str:
+    """A score on the user's scale, or the likeliest class with its probability."""
     if class_names is None:
-        return round(float(output[0]), 4)
+        return _scaled(float(output[0]), ends)
     return f"{class_names[int(output.argmax())]} ({output.max():.2f})"
+
+
+def _scaled(score: float, ends: tuple[float, float]) -> float:
+    """A score of [0, 1] on the scale between the two ends."""
+    return round(ends[0] + (ends[1] - ends[0]) * score, 4)
 
 
 def train(

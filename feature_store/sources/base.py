@@ -102,6 +102,9 @@ class TaskSpec:
     class_names: tuple[str, ...] | None = None
     """Names of the classes in the order of their numbers; None for a regression."""
 
+    score_range: tuple[float, float] = (0.0, 1.0)
+    """Lowest and highest score of a regression, as the user writes scores; targets are scaled to [0, 1]."""
+
     tokenizer: str | None = None
     """Name in `feature_store.tokenize`, where the files say it; None: the source's own."""
 

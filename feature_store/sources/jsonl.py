@@ -81,7 +81,7 @@ class Jsonl:
     shares_texts = True
     options: tuple[SourceOption, ...] = ()
     tokenizer = "english"
-    version = 1
+    version = 2
     sample_version = 1
     remote_files: tuple[RemoteFile, ...] = ()
 
@@ -106,7 +106,12 @@ class Jsonl:
         names = stated.classes
         if stated.kind == "classification" and names is None:
             names = _classes_of(query.inputs["train"], query.max_bytes)
-        return TaskSpec(kind=stated.kind, class_names=names, tokenizer=stated.tokenizer or self.tokenizer)
+        return TaskSpec(
+            kind=stated.kind,
+            class_names=names,
+            score_range=stated.score_range,
+            tokenizer=stated.tokenizer or self.tokenizer,
+        )
 
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
         """The files in the order train, val, test; see `Source.examples`."""

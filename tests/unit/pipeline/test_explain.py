@@ -1,6 +1,8 @@
 import dataclasses
 import io
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,12 +70,34 @@ def test_runs_of_selected_tokens_are_marked_in_the_text_as_given(chosen: set[str
 
 def test_a_text_of_several_lines_stays_on_one():
     text = "smooth\nbody\r\nthin"
-    assert explain.line(text, explanation(text, {"body"}), ("[", "]")) == "0.250\tsmooth [body] thin"
+    assert explain.line(text, explanation(text, {"body"}), ("[", "]")) == (
+        "predicted score: 0.25 of 1\tsmooth [body] thin"
+    )
 
 
 def test_a_class_is_said_by_name_and_probability():
     found = explanation("a body", set(), prediction=1.0, probabilities=[0.3, 0.7], label="good")
-    assert explain.line("a body", found, ("[", "]")) == "good (0.700)\ta body"
+    assert explain.line("a body", found, ("[", "]")) == (
+        "predicted good (0.700) (no token reaches p >= 0.5)\ta body"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "chosen", "said"),
+    [
+        ({"subject": "palate"}, {"body"}, "predicted palate: 0.25 of 1"),
+        ({"score_range": (1.0, 5.0), "prediction": 3.4}, {"body"}, "predicted score: 3.40 of 1 to 5"),
+        ({"score_range": (0.0, 10.0), "prediction": 7.25}, {"a"}, "predicted score: 7.25 of 10"),
+        ({"num_unknown": 1}, {"a"}, "predicted score: 0.25 of 1 (1 of 2 words unknown)"),
+        (
+            {"num_unknown": 2},
+            set(),
+            "predicted score: 0.25 of 1 (2 of 2 words unknown; no token reaches p >= 0.5)",
+        ),
+    ],
+)
+def test_what_a_number_is_and_what_to_know_of_it(changes: dict[str, Any], chosen: set[str], said: str):
+    assert explanation("a body", chosen, **changes).said == said
 
 
 # -------------------------------------------------------------------------------------------- command
@@ -85,8 +109,8 @@ def test_texts_of_the_command_line(package: Path, capsys: pytest.CaptureFixture[
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     for text, line in zip(texts, lines, strict=True):
-        score, _, marked = line.partition("\t")
-        assert 0 < float(score) < 1
+        said, _, marked = line.partition("\t")
+        assert re.fullmatch(r"predicted palate: 0\.\d\d of 1", said)
         assert marked.replace("[", "").replace("]", "") == text
         assert "[" in marked, "the untrained model selects nearly everything"
 
@@ -152,7 +176,7 @@ def test_class_names_come_from_the_package(tmp_path: Path, capsys: pytest.Captur
     task = Task(kind="classification", num_classes=2)
     package = small_package(tmp_path / "classes", task, class_names=["bad", "good"])
     explain.main(["--package", str(package), "--text", "creamy"])
-    assert capsys.readouterr().out.split()[0] in {"bad", "good"}
+    assert capsys.readouterr().out.split()[1] in {"bad", "good"}
 
 
 # ------------------------------------------------------------------------------------------ streaming
@@ -316,3 +340,22 @@ def test_long_lines_are_answered_in_small_pieces(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(explain, "MAX_LINE_BYTES", 100)
     stream = io.BytesIO(b"\n".join([b"z" * 60] * 5))
     assert [len(window) for window in explain.windows(stream, "file")] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_no_encoding_of_stdout_ends_a_command(tmp_path: Path, encoding: str, more: list[str]):
+    folder = small_package(tmp_path / "model")
+    text = "smooth 😀 body 中文 ü"
+    command = [sys.executable, "-m", "pipeline.explain", "--package", str(folder), "--text", text, *more]
+    done = subprocess.run(
+        command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": encoding}, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.decode(encoding)
+    if more:
+        assert json.loads(said)["text"] == text
+    elif encoding == "utf-8":
+        assert "😀" in said
+    else:
+        assert "\\U0001f600" in said

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from infocal.config import Task
+from infocal.errors import StateError
 from pipeline import explainer as explainer_module
 from pipeline.checkpoints import Package, load_package
 from pipeline.errors import PipelineError
@@ -135,3 +136,29 @@ def test_chinese_is_split_as_the_features_were_with_the_users_own_words(tmp_path
     assert [token.token for token in own.explain([text])[0].tokens] == ["张某", "盗窃手机"]
     with pytest.raises(PipelineError, match="text 1 of 1 holds no token: '被告人。'"):
         own.explain(["被告人。"])
+
+
+def test_answers_are_on_the_scale_of_the_data(tmp_path: Path):
+    scaled = load_package(small_package(tmp_path / "scaled", score_range=[1, 5]))
+    plain = load_package(small_package(tmp_path / "plain"))
+    (there,), (here,) = (Explainer(one).explain(["a smooth body"]) for one in (scaled, plain))
+    assert there.prediction == pytest.approx(1 + 4 * here.prediction)
+    assert there.said.startswith("predicted palate: ") and there.said.endswith(" of 1 to 5")
+    assert plain.metadata.get("score_range") is None, "a package of before this was kept"
+
+
+@pytest.mark.parametrize("ends", [[1], "ab", [1, "5"], {"low": 1}])
+def test_a_scale_that_is_none_is_refused(tmp_path: Path, ends: object):
+    with pytest.raises(StateError, match="expected the lowest and the highest score"):
+        small_package(tmp_path / "model", score_range=ends)
+
+
+def test_words_that_the_model_does_not_know_are_counted(package: Package):
+    found = Explainer(package).explain(["zebra body", "smooth body", "xylophone zebra"])
+    assert [one.num_unknown for one in found] == [1, 0, 2]
+
+
+def test_a_text_that_spells_a_special_word_holds_an_unknown_one(package: Package):
+    """The English tokenizer would split it; a corpus of ready tokens need not."""
+    explainer = Explainer(package)
+    assert {explainer.number.get(word, 1) for word in ("<pad>", "<unk>", "zebra")} == {1}

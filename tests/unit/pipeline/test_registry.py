@@ -281,6 +281,7 @@ def test_model_states_its_signature_example_and_code(model_folder: Path):
         "prediction",
         "probabilities",
         "label",
+        "num_unknown",
         "rationale",
         "tokens",
     }
@@ -320,6 +321,6 @@ def test_model_loads_in_another_process_and_folder(store: Tracker, tmp_path: Pat
     )
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout.splitlines()[-1])
-    names = ["label", "prediction", "probabilities", "rationale"]
+    names = ["label", "num_unknown", "prediction", "probabilities", "rationale"]
     assert [sorted(answer) for answer in answers] == [names] * 2
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from mlflow.exceptions import MlflowException
 
@@ -36,7 +39,7 @@ def model(tmp_path: Path) -> ServedModel:
 
 def test_prediction_and_rationale_with_offsets(model: ServedModel):
     (answer,) = model.predict(None, [TEXT])
-    assert set(answer) == {"prediction", "probabilities", "label", "rationale"}
+    assert set(answer) == {"prediction", "probabilities", "label", "num_unknown", "rationale"}
     assert 0 < answer["prediction"] < 1
     assert answer["probabilities"] == []
     assert len(answer["rationale"]) > 0
@@ -68,6 +71,39 @@ def test_texts_of_any_length_keep_their_order(model: ServedModel):
 def test_a_data_frame_of_one_column_is_taken(model: ServedModel):
     frame = pd.DataFrame({"text": [TEXT, "thin"]})
     assert model.predict(None, frame) == model.predict(None, [TEXT, "thin"])
+
+
+TEXTS = [TEXT, "thin"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        TEXTS,
+        tuple(TEXTS),
+        np.array(TEXTS),
+        np.array(TEXTS, dtype=object)[:, None],
+        pd.Series(TEXTS),
+        pl.Series("text", TEXTS),
+        pa.array(TEXTS),
+        pd.DataFrame({"text": TEXTS}),
+        pl.DataFrame({"id": [1, 2], "text": TEXTS}),
+        pd.DataFrame({"id": [1, 2], "text": TEXTS, "stars": [0.5, 1.0]}),
+    ],
+    ids=lambda given: type(given).__module__ + "." + type(given).__name__,
+)
+def test_texts_come_in_whatever_holds_them(model: ServedModel, given: Any):
+    assert model.predict(None, given) == model.predict(None, TEXTS)
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
+def test_of_several_columns_of_texts_one_is_named(model: ServedModel, kind: Any):
+    table = kind({"title": ["smooth", "thin"], "body": TEXTS})
+    with pytest.raises(MlflowException, match="2 columns of texts, title, body: name one in `params`, as in"):
+        model.predict(None, table)
+    assert model.predict(None, table, params={"column": "body"}) == model.predict(None, TEXTS)
+    with pytest.raises(MlflowException, match="no column `bdy`; there is title, body"):
+        model.predict(None, table, params={"column": "bdy"})
 
 
 def test_class_probabilities_add_up(tmp_path: Path):
