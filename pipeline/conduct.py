@@ -7,7 +7,7 @@ from typing import Any
 
 from feature_store.store import Features
 from infocal.trainer import check_bf16, resolve_device
-from pipeline import cluster, feature_copies, gpus, outcome
+from pipeline import cluster, feature_copies, gpus, outcome, registry
 from pipeline.criterion import CRITERION_TAG
 from pipeline.errors import USER_ERRORS, PipelineError
 from pipeline.ledger import Ledger
@@ -63,6 +63,7 @@ def conduct(
     experiment = tracker.experiment(run.dataset, run.aspect)
     if not resume:
         tracker.refuse_another(experiment, prepared.name, folder.origin)
+        registry.refuse_another(tracker, prepared.model_name, outcome.model_facts(prepared, features))
     study = Study(prepared, space(run.method, run.dataset, prepared.space_name), folder, ledger)
     tracking = tracked(prepared, folder, ledger, tracker, features)
     try:

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import math
+import os
 import shutil
 import subprocess
 import tempfile
@@ -25,11 +26,12 @@ from pipeline.settings import Commands, RunSettings, commands, make_folder, pars
 from pipeline.storage import STAGED, Storage
 from pipeline.study import Study, StudySettings
 from pipeline.study_folder import OPTUNA_DB
-from pipeline.summary import PACKAGE, REPORT
-from pipeline.tracking import NOTE_TAG, Tracker
+from pipeline.summary import PACKAGE, REPORT, first_flags
+from pipeline.tracking import MAX_TAG, NOTE_TAG, Tracker
 from pipeline.trainable import FAILURE, FAILURE_MESSAGE, Result, best_shown, train
 from pipeline.trial_tracking import TrialTracking
 from pipeline.utilisation import Utilisation
+from search_spaces.registry import depends_on_data
 
 logger = logging.getLogger("pipeline.outcome")
 
@@ -249,8 +251,25 @@ def pack(best: Path, target: Path, features: Features, metadata: Mapping[str, An
     return target
 
 
+def model_facts(prepared: StudySettings, features: Features) -> dict[str, str]:
+    """Tags by which models of different tasks and corpora are told apart."""
+    run = prepared.run
+    found = {
+        "dataset": run.dataset,
+        "aspect": run.aspect,
+        "data_fingerprint": features.fingerprint,
+        "task_kind": features.task.kind,
+        "classes": ", ".join(features.task.class_names or ())[:MAX_TAG],
+    }
+    folder = first_flags(prepared).data_dir or os.environ.get("INFOCAL_DATA")
+    if depends_on_data(run.dataset) and folder and not prepared.sample:
+        found[registry.ORIGIN_TAG] = str(Path(folder).resolve())
+    return {name: value for name, value in found.items() if value}
+
+
 def _version_tags(prepared: StudySettings, winner: Candidate, features: Features) -> dict[str, str]:
     tags = {
+        **model_facts(prepared, features),
         "study": prepared.name,
         "criterion": str(prepared.run.criterion),
         CRITERION_TAG: prepared.run.criterion.to_json(),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline import planning, settings
+from pipeline.criterion import CRITERION_TAG
 from pipeline.errors import CriterionNotMet, PipelineError, run_command
 from search_spaces import registry as search_spaces
 from search_spaces.base import Criterion
@@ -43,6 +44,9 @@ def build_parser() -> argparse.ArgumentParser:
         type=settings.fraction,
         help="threshold on test precision (default: the one the model was chosen by)",
     )
+    group.add_argument(
+        "--force", action="store_true", help="promote a model that the present champion surpasses on test"
+    )
     return parser
 
 
@@ -69,7 +73,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     _check_target(version, given.dataset, aspect)
     _check_corpus(version, holder)
-    _judge(tracker, version, given)
+    _check_same_task(version, holder)
+    _judge(tracker, version, holder, given)
     registry.promote(tracker, version)
     before = "there was none" if holder is None else f"it was version {holder.version}"
     print(f"\n`{registry.CHAMPION}` of {name} is version {version.version} now ({before}). Next:")
@@ -102,18 +107,34 @@ def _check_corpus(version: "ModelVersion", holder: "ModelVersion | None") -> Non
         )
 
 
-def _judge(tracker: "Tracker", version: "ModelVersion", given: argparse.Namespace) -> None:
+def _check_same_task(version: "ModelVersion", holder: "ModelVersion | None") -> None:
+    """Keep a model from replacing one of another task or corpus."""
+    from pipeline.registry import differing
+
+    other = None if holder is None else differing(version.tags, holder.tags)
+    if holder is not None and other is not None:
+        raise PipelineError(
+            f"{version.uri} cannot replace version {holder.version}, which is of {other}",
+            where="--model-name",
+            hint="register it under a name of its own: "
+            f"`python -m pipeline.register --name {version.tags.get('study', 'STUDY')} --model-name NAME`",
+        )
+
+
+def _judge(
+    tracker: "Tracker", version: "ModelVersion", holder: "ModelVersion | None", given: argparse.Namespace
+) -> None:
     """Read the test split, print the scores and record the verdict.
 
     Raises:
-        CriterionNotMet: if a bound does not hold; with the numbers.
+        CriterionNotMet: if a bound does not hold, or the champion is better; with the numbers.
     """
     from pipeline import assessment, registry
 
     with tempfile.TemporaryDirectory() as folder:
         subject = assessment.of_version(tracker, version, given, Path(folder))
         stated = planning.criterion_of(subject.features)
-        criterion, origin = threshold(stated, given.min_precision, version.tags)
+        criterion, origin = threshold(stated_of(version, stated), given.min_precision, version.tags)
         reading = assessment.read_test(tracker, subject)
     print(assessment.describe(subject, reading))
     missed = misses(criterion, reading.scores)
@@ -125,6 +146,79 @@ def _judge(tracker: "Tracker", version: "ModelVersion", given: argparse.Namespac
             hint="search with more trials or epochs, or state another threshold with `--min-precision`",
         )
     print("\n" + "; ".join(str(bound) for bound in criterion.bounds) + f": met ({origin})")
+    if holder is not None:
+        standing, _ = threshold(stated_of(holder, stated), given.min_precision, holder.tags)
+        _surpass(tracker, version, holder, given, standing, reading.scores)
+
+
+def stated_of(version: "ModelVersion", default: Criterion) -> Criterion:
+    """The criterion that a model was chosen by, in terms of validation scores.
+
+    Args:
+        version: of the model; older ones have none but the threshold in their tags.
+        default: that of the data.
+
+    Raises:
+        PipelineError: if what the version has is none.
+    """
+    if CRITERION_TAG not in version.tags:
+        return default
+    try:
+        return Criterion.from_json(version.tags[CRITERION_TAG])
+    except ValueError as error:
+        raise PipelineError(str(error), where=f"tag `{CRITERION_TAG}` of {version.uri}") from error
+
+
+def _surpass(
+    tracker: "Tracker",
+    version: "ModelVersion",
+    holder: "ModelVersion",
+    given: argparse.Namespace,
+    criterion: Criterion,
+    scores: Mapping[str, Any],
+) -> None:
+    """Compare a model with the champion on test, by the criterion that the champion was chosen by.
+
+    Raises:
+        CriterionNotMet: if the champion is better, and nobody forces the change.
+    """
+    from pipeline import registry
+
+    theirs = _scores_of_champion(tracker, version, holder, given, criterion)
+    mine, best = criterion.value(scores), criterion.value(theirs)
+    figures = f"{_figures(criterion, scores)}; version {holder.version}: {_figures(criterion, theirs)}"
+    print(f"against the champion, by {criterion}: version {version.version}: {figures}")
+    if mine >= best:
+        return
+    if not given.force:
+        raise CriterionNotMet(
+            f"{version.uri} was not promoted: the champion, version {holder.version}, is better on test "
+            f"(version {version.version}: {figures})",
+            hint="`--force` promotes it all the same, and says so on the version",
+        )
+    registry.tag(tracker, version, {"forced": f"over version {holder.version}, which is better: {figures}"})
+
+
+def _scores_of_champion(
+    tracker: "Tracker",
+    version: "ModelVersion",
+    holder: "ModelVersion",
+    given: argparse.Namespace,
+    criterion: Criterion,
+) -> Mapping[str, Any]:
+    """The champion's scores on test: those that were recorded on the same data, else read now."""
+    from pipeline import assessment
+
+    recorded = {name: holder.tags.get(name) for name in criterion.metrics}
+    if all(recorded.values()) and version.tags.get("data_fingerprint") == holder.tags.get("data_fingerprint"):
+        return {name: float(value) for name, value in recorded.items() if value is not None}
+    with tempfile.TemporaryDirectory() as folder:
+        subject = assessment.of_version(tracker, holder, given, Path(folder))
+        return assessment.read_test(tracker, subject).scores
+
+
+def _figures(criterion: Criterion, scores: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {scores[name]:.4f}" for name in criterion.metrics)
 
 
 def threshold(

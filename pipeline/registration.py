@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from feature_store.errors import did_you_mean
-from pipeline import conduct, feature_copies, mlflow_page, outcome, summary
+from pipeline import conduct, feature_copies, mlflow_page, outcome, registry, summary
 from pipeline.criterion import CRITERION_TAG, Candidate, judged, within_reach
 from pipeline.errors import CriterionNotMet, PipelineError
 from pipeline.ledger import Ledger
@@ -68,6 +68,7 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
     )
     features = feature_copies.features_of(prepared.run)
     tracker = Tracker(uri)
+    registry.refuse_another(tracker, study.settings.model_name, outcome.model_facts(prepared, features))
     tracking = conduct.tracked(prepared, folder, ledger, tracker, features)
     with tracker.closing(tracking.study_run_id), tracking.closing():
         tracking.sync(is_running=False)

@@ -28,6 +28,15 @@ _DISTRIBUTION = "infocal-pipeline"
 _REQUIREMENTS = ("mlflow", "torch", "numpy", "safetensors", "pydantic", "jaxtyping", "pyarrow", "jieba")
 """What loading a model imports besides this project."""
 _DIGEST_TAG = "weights_sha256"
+ORIGIN_TAG = "origin"
+"""Folder of a corpus of one's own."""
+_TASK_TAGS = {
+    "dataset": "the data set",
+    "aspect": "the target",
+    "task_kind": "a task of kind",
+    "classes": "the classes",
+}
+"""Tags that the versions of one model have in common, and how they are called."""
 _TAGGED = ("dataset", "aspect", "method", "data_fingerprint", "study", "epoch", "criterion", "min_precision")
 """Entries of a package's metadata that become tags of its version."""
 _MODEL = "model"
@@ -109,6 +118,7 @@ def register(
             if alias is not None:
                 _advance(tracker.client, name, alias, there)
             return there
+        refuse_another(tracker, name, every)
         _remove_unregistered(tracker, run_id)
         logged = _log_model(tracker, package_dir, run_id, metadata)
         _ensure_model(tracker.client, name)
@@ -121,6 +131,44 @@ def register(
         if alias is not None:
             tracker.client.set_registered_model_alias(name, alias, made.version)
     return int(made.version)
+
+
+def differing(these: Mapping[str, str], those: Mapping[str, str]) -> str | None:
+    """What tells two versions apart that should not be versions of one model; None where nothing does.
+
+    Corpora of one's own are apart where neither the folder nor the features are the same.
+
+    Args:
+        these: tags of the one.
+        those: tags of the other; what either lacks, as older versions do, is not compared.
+    """
+    for key, label in _TASK_TAGS.items():
+        if key in these and key in those and these[key] != those[key]:
+            return f"{label} {those[key]}, and not {these[key]}"
+    both = all(key in tags for key in (ORIGIN_TAG, "data_fingerprint") for tags in (these, those))
+    if both and all(these[key] != those[key] for key in (ORIGIN_TAG, "data_fingerprint")):
+        return f"the data in {those[ORIGIN_TAG]}, and not in {these[ORIGIN_TAG]}"
+    return None
+
+
+def refuse_another(tracker: Tracker, name: str, tags: Mapping[str, str]) -> None:
+    """Keep a model of one corpus from becoming a version beside those of another.
+
+    Raises:
+        PipelineError: if the newest version of that name is of another task or corpus.
+    """
+    with translated(f"cannot read the versions of `{name}`"):
+        found = tracker.client.search_model_versions(f"name = '{name}'")
+    if not found:
+        return
+    newest = max(found, key=lambda version: int(version.version))
+    other = differing(tags, newest.tags)
+    if other is not None:
+        raise PipelineError(
+            f"the registered model `{name}` is of {other}",
+            where="--model-name",
+            hint="name another model, as in `--model-name NAME`",
+        )
 
 
 def _version_of(client: MlflowClient, name: str, run_id: str, digest: str) -> int | None:

@@ -1,5 +1,6 @@
 """What a search prints at its end: the trials, the choice, and what to run next."""
 
+import argparse
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -114,13 +115,17 @@ def registered(prepared: StudySettings, version: int, tracking_uri: str, text: s
     ]
 
 
-def data_flags(prepared: StudySettings) -> str:
-    """The flags that name a study's data and model to another command, but for its defaults."""
-    run = prepared.run
+def first_flags(prepared: StudySettings) -> argparse.Namespace:
+    """The flags about data with which a study was begun."""
     by = parser("pipeline", "")
     add_data_arguments(by)
     by.add_argument("--embedding")
-    first = parsed_again(prepared.command, f"the settings of `{prepared.name}`", by)
+    return parsed_again(prepared.command, f"the settings of `{prepared.name}`", by)
+
+
+def data_flags(prepared: StudySettings) -> str:
+    """The flags that name a study's data and model to another command, but for its defaults."""
+    run, first = prepared.run, first_flags(prepared)
     flags = ["--dataset", run.dataset, *(["--aspect", run.aspect] if run.aspect else [])]
     flags += ["--sample"] if prepared.sample else []
     for flag, value in (

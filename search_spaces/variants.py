@@ -42,7 +42,7 @@ VARIANTS: dict[str, Variant] = {
     "infocal-hardkuma-reg": Variant(
         method="infocal",
         title="InfoCal (HardKuma reg)",
-        fixed={"lambda_lm": 0.0, "lambda_coherence": 0.1},
+        fixed={"lambda_lm": 0.0, "coherence_form": "drawn", "lambda_coherence": 0.1},
         why="InfoCal (HardKuma reg): the fused lasso in place of L_lm, at the weight that was best on beer",
     ),
     "infocal-invase-reg": Variant(

@@ -519,3 +519,16 @@ def test_the_second_best_is_never_taken_in_silence(
     prepared = StudySettings.load(tmp_path / "runs/studies/first", "first")
     text = register(prepared, results(tmp_path), tracker.uri, Wanted(number=0))
     assert text.startswith("trial-00 at its epoch 2")
+
+
+def test_a_study_of_other_data_is_refused_before_it_trains(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    searching(monkeypatch, *THREE)
+    conducted(tracker, tmp_path)
+    version = registry.find(tracker, NAME, registry.CHALLENGER)
+    assert version.tags["task_kind"] == "regression"
+    registry.tag(tracker, version, {"task_kind": "classification", "classes": "billing, technical"})
+    searching(monkeypatch, lambda study: pytest.fail("it trained"))
+    with pytest.raises(PipelineError, match="`infocal-beer-palate` is of a task of kind class"):
+        conducted(tracker, tmp_path / "second", name="second")

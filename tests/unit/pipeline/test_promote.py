@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -194,3 +195,98 @@ def test_mistakes_are_named(arguments: list[str], message: str, capsys: pytest.C
 def test_a_threshold_outside_0_to_1_is_refused(capsys: pytest.CaptureFixture[str]):
     assert run_command(promote.main, ["--aspect", "palate", "--min-precision", "87"]) == 2
     assert "expected a number from 0 to 1, but got '87'" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------- against the champion
+
+
+def champion_with(tracker: Tracker, **tags: str) -> None:
+    """Make version 1 the champion, with these scores on test."""
+    version = registry.find(tracker, NAME, 1)
+    registry.promote(tracker, version)
+    registry.tag(tracker, version, tags)
+
+
+def test_a_model_that_the_champion_surpasses_is_refused_with_both_figures(tracker: Tracker):
+    champion_with(tracker, test_token_recall="1.5", test_token_precision="0.4")
+    next_version(tracker)
+    with pytest.raises(CriterionNotMet, match="the champion, version 1, is better on test") as caught:
+        promote.main(command(tracker))
+    assert re.search(
+        r"version 2: test_token_recall [01]\.\d{4}, .*; version 1: test_token_recall 1\.5000",
+        str(caught.value),
+    )
+    assert "--force" in (caught.value.hint or "")
+    assert registry.find(tracker, NAME, registry.CHAMPION).version == 1
+
+
+def test_a_worse_model_can_be_forced_and_its_version_says_so(tracker: Tracker):
+    champion_with(tracker, test_token_recall="1.5", test_token_precision="0.4")
+    next_version(tracker)
+    assert promote.main(command(tracker, "--force")) == 0
+    version = registry.find(tracker, NAME, registry.CHAMPION)
+    assert version.version == 2
+    assert version.tags["forced"].startswith("over version 1, which is better: test_token_recall")
+
+
+def test_a_champion_below_its_own_bound_is_surpassed(tracker: Tracker):
+    champion_with(tracker, test_token_recall="0.999", test_token_precision="0.01")
+    next_version(tracker)
+    assert promote.main(command(tracker)) == 0
+    assert registry.find(tracker, NAME, registry.CHAMPION).version == 2
+
+
+def test_a_champion_without_scores_on_these_data_is_scored(
+    tracker: Tracker, run_id: str, capsys: pytest.CaptureFixture[str]
+):
+    registry.promote(tracker, registry.find(tracker, NAME, 1))
+    next_version(tracker)
+    assert promote.main(command(tracker)) == 0  # the same weights: neither is better
+    assert tracker.run(run_id).tags["test_readings"] == "2"
+    assert "against the champion, by best test_token_recall with" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "said"),
+    [
+        (
+            {"classes": "1, 2, 3"},
+            {"classes": "billing, technical"},
+            "the classes billing, technical, and not",
+        ),
+        ({"task_kind": "regression"}, {"task_kind": "classification"}, "a task of kind classification"),
+        (
+            {"origin": "/b/tickets", "data_fingerprint": "b"},
+            {"origin": "/a/tickets", "data_fingerprint": "a"},
+            "the data in /a/tickets, and not in /b/tickets",
+        ),
+    ],
+)
+def test_a_model_of_other_data_never_replaces_the_champion(
+    tracker: Tracker, run_id: str, mine: dict[str, str], theirs: dict[str, str], said: str
+):
+    champion_with(tracker, **theirs)
+    next_version(tracker, **mine)
+    with pytest.raises(PipelineError, match=f"cannot replace version 1, which is of {said}") as caught:
+        promote.main(command(tracker))
+    assert "--model-name NAME" in (caught.value.hint or "")
+    assert "test_readings" not in tracker.run(run_id).tags, "refused before the test split is read"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{}, {"origin": "/b", "data_fingerprint": "a"}, {"origin": "/a", "data_fingerprint": "b"}],
+    ids=["nothing known", "moved", "grown"],
+)
+def test_one_corpus_is_one_whether_it_moved_or_grew(other: dict[str, str]):
+    assert registry.differing(other, {"origin": "/a", "data_fingerprint": "a", "classes": "x, y"}) is None
+
+
+def test_the_criterion_is_the_one_that_the_version_states(tracker: Tracker):
+    stated = Criterion.parse("best val_token_f1 with val_selection_rate <= 0.999")
+    version = next_version(tracker, criterion_json=stated.to_json())
+    assert promote.stated_of(version, criterion_at(0.5)) == stated
+    assert promote.stated_of(registry.find(tracker, NAME, 1), criterion_at(0.5)) == criterion_at(0.5)
+    broken = next_version(tracker, criterion_json="{}")
+    with pytest.raises(PipelineError, match=f"tag `criterion_json` of models:/{NAME}/3: expected"):
+        promote.stated_of(broken, criterion_at(0.5))

@@ -288,7 +288,7 @@ def test_model_states_its_signature_example_and_code(model_folder: Path):
     assert signature["params"][0]["name"] == "all_tokens"
     assert described["metadata"]["dataset"] == "beer"
     example = json.loads((model_folder / "serving_input_example.json").read_text())
-    assert example["params"] == {"all_tokens": False}
+    assert example["params"] == {"all_tokens": False, "column": ""}
 
 
 def test_requirements_are_pinned_without_their_build(model_folder: Path):
