@@ -9,7 +9,12 @@ A plain file is one JSON object a line (a name that ends in .gz is decompressed)
                         selected; null, in a file of human rationales: nobody annotated the text
     scores              optional: a number per token, larger means rather selected
 
-Besides, in their own formats: the beer corpus's `annotations.json`, and files like `lei2016_rationales.jsonl`
+A `text` in place of its tokens is split at blanks, and spans then count its characters. The spans of doccano's
+exports (`label`, `labels` or `entities`) are read where there is no `rationale`. A span may have a name behind
+it: [start, end, label].
+
+Besides, in their own formats: ERASER's predictions and annotations (`feature_store.eraser_masks`), the beer
+corpus's `annotations.json`, and files like `lei2016_rationales.jsonl`
 (`rid`, and a list of positions under the name of each aspect).
 """
 
@@ -20,6 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from feature_store.eraser_masks import EraserFile
 from feature_store.errors import BadInputError, RequestError
 from feature_store.fingerprint import file_digest
 from feature_store.sources import get_source
@@ -28,6 +34,7 @@ from feature_store.sources.beer import Beer, annotated_reviews
 from feature_store.sources.fields import (
     check_id,
     check_spans,
+    check_text,
     check_tokens,
     is_mask,
     mask_positions,
@@ -35,6 +42,7 @@ from feature_store.sources.fields import (
     unread_keys,
 )
 from feature_store.sources.lines import parse_record, read_lines
+from feature_store.tokenize import split_at_blanks
 
 _LARGEST = sys.float_info.max
 
@@ -43,6 +51,9 @@ MAX_BYTES = 4 * 2**30
 
 _MAX_TOKENS = 2**20
 """Most tokens of a text whose length the file does not state: a span beyond is a mistake."""
+
+_DOCCANO = ("label", "labels", "entities")
+"""Keys under which doccano's exports have spans; which of them depends on its version."""
 
 _PLAIN_FIELDS = ("id", "tokens", "num_tokens", "rationale", "scores")
 
@@ -117,6 +128,8 @@ def read_masks(path: Path, *, aspect: str | None, max_bytes: int = MAX_BYTES) ->
     first = parse_record(line, f"{path}:1", ())
     unread: Counter[str] = Counter()
     records: Iterator[MaskRecord]
+    if "annotation_id" in first:
+        return _eraser(path, max_bytes)
     if "rid" not in first:
         records = (_plain(line, where, unread) for where, line in _lines(path, max_bytes))
     elif aspect is None:
@@ -135,6 +148,24 @@ def read_masks(path: Path, *, aspect: str | None, max_bytes: int = MAX_BYTES) ->
         sha256=file_digest(path),
         notes=[f"{path.name}: {unread_keys(unread, _PLAIN_FIELDS)}"] if unread else [],
     )
+
+
+def _eraser(path: Path, max_bytes: int) -> MaskFile:
+    file = EraserFile(path, max_bytes)
+    records = [
+        MaskRecord(
+            where=mask.where,
+            example_id=mask.example_id,
+            tokens=mask.tokens,
+            num_tokens=mask.num_tokens,
+            positions=mask.positions,
+            scores=_scores(mask.scores, mask.num_tokens, mask.where),
+        )
+        for mask in file.masks()
+    ]
+    unread = [f"{path.name}: {unread_keys(file.unread, ())}"] if file.unread else []
+    checked = list(_checked(iter(records)))
+    return MaskFile(path=path, records=checked, sha256=file_digest(path), notes=[*file.notes(), *unread])
 
 
 def _lines(path: Path, max_bytes: int) -> Iterator[tuple[str, str]]:
@@ -184,7 +215,11 @@ def _aspect_positions(line: str, where: str, aspect: str) -> MaskRecord:
 
 
 def _plain(line: str, where: str, unread: Counter[str]) -> MaskRecord:
-    record = parse_record(line, where, ("rationale",))
+    record = parse_record(line, where, ())
+    if "text" in record and record.get("tokens") is None:
+        record = _of_text(record, where)
+    if "rationale" not in record:
+        raise BadInputError(f"no key `rationale`; there is {sorted(record)}", where=where)
     unread.update(record.keys() - set(_PLAIN_FIELDS))
     example_id = None if record.get("id") is None else check_id(record["id"], "id", where)
     tokens = None if record.get("tokens") is None else check_tokens(record["tokens"], "tokens", where)
@@ -231,6 +266,34 @@ def _positions(value: object, size: int | None, where: str) -> list[int] | None:
             hint="spans count tokens, not characters; or state the text's length as `num_tokens`",
         )
     return positions(spans)
+
+
+def _of_text(record: dict[str, object], where: str) -> dict[str, object]:
+    """A record with its text's tokens in place of the text, and spans of characters as positions' mask."""
+    text = check_text(record["text"], "text", where)
+    pieces = split_at_blanks(text)
+    key = next((key for key in ("rationale", *_DOCCANO) if key in record), "rationale")
+    others = {name: value for name, value in record.items() if name not in ("text", *_DOCCANO)}
+    found = others | {"tokens": [piece.text for piece in pieces]}
+    value = record.get(key)
+    if value is None or (key == "rationale" and is_mask(value)):
+        return found
+    marked = bytearray(len(text))
+    for start, end in check_spans(_offsets(value), len(text), f"`{key}`", where, "characters"):
+        marked[start:end] = b"\1" * (end - start)
+    return found | {"rationale": [int(any(marked[piece.start : piece.end])) for piece in pieces]}
+
+
+def _offsets(value: object) -> object:
+    """Spans as lists, where they are objects, as in doccano's `entities`."""
+    if not isinstance(value, list):
+        return value
+    return [
+        [span["start_offset"], span["end_offset"]]
+        if isinstance(span, dict) and {"start_offset", "end_offset"} <= span.keys()
+        else span
+        for span in value
+    ]
 
 
 def _scores(value: object, size: int | None, where: str) -> list[float] | None:

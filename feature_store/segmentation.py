@@ -24,7 +24,15 @@ import pyarrow as pa
 from feature_store import cache
 from feature_store.errors import DamagedCacheError, FeatureStoreError, RequestError
 from feature_store.fingerprint import fingerprint
-from feature_store.segmenter import Lengths, Segmenter, Word, measure, measure_in_worker, start_worker
+from feature_store.segmenter import (
+    DICTIONARY_FORMAT,
+    Lengths,
+    Segmenter,
+    Word,
+    measure,
+    measure_in_worker,
+    start_worker,
+)
 
 logger = logging.getLogger("feature_store")
 
@@ -99,6 +107,8 @@ def _kept_table(
     file: TextFile, cache_dir: Path, workers: int, words: Sequence[Word], dictionary_digest: str | None
 ) -> pa.Table:
     parameters = {"jieba": metadata.version("jieba"), "dictionary": dictionary_digest}
+    if dictionary_digest is not None:
+        parameters["dictionary_format"] = str(DICTIONARY_FORMAT)
     key = fingerprint("segments", VERSION, parameters, [file.digest])
     directory = cache_dir / "segments" / key[:32]
     table = _if_whole(directory, key, file)

@@ -33,7 +33,11 @@ _REMEMBERED_RUNS = 1 << 16
 _MAX_DIGITS = 18
 """Of a frequency: more than any corpus has words, and Python refuses to read thousands."""
 _MAX_CHARACTERS = 256
-_ENTRY = re.compile(r"(?P<word>.+?)(?: (?P<frequency>[0-9]+))?(?: [a-z]+)?")  # jieba 0.42.1, `re_userdict`
+_ENTRY = re.compile(r"(?P<word>.+?)(?:[ \t]+(?P<frequency>[0-9]+))?(?:[ \t]+[a-zA-Z]+)?")
+"""jieba 0.42.1's `re_userdict`, with tabs as well as blanks."""
+
+DICTIONARY_FORMAT = 2
+"""Raise it when an equal dictionary gives other words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class Word:
 
 
 def parse_dictionary(lines: Iterable[tuple[int, str]], where: str) -> tuple[Word, ...]:
-    """Words of a dictionary in jieba's format: `WORD [FREQUENCY] [TAG]` a line.
+    """Words of a dictionary in jieba's format: `WORD [FREQUENCY] [TAG]` a line, with blanks or tabs between.
 
     Args:
         lines: numbered lines.
@@ -58,7 +62,7 @@ def parse_dictionary(lines: Iterable[tuple[int, str]], where: str) -> tuple[Word
     """
     words = []
     for number, line in lines:
-        match = _ENTRY.fullmatch(line.strip())
+        match = _ENTRY.fullmatch(_clean(line))
         if match is None:
             continue  # an empty line
         digits = match["frequency"] or "1"
@@ -82,7 +86,17 @@ def parse_dictionary(lines: Iterable[tuple[int, str]], where: str) -> tuple[Word
 
 def parse_stop_words(lines: Iterable[tuple[int, str]]) -> frozenset[str]:
     """Words to leave out, one a line."""
-    return frozenset(line.strip() for _, line in lines if line.strip())
+    return frozenset(word for _, line in lines if (word := _clean(line)))
+
+
+def _clean(line: str) -> str:
+    """The line without blanks around it, and without the byte order mark of files that were joined."""
+    return line.strip("\ufeff \t\r\n\v\f\u3000")
+
+
+def is_one_block(text: str) -> bool:
+    """Whether the text holds nothing at which every text is cut: no blank, no mark."""
+    return _BLOCK.fullmatch(text) is not None
 
 
 class Segmenter:

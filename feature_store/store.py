@@ -37,6 +37,7 @@ from feature_store.errors import (
 )
 from feature_store.fingerprint import fingerprint, folder_digest
 from feature_store.recipe import TOKENIZER_FILE, VERSION, Recipe
+from feature_store.segmenter import DICTIONARY_FORMAT
 from feature_store.sources import get_source
 from feature_store.sources.base import (
     FOLDER_ROLES,
@@ -420,6 +421,8 @@ def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_di
         "source_version": source.version,
         "options": {o.name: options[o.name] for o in source.options if not o.is_file},
     }
+    if any(o.for_tokenizer and o.name in named for o in source.options):
+        parameters["dictionary_format"] = DICTIONARY_FORMAT
     book = cache.DigestBook(request.cache_dir / "digests.json")
     digests = {role: _digest(book, role, file) for role, file in sorted(files.items())}
     key = [f"{role}:{digest}" for role, digest in digests.items()]

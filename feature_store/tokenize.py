@@ -101,7 +101,7 @@ class ChineseTokenizer:
     """
 
     def __init__(self, files: Mapping[str, str]) -> None:
-        numbered = {name: list(enumerate(text.splitlines(), start=1)) for name, text in files.items()}
+        numbered = {name: list(enumerate(text.split("\n"), start=1)) for name, text in files.items()}
         words = parse_dictionary(numbered[DICTIONARY], DICTIONARY) if DICTIONARY in files else ()
         self._segmenter = Segmenter(words)
         self._stop_words = parse_stop_words(numbered.get(STOP_WORDS, ()))

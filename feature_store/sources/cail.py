@@ -18,6 +18,7 @@ from pathlib import Path
 from feature_store.cail_recipes import MIN_CASES, RECIPES, Case, CaseRecipe
 from feature_store.errors import BadInputError, MissingDataError, did_you_mean
 from feature_store.fingerprint import file_digest, unit_interval
+from feature_store.own_words import OwnWords
 from feature_store.segmenter import DICTIONARY, STOP_WORDS, Word, parse_dictionary, parse_stop_words
 from feature_store.sources.base import (
     Example,
@@ -90,7 +91,7 @@ class Cail:
             default="",
             is_file=True,
             for_tokenizer=True,
-            help="words of your own for jieba, `WORD [FREQUENCY] [TAG]` a line (UTF-8)",
+            help="words of your own for jieba, `WORD [FREQUENCY] [TAG]` a line, with blanks or tabs (UTF-8)",
         ),
         SourceOption(
             name=STOP_WORDS,
@@ -185,16 +186,16 @@ class Cail:
             raise TypeError(f"expected what `task` returned, but got {task!r}")
         recipe = RECIPES[query.options["recipe"]]
         targets = _Targets(query.aspect, task, recipe)
-        words, stop_words = _own_words(query)
+        own = _own_words(query)
         report.dropped.update({reason: Counter() for reason in (*recipe.reasons, *_LABEL_REASONS, _NO_WORD)})
         in_train: set[bytes] = set()
         for role in self._files:
-            lengths = self._word_lengths(query, role, task, words)
+            lengths = self._word_lengths(query, role, task, own.words)
             cases = _cases(query.inputs[role], query.max_bytes, None)
             for (line, case), case_lengths in zip(cases, lengths, strict=True):
                 split = self._split(role, case)
                 report.counts[f"{split}_cases"] += 1
-                tokens = _tokens(case.fact, case_lengths, stop_words)
+                tokens = _tokens(case.fact, case_lengths, own)
                 reason = recipe.refuses(case) or _label_reason(case, task) or ("" if tokens else _NO_WORD)
                 if reason:
                     report.drop(reason, split)
@@ -207,7 +208,7 @@ class Cail:
                     target=targets.of(case),
                     rationale=None,
                 )
-        report.notes += self._notes(recipe, task, report)
+        report.notes += [*self._notes(recipe, task, report), *own.notes()]
 
     def _word_lengths(
         self, query: Query, role: str, task: _CailTask, words: tuple[Word, ...]
@@ -329,7 +330,7 @@ def _label_reason(case: Case, task: _CailTask) -> str | None:
 # ---------------------------------------------------------------------------------------------------- words
 
 
-def _own_words(query: Query) -> tuple[tuple[Word, ...], frozenset[str]]:
+def _own_words(query: Query) -> OwnWords:
     """The user's dictionary and stop words; empty where there are none."""
     words: tuple[Word, ...] = ()
     if path := query.inputs.get(DICTIONARY):
@@ -337,17 +338,16 @@ def _own_words(query: Query) -> tuple[tuple[Word, ...], frozenset[str]]:
     stop_words: frozenset[str] = frozenset()
     if path := query.inputs.get(STOP_WORDS):
         stop_words = parse_stop_words(read_lines(path, max_bytes=query.max_bytes))
-    return words, stop_words
+    return OwnWords(words, stop_words)
 
 
-def _tokens(fact: str, lengths: Iterable[int], stop_words: frozenset[str]) -> list[str]:
+def _tokens(fact: str, lengths: Iterable[int], own: OwnWords) -> list[str]:
     tokens, start = [], 0
     for length in lengths:
-        word = fact[start : start + length]
-        if not word.isspace() and word not in stop_words:
-            tokens.append(word)
+        tokens.append(fact[start : start + length])
         start += length
-    return tokens
+    own.see(tokens)
+    return [word for word in tokens if not word.isspace() and word not in own.stop_words]
 
 
 def _count_shared(fact: str, split: str, in_train: set[bytes], report: Report) -> None:

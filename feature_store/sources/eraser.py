@@ -119,7 +119,7 @@ class Eraser:
         sample.write_eraser(data_dir / self.name, seed=seed)
 
 
-class _Documents:
+class Documents:
     """Documents by their docid; those of a `docs.jsonl` are held in memory."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
@@ -165,7 +165,7 @@ class _Reader:
     """Turns lines into examples."""
 
     def __init__(self, query: Query, task: TaskSpec) -> None:
-        self._documents = _Documents(query.inputs["docs"], query.max_bytes)
+        self._documents = Documents(query.inputs["docs"], query.max_bytes)
         self._numbers = {name: number for number, name in enumerate(task.class_names or ())}
         self._use = query.options["query"]
         self._queries: set[str] = set()
@@ -175,7 +175,7 @@ class _Reader:
         """The example of one line."""
         record = parse_record(line, where, _KEYS)
         name = check_id(record["annotation_id"], "annotation_id", where)
-        evidences = _evidences(record["evidences"], where)
+        evidences = evidences_of(record["evidences"], where)
         texts = {
             docid: self._documents.tokens(docid, where) for docid in self._docids(record, evidences, where)
         }
@@ -263,7 +263,7 @@ class _Reader:
         return [token.text for token in split_at_blanks(check_text(query, "query", where))]
 
 
-def _evidences(groups: object, where: str) -> list[dict[str, object]]:
+def evidences_of(groups: object, where: str) -> list[dict[str, object]]:
     """All evidences of all groups."""
     if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
         raise BadInputError(

@@ -78,7 +78,7 @@ def check_tokens(tokens: object, name: str, where: str) -> list[str]:
 def check_spans(
     spans: object, size: int | None, key: str, where: str, unit: str = "tokens"
 ) -> list[tuple[int, int]]:
-    """[start, end) spans inside a text.
+    """[start, end) spans inside a text; a name behind one, as in doccano's [start, end, label], is passed over.
 
     Args:
         spans: what should be a list of pairs.
@@ -96,9 +96,10 @@ def check_spans(
         )
     checked: list[tuple[int, int]] = []
     for span in spans:
-        if not isinstance(span, list) or len(span) != 2 or not all(type(edge) is int for edge in span):
+        edges = span[:2] if isinstance(span, list) and len(span) == 3 and isinstance(span[2], str) else span
+        if not isinstance(edges, list) or len(edges) != 2 or not all(type(edge) is int for edge in edges):
             raise BadInputError(f"expected a span [start, end) in {key}, but got {shown(span)}", where=where)
-        start, end = span
+        start, end = edges
         if size is not None and not 0 <= start <= end <= size:
             raise BadInputError(f"span {span} of {key} does not fit the text's {size} {unit}", where=where)
         if not 0 <= start <= end:

@@ -11,6 +11,8 @@ it `val.jsonl` (each plain or .gz), and `task.toml`. A line has
     id                  optional: a number or text, different for each line of all files
     groups              optional: a list of names of groups that the text is about
 
+A span may have a name behind it, as doccano writes it: [start, end, label].
+
 A character is a Unicode code point. A token that a span of characters touches is in the rationale. A null
 stands for a key that is not there. `task.toml`:
 

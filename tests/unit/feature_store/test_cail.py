@@ -364,6 +364,20 @@ def test_bytes_of_no_encoding(tmp_path: Path):
         read(tmp_path)
 
 
+@pytest.mark.parametrize("separator", [" ", "\t", "\t\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_dictionary_of_any_layout_says_what_it_did(tmp_path: Path, separator: str, end: str):
+    dictionary, stop_words = tmp_path / "words.txt", tmp_path / "stop.txt"
+    lines = [separator.join(["盗窃手机", "100000", "n"]), "从未,如此"]
+    dictionary.write_bytes(("\ufeff" + "".join(line + end for line in lines)).encode())
+    stop_words.write_bytes(f"的{end}被告人{end}从未 如此{end}".encode())
+    write(tmp_path, train=BOTH, val=[record()], test=[record()])
+    examples, report, _ = read(tmp_path, dictionary=str(dictionary), stop_words=str(stop_words))
+    assert examples[200].tokens == ["张某", "盗窃手机", "。"]
+    assert "dictionary: 1 of 2 words stand in the texts; 1 can never apply, for" in "\n".join(report.notes)
+    assert any(n.startswith("stop words: ") and "1 can never apply" in n for n in report.notes)
+
+
 def test_a_dictionary_with_a_frequency_of_nothing(tmp_path: Path):
     dictionary = tmp_path / "words.txt"
     dictionary.write_text("手机\n盗窃 0 v\n", encoding="utf-8")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from feature_store import segmenter as module
 from feature_store.errors import BadInputError
+from feature_store.own_words import OwnWords, never_cut
 from feature_store.sample_cail import make_case
 from feature_store.segmenter import Segmenter, Word, measure, parse_dictionary, parse_stop_words
 
@@ -117,6 +118,53 @@ def test_a_dictionary():
         Word("创新办", 4),
         Word("甲 乙", None),
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("创新办\t4\tn", Word("创新办", 4)),
+        ("创新办\t4", Word("创新办", 4)),
+        ("创新办 \t 4  nz", Word("创新办", 4)),
+        ("创新办\tNR", Word("创新办", None)),
+        ("\ufeff创新办\t\r", Word("创新办", None)),
+        ("\u3000创新办 7\r", Word("创新办", 7)),
+        ("iPhone15\t30\teng", Word("iPhone15", 30)),
+    ],
+)
+def test_layouts_of_public_dictionaries(line: str, word: Word):
+    assert parse_dictionary([(1, line)], "f") == (word,)
+
+
+def test_a_dictionary_with_tabs_cuts_as_one_with_blanks():
+    lines = ["盗窃手机 3000 n", "云计算 5", "张某盗"]
+    blanks = parse_dictionary(enumerate(lines, start=1), "f")
+    tabs = parse_dictionary(((i, line.replace(" ", "\t")) for i, line in enumerate(lines, start=1)), "f")
+    assert tabs == blanks
+    assert "盗窃手机" in Segmenter(tabs).cut("被告人张某盗窃手机")
+
+
+def test_entries_that_never_apply_are_those_that_no_text_is_cut_into():
+    lines = ["盗窃手机 100000", "甲 乙 x", "云,计算", "我的 1", "e-mail", "：", "被告人盗窃"]
+    words = parse_dictionary(enumerate(lines, start=1), "f")
+    never = never_cut(words)
+    assert never == ["甲 乙", "云,计算", "我的"]
+    cut = Segmenter(words).cut
+    for word in words:
+        seen = any(word.text in cut(text) for text in (word.text, f"被告人{word.text}。", f"在 {word.text}"))
+        assert seen is (word.text not in never), word
+
+
+def test_a_note_counts_what_the_texts_have_and_names_what_they_cannot_have():
+    own = OwnWords((Word("盗窃手机", None), Word("甲 乙", None)), frozenset(["的", "a b", "无"]))
+    assert own.notes()[0].startswith("dictionary: 0 of 2 words stand in the texts; 1 can never apply")
+    own.see(["盗窃手机", "的", "的"])
+    apart = "1 can never apply, for texts are cut within them"
+    assert own.notes() == [
+        f"dictionary: 1 of 2 words stand in the texts; {apart}: `甲 乙`",
+        f"stop words: 1 of 3 entries stand in the texts; {apart}: `a b`",
+    ]
+    assert OwnWords().notes() == []
 
 
 def test_a_dictionary_that_is_none():

@@ -289,3 +289,40 @@ def test_files_that_do_not_go_together_are_refused(
 def test_a_text_of_unknown_length_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     spans = [{"id": "a", "rationale": [[0, 1]]}]
     assert "nothing says how many tokens `a` has" in refused(files(tmp_path, spans, spans), capsys)
+
+
+def test_eraser_files_give_the_scores_of_the_benchmark(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    gold = {"a": [(2, 6)], "b": [(0, 2), (7, 8)]}
+    chosen = {"a": [(3, 7)], "b": [(0, 1), (7, 10)]}
+    human = [
+        {
+            "annotation_id": name,
+            "evidences": [[{"docid": name, "start_token": s, "end_token": e}] for s, e in spans],
+        }
+        for name, spans in gold.items()
+    ]
+    masks = [
+        {
+            "annotation_id": name,
+            "rationales": [
+                {
+                    "docid": name,
+                    "hard_rationale_predictions": [{"start_token": s, "end_token": e} for s, e in spans],
+                    "soft_rationale_predictions": [0.5] * 10,
+                }
+            ],
+            "classification": "POS",
+        }
+        for name, spans in chosen.items()
+    ]
+    files = [
+        "--human",
+        write(tmp_path / "val.jsonl", human),
+        "--rationale",
+        write(tmp_path / "p.jsonl", masks),
+    ]
+    assert run_command(score.main, [*files, "--json", "-"]) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]["eraser"]
+    # the benchmark's own program on these spans (tests/data has its other values)
+    assert scores["token_precision"] == pytest.approx(0.625)
+    assert scores["token_recall"] == pytest.approx(5 / 7)

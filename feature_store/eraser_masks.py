@@ -1,0 +1,170 @@
+"""Mask files of the ERASER benchmark [DeYoung2020]: predictions, and the annotations to hold against.
+
+A line of predictions has `annotation_id` and `rationales`, one for each document: `docid`,
+`hard_rationale_predictions` (objects with `start_token` and `end_token`) and `soft_rationale_predictions` (a
+number per token). Forks leave out some of it: without `docid` the document has the name of the annotation,
+without hard predictions the tokens with a soft one above 0.5 are selected, and the keys may stand in the line
+itself. A line of annotations has `annotation_id` and `evidences`; how long the documents are is read from
+`docs` or `docs.jsonl` beside the file, where there is one.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from feature_store.errors import BadInputError
+from feature_store.sources.eraser import Documents, evidences_of
+from feature_store.sources.fields import check_id, check_spans, positions, shown
+from feature_store.sources.lines import parse_record, read_lines
+from feature_store.sources.locate import plain_or_gz
+
+_HARD, _SOFT = "hard_rationale_predictions", "soft_rationale_predictions"
+_HALF = 0.5
+"""A soft prediction above it selects its token, where nothing else says what is selected."""
+
+_NOT_FOR_MASKS = (
+    *("annotation_id", "rationales", "evidences", "docids", "query", "query_type", "classification"),
+    *(
+        "classification_scores",
+        "comprehensiveness_classification_scores",
+        "docid",
+        "soft_sentence_predictions",
+    ),
+    *("sufficiency_classification_scores", "thresholded_scores", "tokens_to_flip", _HARD, _SOFT),
+)
+"""Keys of the benchmark's lines; others are named."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EraserMask:
+    """What one line says of one document."""
+
+    where: str
+    example_id: str
+    """The annotation's; with the document's name behind it where the line has several documents."""
+    tokens: list[str] | None
+    num_tokens: int | None
+    positions: list[int]
+    scores: object
+    """As the file has them: to be checked; None where there are none."""
+
+
+@dataclass(slots=True)
+class EraserFile:
+    """Reads one file, and what has to be said of it.
+
+    Args:
+        path: the file.
+        max_bytes: most bytes to accept.
+    """
+
+    path: Path
+    max_bytes: int
+    unread: Counter[str] = field(default_factory=Counter)
+    num_soft_alone: int = 0
+    _documents: Documents | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        beside = [self.path.parent / name for name in ("docs", *plain_or_gz("docs.jsonl"))]
+        found = [place for place in beside if place.exists()]
+        self._documents = Documents(found[0], self.max_bytes) if found else None
+
+    def masks(self) -> Iterator[EraserMask]:
+        """One for each document of each line."""
+        for number, line in read_lines(self.path, max_bytes=self.max_bytes):
+            where = f"{self.path}:{number}"
+            record = parse_record(line, where, ("annotation_id",))
+            self.unread.update(record.keys() - set(_NOT_FOR_MASKS))
+            name = check_id(record["annotation_id"], "annotation_id", where)
+            if "evidences" in record and "rationales" not in record:
+                found = self._annotated(record, name, where)
+            else:
+                found = self._predicted(record, name, where)
+            for docid, mask in found.items():
+                own = (
+                    {}
+                    if len(found) == 1
+                    else {"example_id": f"{name}/{docid}", "where": f"{where} ({docid})"}
+                )
+                yield EraserMask(**{"where": where, "example_id": name, **mask, **own})
+
+    def notes(self) -> list[str]:
+        """What was done for want of hard predictions."""
+        if not self.num_soft_alone:
+            return []
+        return [
+            f"{self.path.name}: {self.num_soft_alone} documents without `{_HARD}`: their tokens with a soft "
+            f"prediction above {_HALF:g} are selected"
+        ]
+
+    def _annotated(self, record: Mapping[str, object], name: str, where: str) -> dict[str, dict[str, object]]:
+        spans: dict[str, list[list[object]]] = {}
+        docids = record.get("docids")
+        for docid in docids if isinstance(docids, list) else ():
+            spans[check_id(docid, "docid", where)] = []
+        for evidence in evidences_of(record["evidences"], where):
+            docid = check_id(evidence["docid"], "docid", where)
+            spans.setdefault(docid, []).append([evidence["start_token"], evidence["end_token"]])
+        found: dict[str, dict[str, object]] = {}
+        for docid, pairs in (spans or {name: []}).items():
+            tokens = None if self._documents is None else self._documents.tokens(docid, where)
+            size = None if tokens is None else len(tokens)
+            marked = positions(check_spans(pairs, size, "`evidences`", where))
+            found[docid] = {"tokens": tokens, "num_tokens": size, "positions": marked, "scores": None}
+        return found
+
+    def _predicted(self, record: Mapping[str, object], name: str, where: str) -> dict[str, dict[str, object]]:
+        entries = record.get("rationales")
+        if entries is None and (_HARD in record or _SOFT in record):
+            entries = [record]
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise BadInputError(
+                f"expected a list of objects as `rationales`, but got {shown(entries)}", where=where
+            )
+        found: dict[str, dict[str, object]] = {}
+        for entry in entries:
+            docid = name if entry.get("docid") is None else check_id(entry["docid"], "docid", where)
+            if docid in found:
+                raise BadInputError(f"two `rationales` of the document `{docid[:60]}`", where=where)
+            found[docid] = self._document(entry, where)
+        nothing: dict[str, object] = {"tokens": None, "num_tokens": None, "positions": [], "scores": None}
+        return found or {name: nothing}
+
+    def _document(self, entry: Mapping[str, object], where: str) -> dict[str, object]:
+        soft, hard = entry.get(_SOFT), entry.get(_HARD)
+        if soft is not None and (not isinstance(soft, list) or not soft):
+            raise BadInputError(
+                f"expected a list of numbers as `{_SOFT}`, but got {shown(soft)}", where=where
+            )
+        size = None if soft is None else len(soft)
+        if hard is None and soft is None:
+            raise BadInputError(
+                f"neither `{_HARD}` nor `{_SOFT}`: nothing says what is selected; there is {sorted(entry)}",
+                where=where,
+            )
+        if hard is None:
+            self.num_soft_alone += 1
+            # what is no number is found where the scores are checked
+            chosen = [
+                i for i, score in enumerate(soft or ()) if isinstance(score, int | float) and score > _HALF
+            ]
+        else:
+            chosen = positions(check_spans(_pairs(hard, where), size, f"`{_HARD}`", where))
+        return {"tokens": None, "num_tokens": size, "positions": chosen, "scores": soft}
+
+
+def _pairs(hard: object, where: str) -> object:
+    """Spans as pairs, where they are objects."""
+    if not isinstance(hard, list):
+        return hard
+    pairs = []
+    for span in hard:
+        if isinstance(span, dict):
+            if missing := [key for key in ("start_token", "end_token") if key not in span]:
+                raise BadInputError(
+                    f"no key `{missing[0]}` in a span of `{_HARD}`; there is {sorted(span)}", where=where
+                )
+            span = [span["start_token"], span["end_token"]]
+        pairs.append(span)
+    return pairs
