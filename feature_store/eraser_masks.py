@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from feature_store.errors import BadInputError
 from feature_store.sources.eraser import Documents, evidences_of
@@ -82,7 +83,7 @@ class EraserFile:
             else:
                 found = self._predicted(record, name, where)
             for docid, mask in found.items():
-                own = (
+                own: dict[str, Any] = (
                     {}
                     if len(found) == 1
                     else {"example_id": f"{name}/{docid}", "where": f"{where} ({docid})"}
@@ -98,7 +99,7 @@ class EraserFile:
             f"prediction above {_HALF:g} are selected"
         ]
 
-    def _annotated(self, record: Mapping[str, object], name: str, where: str) -> dict[str, dict[str, object]]:
+    def _annotated(self, record: Mapping[str, object], name: str, where: str) -> dict[str, dict[str, Any]]:
         spans: dict[str, list[list[object]]] = {}
         docids = record.get("docids")
         for docid in docids if isinstance(docids, list) else ():
@@ -106,7 +107,7 @@ class EraserFile:
         for evidence in evidences_of(record["evidences"], where):
             docid = check_id(evidence["docid"], "docid", where)
             spans.setdefault(docid, []).append([evidence["start_token"], evidence["end_token"]])
-        found: dict[str, dict[str, object]] = {}
+        found: dict[str, dict[str, Any]] = {}
         for docid, pairs in (spans or {name: []}).items():
             tokens = None if self._documents is None else self._documents.tokens(docid, where)
             size = None if tokens is None else len(tokens)
@@ -114,7 +115,7 @@ class EraserFile:
             found[docid] = {"tokens": tokens, "num_tokens": size, "positions": marked, "scores": None}
         return found
 
-    def _predicted(self, record: Mapping[str, object], name: str, where: str) -> dict[str, dict[str, object]]:
+    def _predicted(self, record: Mapping[str, object], name: str, where: str) -> dict[str, dict[str, Any]]:
         entries = record.get("rationales")
         if entries is None and (_HARD in record or _SOFT in record):
             entries = [record]
@@ -122,16 +123,16 @@ class EraserFile:
             raise BadInputError(
                 f"expected a list of objects as `rationales`, but got {shown(entries)}", where=where
             )
-        found: dict[str, dict[str, object]] = {}
+        found: dict[str, dict[str, Any]] = {}
         for entry in entries:
             docid = name if entry.get("docid") is None else check_id(entry["docid"], "docid", where)
             if docid in found:
                 raise BadInputError(f"two `rationales` of the document `{docid[:60]}`", where=where)
             found[docid] = self._document(entry, where)
-        nothing: dict[str, object] = {"tokens": None, "num_tokens": None, "positions": [], "scores": None}
+        nothing: dict[str, Any] = {"tokens": None, "num_tokens": None, "positions": [], "scores": None}
         return found or {name: nothing}
 
-    def _document(self, entry: Mapping[str, object], where: str) -> dict[str, object]:
+    def _document(self, entry: Mapping[str, object], where: str) -> dict[str, Any]:
         soft, hard = entry.get(_SOFT), entry.get(_HARD)
         if soft is not None and (not isinstance(soft, list) or not soft):
             raise BadInputError(

@@ -9,9 +9,9 @@ A plain file is one JSON object a line (a name that ends in .gz is decompressed)
                         selected; null, in a file of human rationales: nobody annotated the text
     scores              optional: a number per token, larger means rather selected
 
-A `text` in place of its tokens is split at blanks, and spans then count its characters. The spans of doccano's
-exports (`label`, `labels` or `entities`) are read where there is no `rationale`. A span may have a name behind
-it: [start, end, label].
+A `text` in place of its tokens is split at blanks, and spans then count its characters. The spans of
+doccano's exports (`label`, `labels` or `entities`) are read where there is no `rationale`. A span may have a
+name behind it: [start, end, label].
 
 Besides, in their own formats: ERASER's predictions and annotations (`feature_store.eraser_masks`), the beer
 corpus's `annotations.json`, and files like `lei2016_rationales.jsonl`

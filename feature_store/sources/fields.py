@@ -78,7 +78,7 @@ def check_tokens(tokens: object, name: str, where: str) -> list[str]:
 def check_spans(
     spans: object, size: int | None, key: str, where: str, unit: str = "tokens"
 ) -> list[tuple[int, int]]:
-    """[start, end) spans inside a text; a name behind one, as in doccano's [start, end, label], is passed over.
+    """[start, end) spans inside a text; a name behind one, as in doccano's [start, end, label], is not read.
 
     Args:
         spans: what should be a list of pairs.
