@@ -41,8 +41,16 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	$(BIN)/pip install -e '.[dev]' -c $(CONSTRAINTS)
 	touch $@
 
-search: $(STAMP)  ## run a small search on the sample corpus: prepare, search, train, register
+# What the sample search ends with; another search prints a command of its own.
+EXAMPLE := a: pours dark brown with a thick tan head . s: roasted malt and a hint of coffee . \
+m: the body is smooth and creamy , with soft carbonation . overall a fine beer for a cold evening .
+
+search: $(STAMP)  ## run a small search on the sample corpus: prepare, search, train, register, explain
 	$(BIN)/python -m pipeline.search $(SEARCH)
+ifeq ($(origin SEARCH),file)
+	@echo
+	@$(BIN)/python -m pipeline.explain --sample --model models:/infocal-beer-palate@challenger --text "$(EXAMPLE)"
+endif
 
 test: export OMP_NUM_THREADS := 1
 test: export MKL_NUM_THREADS := 1
