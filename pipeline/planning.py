@@ -18,6 +18,7 @@ from pipeline.columns import TASK_SCORES
 from pipeline.errors import PipelineError
 from search_spaces import registry
 from search_spaces.base import Criterion
+from search_spaces.criteria import out_of_reach
 
 if TYPE_CHECKING:
     from feature_store.store import FeatureRequest, Features
@@ -212,7 +213,30 @@ def with_features(
             where=given.data_dir,
             hint="the criterion needs annotated texts; is the annotations' file complete?",
         )
+    if is_first and not given.sample:
+        _warn_of_bar(run, len(features.table("train")))
     return run
+
+
+def _warn_of_bar(run: settings.RunSettings, num_texts: int) -> None:
+    """Say before anything is trained that no model is known to come as far as the criterion asks."""
+    for bound in run.criterion.bounds:
+        known = (
+            out_of_reach(run.dataset, run.aspect, num_texts, bound.limit)
+            if bound.metric == "val_token_precision"
+            else None
+        )
+        if known is not None:
+            logger.warning(
+                "note: %s is out of reach of these %d training texts, as far as is known (precision %.2f on "
+                "%d: %s); `--min-precision` states another threshold, and `python -m pipeline.register` does "
+                "so after the search",
+                bound,
+                num_texts,
+                known.precision,
+                known.num_texts,
+                known.why,
+            )
 
 
 def _scheduled(given: argparse.Namespace, run: settings.RunSettings, num_texts: int) -> dict[str, Any]:

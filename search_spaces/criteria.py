@@ -1,5 +1,7 @@
 """What a dataset's best model is: its criterion by aspect, and the definitions that its scores follow."""
 
+from dataclasses import dataclass
+
 from search_spaces.base import Bound, Criterion
 
 
@@ -59,3 +61,38 @@ METRIC_MODES = {"beer": "paper", "hatexplain": "hatexplain"}
 
 DEFAULT_METRIC_MODE = "eraser"
 """Of every other dataset [DeYoung2020]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far models came on a corpus of some size, as measured."""
+
+    num_texts: int
+    """Training texts."""
+    precision: float
+    """Highest token precision on validation at a useful recall."""
+    why: str
+    """Where it was measured."""
+
+
+REACHED = {
+    ("beer", "palate"): Reached(
+        9000, 0.82, "docs/experiments.md, 2026-11-28: trials of a search on 8,981 reviews"
+    )
+}
+"""By data set and aspect; of the others nothing was measured that rules a threshold out."""
+
+
+def out_of_reach(dataset: str, aspect: str, num_texts: int, precision: float) -> Reached | None:
+    """What was measured where it says that a threshold is out of reach of so many training texts; else None.
+
+    Args:
+        dataset: its name.
+        aspect: target of the data set.
+        num_texts: training texts; twice as many as were measured may come further.
+        precision: the threshold, in [0, 1].
+    """
+    known = REACHED.get((dataset, aspect))
+    if known is None or num_texts >= 2 * known.num_texts or precision <= known.precision:
+        return None
+    return known

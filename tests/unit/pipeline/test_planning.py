@@ -22,7 +22,7 @@ from search_spaces import registry
 from search_spaces.base import Bound, Criterion
 from tests.own_corpora import own_records, write_own
 from tests.small_store import sample_cache, sample_features
-from tests.small_study import run_settings
+from tests.small_study import criterion, run_settings
 
 
 def flags(*more: str, aspect: str = "palate") -> argparse.Namespace:
@@ -287,3 +287,23 @@ def test_kernels_are_compiled_ahead_for_a_cpu_alone(
     monkeypatch.setattr(trainer, "resolve_device", lambda name: torch.device(device))
     planning.compile_ahead(run_settings())
     assert compiled.wait(timeout=30 if compiles else 0.2) == compiles
+
+
+# ----------------------------------------------------------------------------- what is out of reach
+
+
+@pytest.mark.parametrize(
+    ("aspect", "num_texts", "limit", "is_told"),
+    [
+        ("palate", 8981, 0.878, True),
+        ("palate", 8981, 0.75, False),
+        ("palate", 70_000, 0.878, False),
+        ("appearance", 8981, 0.961, False),
+    ],
+)
+def test_a_bar_that_is_known_to_be_out_of_reach_is_told_before_training(
+    aspect: str, num_texts: int, limit: float, is_told: bool, caplog: pytest.LogCaptureFixture
+):
+    planning._warn_of_bar(run_settings(aspect=aspect, criterion=criterion(limit)), num_texts)
+    assert (f"val_token_precision >= {limit} is out of reach of these {num_texts}" in caplog.text) == is_told
+    assert ("--min-precision" in caplog.text) == is_told
