@@ -19,8 +19,11 @@ def quantiles(score: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Flo
     a threshold can take some and leave others of the tokens that have one rank in texts of one length. At
     padding the value means nothing.
     """
-    apart = _APART * torch.sigmoid(score.double())
-    return 1 - (_ranks(score, is_token) - 0.5) / is_token.sum(dim=1, keepdim=True) + apart
+    return _quantile(_ranks(score, is_token), is_token) + _APART * torch.sigmoid(score.double())
+
+
+def _quantile(rank: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    return 1 - (rank - 0.5) / is_token.sum(dim=1, keepdim=True)
 
 
 def _ranks(score: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
@@ -43,9 +46,12 @@ def top_share(
         is_token: where tokens stand.
         rate: share to take, in (0, 1].
     """
-    found = shifted(quantiles(score.detach(), is_token), 1 - rate).to(torch.float32)
-    # what tells equal ranks apart can lift a token over the threshold
-    is_taken = _ranks(score.detach(), is_token) <= num_taken(is_token, rate)
+    score = score.detach()
+    rank = _ranks(score, is_token)
+    is_taken, quantile = rank <= num_taken(is_token, rate), _quantile(rank, is_token)
+    # what tells equal ranks apart must not lift a token over the threshold
+    room = torch.where(is_taken, _APART, ((1 - rate - quantile) / 2).clamp(0, _APART))
+    found = shifted(quantile + room * torch.sigmoid(score.double()), 1 - rate).to(torch.float32)
     half = torch.tensor(HALF, device=found.device)
     below = torch.nextafter(half, torch.zeros_like(half))
     return torch.where(is_taken, found.maximum(half), found.minimum(below)) * is_token
@@ -53,4 +59,5 @@ def top_share(
 
 def num_taken(is_token: Bool[Tensor, "B T"], rate: float) -> Float[Tensor, "B 1"]:
     """How many tokens of each text `top_share` takes: the rate of its length, rounded, halves up."""
-    return torch.floor(rate * is_token.sum(dim=1, keepdim=True).double() + 0.5)
+    # 0.145 x 100 is a little below 14.5 in floating point, and a half all the same
+    return torch.floor(rate * is_token.sum(dim=1, keepdim=True).double() + 0.5 + 1e-9)

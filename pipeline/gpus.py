@@ -8,6 +8,7 @@ from typing import NamedTuple
 import ray
 import torch
 
+from pipeline.errors import PipelineError
 from pipeline.study import StudySettings
 
 logger = logging.getLogger("pipeline.gpus")
@@ -33,6 +34,9 @@ def chosen(settings: StudySettings, asked: Callable[[], Torch | None] | None = N
 
     Returns:
         Settings with `packs_gpus` where GPUs are used, with the device `cpu` otherwise.
+
+    Raises:
+        PipelineError: if `--device cuda` asks for GPUs and none can be used.
     """
     on_cpu = dataclasses.replace(
         settings,
@@ -41,10 +45,17 @@ def chosen(settings: StudySettings, asked: Callable[[], Torch | None] | None = N
         run=dataclasses.replace(settings.run, device="cpu", gpu_memory_rate=1.0),
     )
     num_gpus = float(ray.cluster_resources().get("GPU", 0))
+    found = (asked or torch_of_gpu_node)() if num_gpus else None
+    if settings.run.device == "cuda" and not (found and found.sees_gpu):
+        seen = f"torch {found.version} cannot use them" if found else "none is free"
+        raise PipelineError(
+            f"expected GPUs in the cluster, but it has {f'{num_gpus:g}, and {seen}' if num_gpus else 'none'}",
+            where="--device cuda",
+            hint="use `--device auto`, which takes the CPU then",
+        )
     if num_gpus == 0:
         logger.info("GPUs: none here, so trials run on the CPU")
         return on_cpu
-    found = (asked or torch_of_gpu_node)()
     if found is None:
         logger.warning("GPUs: none of the %g was free within %.0f s: trials run on the CPU", num_gpus, WAIT_S)
         return on_cpu

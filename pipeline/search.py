@@ -299,6 +299,8 @@ def _gpus(prepared: "StudySettings", address: str | None) -> str:
         return "as many trials on each as a measured one says that fit"
     if not prepared.chooses_gpus:
         device = f" (device {prepared.run.device})"
+        if prepared.run.device.startswith("cuda") and not prepared.gpus_per_trial:
+            return f"every trial on {prepared.run.device}, as many at once as there are cores for"
         return f"{prepared.gpus_per_trial:g} a trial{device}" if prepared.gpus_per_trial else f"none{device}"
     if not cluster.is_local(address):
         return "those of the cluster, shared as a measured trial allows; the CPU where it has none"

@@ -149,7 +149,7 @@ class FreshTrainer(Trainer):
     @property
     def is_presentable(self) -> bool:
         """Not before the classifier has learnt something."""
-        return self.epoch > self.config.support_epochs
+        return self.num_steps_done > self.num_support_steps
 
     @property
     def num_support_steps(self) -> int:

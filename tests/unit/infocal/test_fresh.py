@@ -131,3 +131,14 @@ def test_the_support_model_is_settled_once_whatever_the_number_of_steps(support_
             supported += done < run.num_support_steps
         assert settled == [supported], steps
         assert supported == max(1, -(-round(support_epochs * steps, 6) // 1))
+
+
+@pytest.mark.parametrize("support_epochs", [0.4, 0.5, 0.999, 1.0, 1.4, 2.001])
+def test_nothing_is_a_result_before_the_classifiers_first_update(support_epochs):
+    run = trainer(support_epochs=support_epochs)
+    classifier = [p for n, p in run.model.named_parameters() if n.startswith(("classifier", "output"))]
+    drawn = [parameter.clone() for parameter in classifier]
+    for _ in range(4):
+        run.train_epoch(random_batches(2))
+        has_learnt = not all(torch.equal(p, before) for p, before in zip(classifier, drawn, strict=True))
+        assert run.is_presentable == has_learnt

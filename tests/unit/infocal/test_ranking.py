@@ -52,3 +52,17 @@ def test_padding_is_never_taken_and_changes_nothing():
     found = top_share(SCORE, IS_TOKEN, 0.5)
     assert (found >= 0.5).tolist() == [[False, True, False, True], [True, False, False, False]]
     assert torch.equal(top_share(SCORE[1:, :2], IS_TOKEN[1:, :2], 0.5), found[1:, :2])
+
+
+def test_a_half_is_rounded_up_whatever_floating_point_makes_of_it():
+    assert 0.145 * 100 < 14.5, "the noise that is meant"
+    assert num_taken(torch.ones(1, 100, dtype=torch.bool), 0.145).item() == 15
+
+
+def test_tokens_next_to_the_threshold_are_still_told_apart():
+    """Of 207 tokens 14 are taken at 7 %: the next one keeps its place among those of other texts."""
+    score = torch.linspace(3, -3, 207).expand(2, -1) + torch.tensor([[0.0], [1.0]])
+    found = top_share(score, torch.ones(2, 207, dtype=torch.bool), 0.07)
+    assert (found >= 0.5).sum(dim=1).tolist() == [14, 14]
+    assert found[0, 14] < found[1, 14] < 0.5
+    assert (found.diff(dim=1) < 0).all()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline import gpus
+from pipeline.errors import PipelineError
 from pipeline.gpus import Torch
 from tests.small_study import run_settings, study_settings
 
@@ -59,3 +60,20 @@ def test_gpus_that_cannot_be_used_are_told(
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert re.search(message, record.getMessage())
+
+
+@pytest.mark.parametrize(
+    ("number", "torch", "message"),
+    [
+        (0.0, None, "but it has none$"),
+        (2.0, None, "but it has 2, and none is free$"),
+        (2.0, Torch("2.13.0+cpu", False), "but it has 2, and torch 2.13.0.cpu cannot use them$"),
+    ],
+)
+def test_who_asks_for_cuda_is_not_given_the_cpu(number: float, torch: Torch | None, message: str, cards: Any):
+    cards(number)
+    asked = study_settings(run_settings(device="cuda"), chooses_gpus=True)
+    with pytest.raises(PipelineError, match=f"--device cuda: expected GPUs in the cluster, {message}"):
+        gpus.chosen(asked, lambda: torch)
+    cards(2.0)
+    assert gpus.chosen(asked, lambda: CUDA).packs_gpus

@@ -265,6 +265,7 @@ def test_gpus_are_chosen_where_no_flag_says_how_many(
         ),
         (["--device", "cpu"], 2, "none (device cpu)"),
         (["--gpus-per-trial", "0.5"], 2, "0.5 a trial (device auto)"),
+        (["--device", "cuda:1"], 2, "every trial on cuda:1, as many at once as there are cores for"),
     ],
 )
 def test_the_plan_says_what_gpus_trials_get(
@@ -277,6 +278,7 @@ def test_the_plan_says_what_gpus_trials_get(
 ):
     monkeypatch.setattr(cluster, "num_local_gpus", lambda: num_gpus)
     monkeypatch.setattr(cluster, "check_address", lambda address: None)
+    monkeypatch.setattr(planning, "check_device", lambda run: None)
     assert search.main([*SAMPLE, "--dry-run", *flags]) == 0
     assert f"GPUs         {line}" in capsys.readouterr().out
 
