@@ -4,7 +4,7 @@ import itertools
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ VOCABULARY_FILE = "vocabulary.arrow"
 EMBEDDINGS_FILE = "embeddings.npy"
 
 
-def build(stage: Path, recipe: Recipe) -> None:
+def build(stage: Path, recipe: Recipe, on_rows: Callable[[int], None] | None = None) -> None:
     """Fill an empty folder with the tables of the source's splits, vocabulary, vectors and a manifest.
 
     Raises:
@@ -41,14 +41,16 @@ def build(stage: Path, recipe: Recipe) -> None:
     splits = recipe.source.splits
     report = Report(notes=list(recipe.notes))
     spec = recipe.source.task(recipe.query, report)
-    word_counts = _stage_rows(stage, recipe, spec, report)
+    word_counts = stage_rows(stage, recipe, spec, report)
+    if on_rows is not None:
+        on_rows(report.counts["train_rows"])
     vocabulary, counts = build_vocabulary(word_counts, int(recipe.parameters["min_count"]))
     words = pa.table({"token": vocabulary.tokens, "count": counts}, schema=VOCABULARY_SCHEMA)
     write_table(stage / VOCABULARY_FILE, words)
     for split in splits:
         _number_tokens(stage, split, vocabulary, spec.kind)
     np.save(stage / EMBEDDINGS_FILE, _embed(stage, recipe, vocabulary, counts, report), allow_pickle=False)
-    task = _task(stage, spec, _raw_files(recipe))
+    task = task_info(stage / "train.arrow", spec, raw_files(recipe))
     names = [*(f"{split}.arrow" for split in splits), VOCABULARY_FILE, EMBEDDINGS_FILE]
     if contents := _tokenizer_files(recipe):
         (stage / TOKENIZER_FILE).write_text(json.dumps(contents), encoding="utf-8")
@@ -137,14 +139,14 @@ class _SplitWriter:
         self._sink.close()
 
 
-def _stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> Counter[str]:
+def stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> Counter[str]:
     """Parse the raw files into one file of rows per split; returns the training words' counts."""
     limit = int(recipe.parameters["max_length"])
     splits = recipe.source.splits
     cut = cut_splits(splits)
     writers = {
         split: _SplitWriter(
-            _staged(stage, split), split, spec.kind, limit if split in cut else None, _raw_files(recipe)
+            staged_file(stage, split), split, spec.kind, limit if split in cut else None, raw_files(recipe)
         )
         for split in splits
     }
@@ -159,20 +161,21 @@ def _stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> 
     for split, writer in writers.items():
         if not writer.counts["rows"]:
             raise BadInputError(
-                f"too few examples: nothing is left for the split `{split}`", where=_raw_files(recipe)
+                f"too few examples: nothing is left for the split `{split}`", where=raw_files(recipe)
             )
-        with pa.memory_map(str(_staged(stage, split))) as source:
+        with pa.memory_map(str(staged_file(stage, split))) as source:
             check_keys((batch.column("example_id") for batch in _batches(source)), split)
         report.counts.update({f"{split}_{name}": count for name, count in writer.counts.items()})
     return writers["train"].words
 
 
-def _raw_files(recipe: Recipe) -> str:
+def raw_files(recipe: Recipe) -> str:
     """The files that were read, for messages about all of them."""
     return ", ".join(str(path) for path in recipe.inputs.values())
 
 
-def _staged(stage: Path, split: str) -> Path:
+def staged_file(stage: Path, split: str) -> Path:
+    """Where `stage_rows` leaves the rows of a split."""
     return stage / f"staged-{split}.arrow"
 
 
@@ -180,7 +183,7 @@ def _number_tokens(stage: Path, split: str, vocabulary: Vocabulary, kind: TaskKi
     """Add the column `token_ids` and write the split's final file."""
     words = pa.array(vocabulary.tokens, pa.string())
     schema = table_schema(kind)
-    staged = _staged(stage, split)
+    staged = staged_file(stage, split)
     with (
         pa.memory_map(str(staged)) as source,
         pa.OSFile(str(stage / f"{split}.arrow"), "wb") as sink,
@@ -228,9 +231,9 @@ def _embed(
     return embeddings.word2vec(vocabulary, counts, embeddings.Sentences(sentences), size=size, seed=seed)
 
 
-def _task(stage: Path, spec: TaskSpec, where: str) -> dict[str, Any]:
-    """Kind of the task, and mean and variance of the training targets."""
-    with pa.memory_map(str(stage / "train.arrow")) as file:
+def task_info(rows: Path, spec: TaskSpec, where: str) -> dict[str, Any]:
+    """Kind of the task, and mean and variance of the training targets, which `rows` holds."""
+    with pa.memory_map(str(rows)) as file:
         targets = np.concatenate([batch.column("target").to_numpy() for batch in _batches(file)]).astype(
             np.float64
         )

@@ -264,32 +264,45 @@ def load_features(directory: Path, *, verify: bool = False) -> Features:
     return features
 
 
-def open_features(request: FeatureRequest, *, verify: bool = False) -> Features:
+def open_features(
+    request: FeatureRequest, *, verify: bool = False, on_rows: Callable[[int], None] | None = None
+) -> Features:
     """Open the features asked for; build them first where they are missing or damaged.
 
     Args:
         verify: compare every file with its digest, which reads everything.
+        on_rows: called with the number of training texts once they are read, before the rest is built of
+            them; what it raises ends the build. Not called where the features are there.
 
     Raises:
         MissingDataError: if raw files are missing; names them and what to do.
         BadInputError: if a raw file breaks its format; names file and line. The cache is left as it was.
         CacheError: if the cache folder cannot be written to.
     """
-    source = get_source(request.dataset)
-    aspect = resolve_aspect(source, request.aspect)
-    data_dir = _data_dir(request, source)
-    recipe = _recipe(request, source, aspect, data_dir)
-    name = "-".join(part for part in (source.name, aspect, recipe.fingerprint[:16]) if part)
-    directory = request.cache_dir / "features" / name
-    found = _load_if_whole(directory, recipe, verify)
+    recipe, directory = located(request)
+    name = directory.name
+    found = load_if_whole(directory, recipe, verify)
     if found is not None:
         return found
     with cache.locked(request.cache_dir, name):
-        found = _load_if_whole(directory, recipe, verify)  # another process may have built it while we waited
+        found = load_if_whole(directory, recipe, verify)  # another process may have built it while we waited
         if found is None:
-            _build(directory, recipe)
+            _build(directory, recipe, on_rows)
             found = load_features(directory)
     return found
+
+
+def located(request: FeatureRequest) -> tuple[Recipe, Path]:
+    """What the features asked for are made of, and their folder in the cache, whether it is there or not.
+
+    Raises:
+        UserError: as `open_features`.
+    """
+    source = get_source(request.dataset)
+    aspect = resolve_aspect(source, request.aspect)
+    recipe = _recipe(request, source, aspect, _data_dir(request, source))
+    name = "-".join(part for part in (source.name, aspect, recipe.fingerprint[:16]) if part)
+    return recipe, request.cache_dir / "features" / name
 
 
 def fingerprint_of(request: FeatureRequest) -> str:
@@ -331,7 +344,8 @@ def raw_files(request: FeatureRequest) -> dict[str, Path]:
     return source.inputs(_data_dir(request, source), resolve_aspect(source, request.aspect))
 
 
-def _load_if_whole(directory: Path, recipe: Recipe, verify: bool) -> Features | None:
+def load_if_whole(directory: Path, recipe: Recipe, verify: bool) -> Features | None:
+    """The features of that folder; None where it is missing or damaged, which is said."""
     if not directory.exists():
         return None
     try:
@@ -344,14 +358,14 @@ def _load_if_whole(directory: Path, recipe: Recipe, verify: bool) -> Features | 
         return None
 
 
-def _build(directory: Path, recipe: Recipe) -> None:
+def _build(directory: Path, recipe: Recipe, on_rows: Callable[[int], None] | None) -> None:
     from feature_store import build  # imports polars and gensim: only where something is built
 
     label = "/".join(part for part in (recipe.source.name, recipe.aspect) if part)
     logger.info("building features of %s in %s", label, directory)
     start = time.monotonic()
     with cache.staging(directory) as stage:
-        build.build(stage, recipe)
+        build.build(stage, recipe, on_rows)
     logger.info("built features of %s in %.1f s", label, time.monotonic() - start)
 
 

@@ -17,7 +17,7 @@ from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect
 from infocal.errors import UserError
 from infocal.methods.registry import INFOCAL
-from pipeline import cluster, planning, settings, study_folder
+from pipeline import cluster, places, planning, settings, study_folder
 from pipeline.errors import PipelineError, run_command
 from pipeline.uris import without_password
 from search_spaces import registry
@@ -88,6 +88,7 @@ def main(arguments: Sequence[str]) -> int:
     planning.check_device(prepared.runs[0])
     if not given.resume:
         planning.check_data(given, prepared.runs[0])
+    places.check(storage, uri)
     directory = home / prepared.name
     with study_folder.claimed(directory, resume=given.resume, kind="comparison", sign=SETTINGS):
         logger.info("results: %s\ntracking: %s", directory, without_password(uri))

@@ -22,8 +22,12 @@ from search_spaces.criteria import out_of_reach
 
 if TYPE_CHECKING:
     from feature_store.store import FeatureRequest, Features
+    from feature_store.survey import Survey
 
 logger = logging.getLogger("pipeline.planning")
+
+_EPOCHS_AFTER_START = 2
+"""Fewest epochs with all weights in force: one to train, one to choose against it."""
 
 _GOLD_FREE = frozenset(f"val_{name}" for name in (*TASK_SCORES, "selection_rate"))
 """Scores for which no text need be annotated."""
@@ -55,7 +59,7 @@ def run_settings(
     if given.min_precision is not None:
         criterion = _with_min_precision(criterion, given.min_precision)
     language_model = LanguageModelConfig(**registry.language_model_preset(given.dataset, given.sample))
-    return settings.RunSettings(
+    run = settings.RunSettings(
         dataset=given.dataset,
         aspect=aspect,
         method=given.method,
@@ -71,6 +75,9 @@ def run_settings(
         num_threads=num_threads,
         hold_rate=given.target_selection_rate is not None,
     )
+    if not given.sample and not registry.depends_on_data(given.dataset):
+        check_epochs(run)  # where the start follows from the data, once these are read
+    return run
 
 
 def _target_rate(given: argparse.Namespace) -> float:
@@ -195,27 +202,60 @@ def with_features(
     from feature_store.store import open_features
     from pipeline.origin import origin_of
 
+    def check(num_texts: int) -> None:
+        _schedule(given, run, num_texts)
+
     # every digest: a search takes hours, and hashing what it reads a moment
-    features = open_features(feature_request(given, run), verify=True)
+    features = open_features(feature_request(given, run), verify=True, on_rows=check)
     for note in features.notes if is_first else ():
         logger.info("note: %s", note)
     run = dataclasses.replace(run, features_dir=str(features.directory.resolve()), origin=origin_of(features))
+    validation = features.annotated_validation()["rationale"]
     if registry.depends_on_data(run.dataset):
-        criterion = criterion_of(features)
-        logger.info("criterion: %s", criterion)
-        base = run.base if given.sample else _scheduled(given, run, len(features.table("train")))
-        return dataclasses.replace(run, criterion=criterion, base=base)
-    annotated = features.annotated_validation()["rationale"]
-    if annotated.null_count == len(annotated) and not _GOLD_FREE.issuperset(run.criterion.metrics):
+        num_texts = len(features.table("train"))
+        run = _settled(given, run, criterion_of(features), num_texts)
+        logger.info("criterion: %s", run.criterion)
+        if not given.sample:
+            logger.info("%d training texts: %s", num_texts, start_of(run))
+        return run
+    _check_annotated(given, run, len(validation), len(validation) - validation.null_count)
+    if is_first and not given.sample:
+        _warn_of_bar(run, len(features.table("train")))
+    return run
+
+
+def looked_at(given: argparse.Namespace, run: settings.RunSettings) -> tuple[settings.RunSettings, "Survey"]:
+    """The settings as the data files settle them, and what these hold; rows are read, and nothing is built.
+
+    Raises:
+        UserError: what `with_features` raises for files that break their format, or too few epochs.
+    """
+    from feature_store.survey import survey
+
+    found = survey(feature_request(given, run))
+    held = found.sizes.get("val_annotated") or found.sizes.get("val")
+    if registry.depends_on_data(run.dataset):
+        has_rationales = held is not None and held.marked > 0
+        criterion = registry.settled_criterion(run.dataset, run.aspect, found.kind, has_rationales)
+        return _settled(given, run, criterion, found.sizes["train"].rows), found
+    if held is not None:
+        _check_annotated(given, run, held.rows, held.annotated)
+    if not given.sample and "train" in found.sizes:
+        _warn_of_bar(run, found.sizes["train"].rows)
+    return run, found
+
+
+def _check_annotated(
+    given: argparse.Namespace, run: settings.RunSettings, num_texts: int, num_annotated: int
+) -> None:
+    """Refuse validation texts without a rationale where the criterion reads them."""
+    if not num_annotated and not _GOLD_FREE.issuperset(run.criterion.metrics):
         raise PipelineError(
-            f"none of the {len(annotated)} annotated validation texts of "
+            f"none of the {num_texts} annotated validation texts of "
             f"{settings.title(run.dataset, run.aspect)} has a human rationale: no epoch could be chosen",
             where=given.data_dir,
             hint="the criterion needs annotated texts; is the annotations' file complete?",
         )
-    if is_first and not given.sample:
-        _warn_of_bar(run, len(features.table("train")))
-    return run
 
 
 def _warn_of_bar(run: settings.RunSettings, num_texts: int) -> None:
@@ -239,25 +279,54 @@ def _warn_of_bar(run: settings.RunSettings, num_texts: int) -> None:
             )
 
 
-def _scheduled(given: argparse.Namespace, run: settings.RunSettings, num_texts: int) -> dict[str, Any]:
-    """The hyper-parameters with a start as long as so many texts need; what the user has set stays."""
+def start_of(run: settings.RunSettings) -> str:
+    """Size of a batch and length of the start, in words."""
+    config = run.config()
+    start = f", all weights in force after {config.start_epochs:g} epochs" if config.start_epochs else ""
+    return f"batches of {config.batch_size}{start}"
+
+
+def _settled(
+    given: argparse.Namespace, run: settings.RunSettings, criterion: Criterion, num_texts: int
+) -> settings.RunSettings:
+    """The settings with what follows from data of one's own."""
+    return dataclasses.replace(run, criterion=criterion, base=_schedule(given, run, num_texts))
+
+
+def _schedule(given: argparse.Namespace, run: settings.RunSettings, num_texts: int) -> dict[str, Any]:
+    """The hyper-parameters with a start as long as so many texts need; what the user has set stays.
+
+    Raises:
+        PipelineError: if too few epochs follow that start.
+    """
+    if given.sample or not registry.depends_on_data(run.dataset):
+        return run.base
     chosen = settings.hyper_parameters(given.config, given.set)
     known = run.config().to_dict()
     settled = registry.settled_preset(run.dataset, num_texts)
     # a method that does not start dense has no such epochs to settle
     base = run.base | {name: value for name, value in settled.items() if name in known} | chosen
-    start = run.config(**base).start_epochs
-    logger.info(
-        "%d training texts: batches of %d, all weights in force after %g epochs",
-        num_texts,
-        base["batch_size"],
-        start,
-    )
-    if run.num_epochs < start + 2:
+    check_epochs(dataclasses.replace(run, base=base), f"{num_texts} training texts: ")
+    return base
+
+
+def check_epochs(run: settings.RunSettings, of_what: str = "") -> None:
+    """Refuse fewer epochs than it takes to train with every weight in force and to choose among the results.
+
+    Args:
+        run: the settings.
+        of_what: put before the message.
+
+    Raises:
+        PipelineError: if there are too few; names the fewest that are accepted.
+    """
+    start = run.config().start_epochs
+    fewest = math.ceil(start + _EPOCHS_AFTER_START) if start else 1
+    if run.num_epochs < fewest:
         raise PipelineError(
-            f"the weights that make a rationale short are in force after {start:g} epochs, "
+            f"{of_what}the weights that make a rationale short are in force after {start:g} epochs, "
             f"so {run.num_epochs} are too few",
             where="--epochs",
-            hint=f"ask for {math.ceil(2 * start)}, or set `dense_epochs` and `ramp_epochs`",
+            hint=f"ask for at least {fewest}, better {max(fewest, math.ceil(2 * start))}, "
+            "or set the length of the start with `--set`",
         )
-    return base

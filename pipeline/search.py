@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline import cluster, credentials, planning, reach, settings, study_folder
+from pipeline import cluster, credentials, places, planning, settings, study_folder
 from pipeline.errors import PipelineError, run_command
 from pipeline.ledger import LEDGER
 from pipeline.storage import Location, Storage
@@ -126,12 +126,13 @@ def main(arguments: Sequence[str]) -> int:
     if not given.resume:
         planning.check_data(given, prepared.run)
     planning.check_device(prepared.run)
-    reach.check_tracking(uri)
+    places.check(storage, uri, given.optuna_storage)
     cluster.check_address(given.address)
     if prepared.packs_gpus and not prepared.chooses_gpus:
         cluster.check_packing(given.address, prepared.run.device)
     if given.dry_run:
-        print(_plan(prepared, directory, uri, given.address))
+        prepared, data = _looked_at(given, prepared)
+        print(_plan(prepared, directory, uri, given.address, data))
         return 0
     export = _export(given, prepared.name, storage, directory)
     if storage.is_remote and given.cache_dir:
@@ -310,20 +311,38 @@ def _gpus(prepared: "StudySettings", address: str | None) -> str:
     )
 
 
-def _plan(prepared: "StudySettings", directory: Location, uri: str, address: str | None) -> str:
-    """What would be done, for `--dry-run`."""
+def _looked_at(given: argparse.Namespace, prepared: "StudySettings") -> tuple["StudySettings", list[str]]:
+    """The settings as the data files settle them, and what is said of these; features are not built."""
+    if given.resume:
+        return prepared, []
+    logger.info("reading the data files; nothing is built")
+    run, found = planning.looked_at(given, prepared.run)
+    parts = []
+    for split, size in found.sizes.items():
+        tokens = "" if size.tokens is None else f", {size.tokens:,} tokens"
+        annotated = f", {size.annotated:,} annotated" if size.annotated else ""
+        parts.append(f"{split} {size.rows:,} texts{tokens}{annotated}")
+    how = "built features in the cache" if found.is_built else "every row was read and checked"
+    if any(size.tokens is None for size in found.sizes.values()):
+        how += "; texts are cut into words when features are built"
+    lines = [f"data         {'; '.join(parts)}", f"             {how}, in {found.seconds:.1f} s"]
+    lines += [f"             {note}" for note in found.notes]
+    lines.append(f"training     {planning.start_of(run)}")
+    return dataclasses.replace(prepared, run=run), lines
+
+
+def _plan(
+    prepared: "StudySettings", directory: Location, uri: str, address: str | None, data: Sequence[str]
+) -> str:
+    """What would be done, for `--dry-run`; `data` are the lines about the data files."""
     run = prepared.run
     space = registry.space(run.method, run.dataset, prepared.space_name)
     lines = [
         f"study        {prepared.name}  ({run.method} on {settings.title(run.dataset, run.aspect)})",
         f"results      {directory}",
         f"tracking     {uri}",
-        f"criterion    {run.criterion}"
-        + (
-            ", if val has rationales; batches, start and word vectors follow the number of training texts"
-            if registry.depends_on_data(run.dataset)
-            else ""
-        ),
+        *data,
+        f"criterion    {run.criterion}",
         f"trials       {_trials(prepared.num_trials, space)} of {run.num_epochs} epochs",
         f"GPUs         {_gpus(prepared, address)}",
         f"sampler      {prepared.sampler}, seed {run.seed}",

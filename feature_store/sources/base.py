@@ -108,6 +108,9 @@ class TaskSpec:
     tokenizer: str | None = None
     """Name in `feature_store.tokenize`, where the files say it; None: the source's own."""
 
+    num_cases: Counter[str] = field(default_factory=Counter)
+    """Texts of each raw file by its role, where the source has counted them."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Example:

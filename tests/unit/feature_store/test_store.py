@@ -36,9 +36,9 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     seen: list[Path] = []
     build = build_module.build
 
-    def counted(stage: Path, recipe: Any) -> None:
+    def counted(stage: Path, recipe: Any, *more: Any) -> None:
         seen.append(stage)
-        build(stage, recipe)
+        build(stage, recipe, *more)
 
     monkeypatch.setattr(build_module, "build", counted)
     return seen

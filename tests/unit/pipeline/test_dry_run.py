@@ -1,5 +1,7 @@
 import pytest
 
+from feature_store.sample import write_beer
+from pipeline import planning
 from pipeline.errors import run_command
 from pipeline.search import main
 from tests.own_corpora import own_records, write_own
@@ -27,15 +29,16 @@ def test_a_dry_run_on_the_sample_needs_no_files_and_writes_nothing(tmp_path, mon
 
 
 @pytest.mark.parametrize("name", ["annotations.json", "reviews.aspect2.heldout.txt"])
-def test_a_dry_run_reads_no_file(tmp_path, capsys, name):
-    folder = tmp_path / "beer"
-    folder.mkdir()
-    for file in ("annotations.json", "reviews.aspect2.heldout.txt"):
-        (folder / file).write_text("not what it should be")
-    assert run_command(main, [*FLAGS, "--data-dir", str(tmp_path)]) == 0
-    (folder / name).unlink()
-    assert run_command(main, [*FLAGS, "--data-dir", str(tmp_path)]) == 2
-    assert name in capsys.readouterr().err
+def test_a_dry_run_reads_every_file(tmp_path, capsys, name):
+    write_beer(tmp_path / "beer", seed=3, num_reviews=60, num_annotated=30)
+    flags = [*FLAGS, "--data-dir", str(tmp_path), "--cache-dir", str(tmp_path / "cache")]
+    assert run_command(main, flags) == 0
+    plan = capsys.readouterr().out
+    assert "training     batches of " in plan and "every row was read and checked, in " in plan
+    assert not (tmp_path / "cache").exists()
+    (tmp_path / "beer" / name).write_text("not what it should be")
+    assert run_command(main, flags) == 2
+    assert f"{name}:1" in capsys.readouterr().err
 
 
 def test_a_dry_run_looks_for_the_word_vectors(tmp_path, monkeypatch, capsys):
@@ -51,10 +54,45 @@ def test_a_dry_run_on_own_data_says_what_the_criterion_waits_for(tmp_path, capsy
         f"no train.jsonl.gz or train.jsonl; no test.jsonl.gz or test.jsonl; no task.toml in {tmp_path}"
         in (capsys.readouterr().err)
     )
-    write_own(tmp_path, own_records())
-    assert run_command(main, flags) == 0
-    plan = capsys.readouterr().out
-    assert (
-        "criterion    best val_token_f1 with val_selection_rate >= 0.01, val_selection_rate <= 0.5, if"
-        in plan
+    records = own_records()
+    records["val"][0] |= {"rationale": [[6, 10]]}
+    write_own(tmp_path, records)
+    assert run_command(main, flags) == 2
+    assert "20 training texts: the weights that make a rationale short are in force after" in (
+        capsys.readouterr().err
     )
+    assert run_command(main, [*flags, "--epochs", "300"]) == 0
+    plan = capsys.readouterr().out
+    assert "data         train 20 texts, " in plan
+    assert "; val 3 texts, " in plan and " tokens, 1 annotated; test 3 texts" in plan
+    assert "training     batches of 8, all weights in force after 233.5 epochs" in plan
+    assert (
+        "criterion    best val_token_f1 with val_selection_rate >= 0.01, val_selection_rate <= 0.5\n" in plan
+    )
+    del records["val"][0]["rationale"]
+    write_own(tmp_path, records)
+    assert run_command(main, [*flags, "--epochs", "300"]) == 0
+    assert "criterion    best val_macro_f1 with" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("place", "where"),
+    [
+        (["--tracking-uri", "sqlite:///FILE/mlflow.db"], "--tracking-uri"),
+        (["--tracking-uri", "http://127.0.0.1:9"], "--tracking-uri"),
+        (["--storage", "FILE/runs"], "--storage"),
+        (["--optuna-storage", "sqlite:///FILE/optuna.db"], "--optuna-storage"),
+    ],
+)
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_place_that_cannot_be_is_told_before_anything_is_read(
+    tmp_path, monkeypatch, capsys, place, where, dry
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "FILE").write_text("no folder")
+    monkeypatch.setattr(planning, "looked_at", lambda *given: pytest.fail("data were read"))
+    monkeypatch.setattr(planning, "with_features", lambda *given: pytest.fail("features were built"))
+    flags = [flag for flag in FLAGS if dry or flag != "--dry-run"]
+    assert run_command(main, [*flags, "--sample", "--cache-dir", "cache", *place]) == 2
+    assert where in capsys.readouterr().err
+    assert not (tmp_path / "cache").exists()

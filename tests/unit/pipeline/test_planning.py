@@ -2,11 +2,14 @@ import argparse
 import dataclasses
 import json
 import logging
+import re
 import threading
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
+from hypothesis import strategies as st
 
 from feature_store.errors import RequestError
 from feature_store.sample import write_beer
@@ -238,7 +241,44 @@ def test_epochs_that_end_before_the_weights_are_in_force_are_refused(tmp_path: P
         PipelineError, match="--epochs: .* are in force after 54.5 epochs, so 50 are too few"
     ) as e:
         planning.with_features(given, planning.run_settings(given, {}))
-    assert e.value.hint == "ask for 109, or set `dense_epochs` and `ramp_epochs`"
+    assert e.value.hint == "ask for at least 57, better 109, or set the length of the start with `--set`"
+    assert not list((tmp_path / "cache" / "features").glob("jsonl*")), "before features are built"
+
+
+@hypothesis.given(st.integers(1, 20_000), st.sampled_from(["infocal", "bernoulli", "fresh", "attention"]))
+@hypothesis.settings(max_examples=40, deadline=None)
+def test_the_epochs_that_are_asked_for_are_the_fewest_that_are_accepted(num_texts: int, method: str):
+    run = planning.run_settings(own_flags(Path("nowhere"), "--method", method, "--epochs", "1"), {})
+    known = run.config().to_dict()
+    settled = registry.settled_preset("jsonl", num_texts)
+    base = run.base | {name: value for name, value in settled.items() if name in known}
+    run = dataclasses.replace(run, base=base)
+    if not run.config().start_epochs:
+        planning.check_epochs(run)
+        return
+    with pytest.raises(PipelineError, match="so 1 are too few") as caught:
+        planning.check_epochs(run)
+    found = re.search(r"at least (\d+), better (\d+),", caught.value.hint or "")
+    assert found is not None
+    fewest, better = map(int, found.groups())
+    assert better >= fewest
+    planning.check_epochs(dataclasses.replace(run, num_epochs=fewest))
+    with pytest.raises(PipelineError, match=f"so {fewest - 1} are too few"):
+        planning.check_epochs(dataclasses.replace(run, num_epochs=fewest - 1))
+
+
+@pytest.mark.parametrize(
+    ("target", "fewest"),
+    [
+        (["--dataset", "cail-small", "--aspect", "charges"], 6),
+        (["--dataset", "cail-big", "--aspect", "terms"], 6),
+    ],
+)
+def test_too_few_epochs_are_told_before_the_official_files_are_looked_for(target: list[str], fewest: int):
+    few, enough = ([*target, "--epochs", str(n)] for n in (fewest - 1, fewest))
+    with pytest.raises(PipelineError, match=f"so {fewest - 1} are too few"):
+        planning.run_settings(build_parser().parse_args(few), {})
+    assert planning.run_settings(build_parser().parse_args(enough), {}).num_epochs == fewest
 
 
 def post_flags(*more: str) -> argparse.Namespace:

@@ -171,7 +171,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(empty_folder: Path, capsys
 def test_real_results_lie_apart_from_those_of_the_sample(
     empty_folder: Path, capsys: pytest.CaptureFixture[str]
 ):
-    write_beer(empty_folder / "data" / "beer", seed=0, num_reviews=2, num_annotated=2)
+    write_beer(empty_folder / "data" / "beer", seed=3, num_reviews=60, num_annotated=30)
     search.main([*PALATE, "--data-dir", "data", "--dry-run", "--name", "first"])
     assert "results      runs/studies/first" in capsys.readouterr().out.splitlines()
 
