@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pipeline.planning")
 
-_EPOCHS_AFTER_START = 2
-"""Fewest epochs with all weights in force: one to train, one to choose against it."""
+_OWN_AFTER_START, _OFFICIAL_AFTER_START = 2, 1
+"""Fewest epochs with all weights in force: on data of one's own, and on official corpora with long epochs."""
 
 _GOLD_FREE = frozenset(f"val_{name}" for name in (*TASK_SCORES, "selection_rate"))
 """Scores for which no text need be annotated."""
@@ -321,12 +321,13 @@ def check_epochs(run: settings.RunSettings, of_what: str = "") -> None:
         PipelineError: if there are too few; names the fewest that are accepted.
     """
     start = run.config().start_epochs
-    fewest = math.ceil(start + _EPOCHS_AFTER_START) if start else 1
+    after = _OWN_AFTER_START if registry.depends_on_data(run.dataset) else _OFFICIAL_AFTER_START
+    fewest = math.ceil(start + after) if start else 1
+    better = max(fewest + 1, math.ceil(2 * start))
     if run.num_epochs < fewest:
         raise PipelineError(
             f"{of_what}the weights that make a rationale short are in force after {start:g} epochs, "
             f"so {run.num_epochs} are too few",
             where="--epochs",
-            hint=f"ask for at least {fewest}, better {max(fewest, math.ceil(2 * start))}, "
-            "or set the length of the start with `--set`",
+            hint=f"ask for at least {fewest}, better {better}, or set the length of the start with `--set`",
         )

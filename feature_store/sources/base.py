@@ -108,7 +108,7 @@ class TaskSpec:
     tokenizer: str | None = None
     """Name in `feature_store.tokenize`, where the files say it; None: the source's own."""
 
-    num_cases: Counter[str] = field(default_factory=Counter)
+    num_cases: Mapping[str, int] = field(default_factory=dict)
     """Texts of each raw file by its role, where the source has counted them."""
 
 
