@@ -31,6 +31,7 @@ from pipeline.reading import read_settings
 from pipeline.scoring import published_test, trivial_test
 from pipeline.settings import RunSettings
 from pipeline.standings import Outcome, Row, Standings, given_row, standings, trivial_rows
+from pipeline.tracked_dataset import dataset_of
 from pipeline.tracking import CONFIG_ARTIFACT, MAX_TAG, NAME_TAG, PARENT_TAG, TRIAL_TAG, Tracker
 from pipeline.trainable import Result, train
 
@@ -247,6 +248,7 @@ class Comparison:
         }
         experiment = self.tracker.experiment(run.dataset, run.aspect)
         entry.run_id = self.tracker.start_run(experiment, entry.name, run.config().to_dict(), tags)
+        self.tracker.log_dataset(entry.run_id, dataset_of(features))
 
     def _features(self, entry: Entry) -> Features:
         return _features_in(entry.run.features_dir)

@@ -7,7 +7,7 @@ from typing import Any
 
 from feature_store.store import Features
 from infocal.trainer import check_bf16, resolve_device
-from pipeline import cluster, feature_copies, gpus, outcome, registry
+from pipeline import cluster, descriptions, feature_copies, gpus, outcome, registry
 from pipeline.criterion import CRITERION_TAG
 from pipeline.errors import USER_ERRORS, PipelineError
 from pipeline.ledger import Ledger
@@ -17,6 +17,7 @@ from pipeline.progress import ProgressLines
 from pipeline.settings import Commands, make_folder
 from pipeline.study import Study, StudySettings
 from pipeline.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
+from pipeline.tracked_dataset import dataset_of
 from pipeline.tracking import ORIGIN_TAG, Tracker
 from pipeline.trial_tracking import TrialTracking
 from pipeline.utilisation import Stopwatch, Utilisation, utilisation
@@ -217,6 +218,8 @@ def tracked(
         {**tags, ORIGIN_TAG: folder.origin},
         resumed=bool(ledger.trials()),
     )
+    dataset = dataset_of(features)
+    tracker.log_dataset(study_run, dataset)
     return TrialTracking(
         tracker,
         study_run,
@@ -227,4 +230,6 @@ def tracked(
         tags=tags,
         num_epochs=run.num_epochs,
         render=functools.partial(outcome.render_trial, run=run),
+        dataset=dataset,
+        describe=functools.partial(descriptions.of_trial, prepared.name, run.dataset),
     )

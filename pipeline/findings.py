@@ -4,30 +4,42 @@ What the tracker does not hold stays missing: nothing is estimated, and trials a
 here. The sealed test split is not read either; a reading that was logged on the winner's run is shown.
 """
 
+import argparse
 import dataclasses
 import datetime
 import logging
+import math
+import os
+import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
 from infocal import baselines
 from infocal.errors import ConfigError, StateError
-from pipeline import checkpoints, columns, pages, published
+from pipeline import checkpoints, columns, mlflow_page, mlflow_view, pages, published, registry, settings
 from pipeline.criterion import CRITERION_TAG
-from pipeline.errors import PipelineError
-from pipeline.results import Findings, ScoreRow, Searched, TrialResult
+from pipeline.errors import USER_ERRORS, PipelineError
+from pipeline.results import Findings, Links, ScoreRow, Searched, TrialResult
 from pipeline.tracking import PARENT_TAG, READINGS_TAG, STUDY_TAG, TrackedRun, Tracker, read_back
-from search_spaces import registry
+from pipeline.uris import without_password
+from search_spaces import registry as search_registry
 from search_spaces.base import Criterion
 
 logger = logging.getLogger("pipeline.findings")
 
 PREDICTIONS = "best/predictions.json"
 """Artifact of a trial's run."""
+
+RATIONALES = "rationales.html"
+"""Page among the artifacts of a trial's run."""
+OWN_TITLE = "own data: "
+"""Begins the note that has the title of own data."""
+PRECISION = "token_precision"
 
 LINES = {
     "random_k": "random k",
@@ -59,8 +71,43 @@ def page(tracker: Tracker, study_run_id: str) -> str:
     Raises:
         PipelineError: if there is no such run, or it is no study.
     """
-    found = gather(tracker, study_run_id)
+    return of(linked(tracker, gather(tracker, study_run_id), None))
+
+
+def of(found: Findings) -> str:
+    """The page of what a study found, as HTML."""
     return pages.study_page(found, published.rows(found.dataset, found.aspect))
+
+
+def linked(tracker: Tracker, found: Findings, folder: Path | None) -> Findings:
+    """The same with what its page links to, and which trials are registered models.
+
+    Args:
+        tracker: the store.
+        found: what a study found.
+        folder: where the page will lie on this machine, from which files are linked; None: in MLflow, or
+            elsewhere.
+    """
+    experiment_id = tracker.run(found.run_id).experiment_id
+    address = mlflow_page.address(tracker.uri)
+    links = {}
+    for trial in (*found.trials, *found.replicates):
+        artifacts = tracker.artifact_folder(trial.run_id)
+        rationales = ""
+        if (artifacts is None and trial.scores) or (artifacts and (artifacts / RATIONALES).is_file()):
+            rationales = f"{address}/{mlflow_view.run(experiment_id, trial.run_id, RATIONALES)}"
+            if artifacts is not None and folder is not None:
+                here = os.path.relpath((artifacts / RATIONALES).resolve(), folder.resolve())
+                rationales = quote(Path(here).as_posix())
+        run = f"{address}/{mlflow_view.run(experiment_id, trial.run_id)}"
+        links[trial.run_id] = Links(run=run, rationales=rationales)
+    has_view = tracker.has_tag(experiment_id, mlflow_view.tag_of(found.run_id))
+    return dataclasses.replace(
+        found,
+        links=links,
+        versions=registry.versions_of_runs(tracker, found.model_name, list(links)),
+        table=f"{address}/{mlflow_view.table(experiment_id, found.run_id)}" if has_view else "",
+    )
 
 
 def gather(tracker: Tracker, study_run_id: str) -> Findings:
@@ -116,6 +163,9 @@ def gather(tracker: Tracker, study_run_id: str) -> Findings:
         trivial=trivial,
         trivial_note=trivial_note,
         readings=[] if winner is None else _readings(runs[winner.run_id], shown),
+        model_name=_parameter(study, "model_name"),
+        title=_title(study),
+        advice=_advice(study, winner),
     )
 
 
@@ -188,7 +238,7 @@ def _searched(study: TrackedRun) -> list[Searched]:
     """The ranges of the study's space; where it is not registered any more, every lambda."""
     method, dataset, name = (_parameter(study, key) for key in ("method", "dataset", "space_name"))
     try:
-        ranges = registry.space(method, dataset, name)
+        ranges = search_registry.space(method, dataset, name)
     except (ConfigError, KeyError):
         logger.warning("study %s: no search space `%s` of %s on %s", study.name, name, method, dataset)
         return [Searched(name=key) for key in ("lambda_ib", "lambda_g", "lambda_mi", "lambda_lm")]
@@ -215,6 +265,49 @@ def _criterion_of_sentence(text: str) -> Criterion | None:
         return Criterion.parse(text, why="as tracked")
     except ValueError:
         return None
+
+
+def _given(study: TrackedRun) -> argparse.Namespace | None:
+    """The flags that the study was started with; None where its command cannot be read any more."""
+    try:
+        return settings.parsed_again(_parameter(study, "command"), f"run {study.run_id}")
+    except USER_ERRORS as error:
+        logger.debug("%s", error)
+        return None
+
+
+def _title(study: TrackedRun) -> str:
+    """How own data are called: by their title, else by their folder; empty for other data sets."""
+    try:
+        is_own = search_registry.depends_on_data(_parameter(study, "dataset"))
+    except KeyError:  # a data set of another version
+        return ""
+    if not is_own:
+        return ""
+    notes = study.tags.get("notes", "").splitlines()
+    stated = [note.removeprefix(OWN_TITLE) for note in notes if note.startswith(OWN_TITLE)]
+    given = _given(study)
+    folder = Path(given.data_dir).resolve().name if given is not None and given.data_dir else ""
+    return next(iter(stated), folder)
+
+
+def _advice(study: TrackedRun, winner: TrialResult | None) -> str:
+    """What to do where the best trial misses the criterion; empty where it meets it."""
+    criterion = _criterion(study)
+    if winner is None or winner.is_met or criterion is None:
+        return ""
+    more = "more `--trials` or `--epochs`, or `--space wide`"
+    bounds = {bound.metric for bound in criterion.bounds}
+    reached = math.floor(100 * (winner.precision or 0)) / 100
+    given = _given(study)
+    if f"val_{PRECISION}" not in bounds or not reached or given is None or not winner.recall:
+        return f"{more}."
+    flags = ["--name", study.tags[STUDY_TAG]]
+    flags += ["--sample"] if given.sample else []
+    flags += [f"--storage={given.storage}"] if given.storage else []
+    flags += [f"--tracking-uri={without_password(given.tracking_uri)}"] if given.tracking_uri else []
+    command = f"python -m pipeline.register {shlex.join(flags)} --min-precision {reached:.2f}"
+    return f"register what is there with `{command}`, or search again: {more}."
 
 
 def _facts(study: TrackedRun) -> dict[str, str]:

@@ -12,6 +12,7 @@ from feature_store.store import Features
 from pipeline import checkpoints, registry
 from pipeline.errors import USER_ERRORS
 from pipeline.settings import RunSettings
+from pipeline.tracked_dataset import dataset_of
 from pipeline.tracking import CONFIG_ARTIFACT, MAX_TAG, Tracker
 from pipeline.trainable import FAILURE, FAILURE_MESSAGE, Result
 from search_spaces.registry import metric_mode
@@ -59,6 +60,7 @@ class LoneRun:
         self.run_id = tracker.start_run(tracker.experiment(run.dataset, run.aspect), name, config, every)
         document = {"config": config, "run": dataclasses.asdict(run)}
         with self.closing():
+            tracker.log_dataset(self.run_id, dataset_of(features))
             text = json.dumps(document, indent=1, default=str) + "\n"
             tracker.log_artifact(self.run_id, text, CONFIG_ARTIFACT)
 

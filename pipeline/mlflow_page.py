@@ -4,6 +4,16 @@ import shlex
 
 from pipeline.uris import split, without_password
 
+UI_ADDRESS = "http://127.0.0.1:5000"
+"""Where `mlflow ui` shows its pages, unless told otherwise."""
+
+
+def address(tracking_uri: str) -> str:
+    """Where a browser finds a store's pages: its server, or `mlflow ui` on this machine."""
+    if tracking_uri.startswith(("http://", "https://")):
+        return split(tracking_uri)[0].rstrip("/")
+    return UI_ADDRESS
+
 
 def how_to_open(tracking_uri: str) -> str:
     """The command that shows a store's pages, or the address of the server that does.

@@ -14,7 +14,17 @@ from typing import Any
 from feature_store.store import Features, load_features
 from infocal.config import LanguageModelConfig
 from infocal.trainer import resolve_device
-from pipeline import checkpoints, columns, findings, midway, mlflow_page, pages, registry, summary
+from pipeline import (
+    checkpoints,
+    columns,
+    midway,
+    mlflow_page,
+    mlflow_view,
+    pages,
+    registry,
+    study_report,
+    summary,
+)
 from pipeline.criterion import CRITERION_TAG, Candidate
 from pipeline.errors import USER_ERRORS, PipelineError
 from pipeline.ledger import OBJECTIVE
@@ -112,9 +122,18 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     metrics |= used.metrics() if used else {}
     outcome = {"winner_trial_id": winner.trial_id, "winner_run_id": runs[winner.trial_id]}
     outcome["criterion_met"] = str(winner.is_met).lower()
-    outcome[NOTE_TAG] = summary.note(
-        winner, runs[winner.trial_id], prepared.run.criterion, prepared.run.dataset, registered
+    experiment_id = tracker.run(study_run).experiment_id
+    outcome[NOTE_TAG] = "\n\n".join(
+        [
+            summary.note(
+                winner, runs[winner.trial_id], prepared.run.criterion, prepared.run.dataset, registered
+            ),
+            f"Open [the trials as a table]({mlflow_view.table(experiment_id, study_run)}), "
+            f"[as a chart]({mlflow_view.chart(experiment_id, study_run)}), "
+            f"or [the best one]({mlflow_view.run(experiment_id, runs[winner.trial_id])}).",
+        ]
     )
+    tracker.describe_experiment(experiment_id, _view(study, winner, study_run))
     tracker.finish(study_run, metrics=metrics, tags=outcome, artifacts=artifacts)
     folder.publish(OPTUNA_DB)
     publish(study, tracker, study_run, package)
@@ -170,9 +189,8 @@ def register_winner(
 
 def publish(study: Study, tracker: Tracker, study_run: str, package: Path) -> None:
     """Write a study's page, and copy it with the package to where the study belongs."""
-    report = study.folder.directory / REPORT
-    report.write_text(findings.page(tracker, study_run), encoding="utf-8")
-    tracker.finish(study_run, artifacts={REPORT: report})
+    tracker.finish(study_run)
+    study_report.write(tracker, study_run, study.folder.directory / REPORT)
     # the digests after the files that they are of, the page after all that it speaks of
     packed = sorted((path.name for path in package.iterdir()), key=lambda name: name == checkpoints.DIGESTS)
     study.folder.publish(*(f"{PACKAGE}/{name}" for name in packed), REPORT)
@@ -197,6 +215,18 @@ def example_text(features: Features) -> str:
         return own
     tokens = features.annotated_validation().slice(0, 1).to_pylist()[0]["tokens"][:_MAX_EXAMPLE]
     return ("" if features.tokenizer == "jieba" else " ").join(tokens)
+
+
+def _view(study: Study, winner: Candidate, study_run_id: str) -> dict[str, str]:
+    """The tag by which MLflow shows the trials with what was searched and what it gave."""
+    run = study.settings.run
+    view = mlflow_view.trials(
+        study_run_id,
+        [one.name for one in study.space],
+        [f"best_{name}" for name in best_shown(run.dataset, winner.scores)],
+        f"best_{run.criterion.metric}",
+    )
+    return {mlflow_view.tag_of(study_run_id): view} if len(view) <= mlflow_view.MAX_VIEW else {}
 
 
 def pack_winner(study: Study, features: Features, winner: Candidate, run_id: str) -> Path:

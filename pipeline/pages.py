@@ -152,10 +152,11 @@ def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
     shown = [column for column in every if _is_scored(column, findings)]
     return _render(
         "study_page.html.j2",
-        title=f"{findings.study}: {findings.dataset} {findings.aspect}".strip(),
+        title=f"{findings.study}: {findings.title or f'{findings.dataset} {findings.aspect}'}".strip(),
         findings=findings,
         criterion=sentence(findings.criterion),
         verdict=_verdict(findings),
+        registered=_registered(findings),
         groups=groups,
         compared=compared,
         shown=shown,
@@ -192,10 +193,16 @@ def _verdict(findings: Findings) -> str:
     if winner.is_met:
         return f"The best trial is {winner.name}{epoch}: {figures_of}, on validation. It meets the criterion."
     short = "" if winner.objective is None else f", short by {-winner.objective:.3f}"
-    return (
-        f"No trial meets the criterion, so nothing was registered. The nearest is {winner.name}{epoch}: "
-        f"{figures_of}, on validation{short}."
-    )
+    missed = "No trial meets the criterion" + ("." if findings.versions else ", so nothing was registered.")
+    return f"{missed} The nearest is {winner.name}{epoch}: {figures_of}, on validation{short}."
+
+
+def _registered(findings: Findings) -> list[str]:
+    """Which trials are versions of a registered model."""
+    names = {trial.run_id: trial.name for trial in (*findings.trials, *findings.replicates)}
+    return [
+        f"{names.get(run_id, run_id)} is {', '.join(labels)}." for run_id, labels in findings.versions.items()
+    ]
 
 
 def _comparison(findings: Findings, published: Sequence[PublishedRow]) -> list[dict[str, Any]]:
@@ -268,6 +275,7 @@ def _trial_row(trial: TrialResult, findings: Findings) -> dict[str, Any]:
         verdict = "met" if trial.is_met else f"short by {-trial.objective:.3f}"
     ended = "stopped early" if trial.is_stopped_early else trial.status.lower()
     return {
+        "links": findings.links.get(trial.run_id),
         "name": trial.name + (f", seed {trial.seed}" if trial.seed else ""),
         "is_best": is_best,
         "searched": [trial.searched.get(one.name) for one in findings.searched],

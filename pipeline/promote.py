@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     search_spaces.criterion(given.dataset, aspect)
     storage = settings.storage(given.storage, given.sample)
     uri = settings.tracking_uri(given.tracking_uri, storage)
-    from pipeline import registry
+    from pipeline import registry, study_report
     from pipeline.tracking import Tracker
 
     tracker = Tracker(uri, create=False)
@@ -76,6 +76,8 @@ def main(arguments: Sequence[str]) -> int:
     _check_same_task(version, holder)
     _judge(tracker, version, holder, given)
     registry.promote(tracker, version)
+    if version.run_id:
+        study_report.refresh(tracker, version.run_id, storage)
     before = "there was none" if holder is None else f"it was version {holder.version}"
     print(f"\n`{registry.CHAMPION}` of {name} is version {version.version} now ({before}). Next:")
     print(next_steps(f"models:/{name}@{registry.CHAMPION}", uri))

@@ -11,7 +11,7 @@ from pipeline.agreement import Failure, Trajectory
 from pipeline.errors import PipelineError
 from pipeline.reading import copied, read_settings
 from pipeline.settings import RunSettings
-from pipeline.tracking import CONFIG_ARTIFACT, TrackedRun, Tracker, config_of, translated
+from pipeline.tracking import CONFIG_ARTIFACT, TrackedRun, Tracker, config_of
 from pipeline.trainable import FAILURE, FAILURE_MESSAGE
 
 _FINGERPRINT = "data_fingerprint"
@@ -131,8 +131,7 @@ def _best(tracker: Tracker, run_id: str, folder: Path) -> tuple[dict[str, Any], 
 
 def _artifacts(tracker: Tracker, run_id: str, folder: str | None = None) -> set[str]:
     """Paths of a run's artifacts in a folder."""
-    with translated(f"cannot list the artifacts of run {run_id}"):
-        return {str(one.path) for one in tracker.client.list_artifacts(run_id, folder)}
+    return tracker.artifact_paths(run_id, folder)
 
 
 def _trajectory(tracker: Tracker, run: TrackedRun) -> Trajectory:

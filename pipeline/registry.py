@@ -4,7 +4,7 @@ import importlib.metadata
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from mlflow.entities import LoggedModel, LoggedModelOutput, LoggedModelStatus
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
-from pipeline import checkpoints, reading, served_model
+from pipeline import checkpoints, moved, reading, served_model
 from pipeline.errors import PipelineError
 from pipeline.tracking import Tracker, translated, written
 
@@ -196,6 +196,8 @@ def _remove_unregistered(tracker: Tracker, run_id: str) -> None:
 
 def _version_tags(metadata: Mapping[str, Any]) -> dict[str, Any]:
     tags = {name: metadata[name] for name in _TAGGED if metadata.get(name) is not None}
+    if "epoch" in tags:
+        tags["epoch"] += 1  # people count from 1
     return tags | {CORPUS_TAG: SAMPLE_CORPUS if metadata.get("sample") else REAL_CORPUS}
 
 
@@ -228,7 +230,11 @@ def _log_model(tracker: Tracker, package_dir: Path, run_id: str, metadata: Mappi
             )
             # MLflow only warns where its own try of the example fails
             mlflow.pyfunc.load_model(str(folder)).predict(*_EXAMPLE)
-            client.log_model_artifacts(logged.model_id, str(folder))
+            elsewhere = moved.relocated(logged.artifact_location, tracker.artifact_root)
+            if elsewhere is None:
+                client.log_model_artifacts(logged.model_id, str(folder))
+            else:
+                moved.store(folder, elsewhere)
     return logged
 
 
@@ -308,6 +314,28 @@ def _known(tracker: Tracker, name: str) -> str:
     return f"it has version {numbers or 'none'} and alias {aliases or 'none'}"
 
 
+def versions_of_runs(tracker: Tracker, name: str, run_ids: Sequence[str]) -> dict[str, list[str]]:
+    """Which runs became versions of a registered model: run's id -> `NAME version 3 (champion)`.
+
+    Args:
+        tracker: the store.
+        name: of the model; nothing is found where it is empty or there is no such model.
+        run_ids: of the runs.
+    """
+    if not name:
+        return {}
+    with translated(f"cannot list the versions of `{name}`"):
+        versions = tracker.client.search_model_versions(f"name = '{name}'")
+        aliases = dict(tracker.client.get_registered_model(name).aliases) if versions else {}
+    found: dict[str, list[str]] = {}
+    for version in sorted(versions, key=lambda version: int(version.version)):
+        if version.run_id in run_ids:
+            own = sorted(alias for alias, number in aliases.items() if int(number) == int(version.version))
+            label = f"{name} version {version.version}" + (f" ({', '.join(own)})" if own else "")
+            found.setdefault(str(version.run_id), []).append(label)
+    return found
+
+
 def champion(tracker: Tracker, name: str) -> ModelVersion | None:
     """The version that is champion, or None."""
     with translated(f"cannot read model `{name}`"):
@@ -338,6 +366,8 @@ def load_version_package(tracker: Tracker, name: str, which: str | int, destinat
     destination.mkdir(parents=True, exist_ok=True)
     with translated(f"cannot read the files of {version.uri}"):
         source = tracker.client.get_model_version_download_uri(name, str(version.version))
+        elsewhere = moved.relocated(source, tracker.artifact_root)
+        source = source if elsewhere is None else elsewhere.as_uri()
         uri = f"{source.rstrip('/')}/artifacts/{served_model.PACKAGE_ARTIFACT}"
         found = Path(
             download_artifacts(artifact_uri=uri, dst_path=str(destination), tracking_uri=tracker.address)

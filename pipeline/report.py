@@ -14,7 +14,6 @@ from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect
 from pipeline import settings
 from pipeline.errors import PipelineError, run_command
-from pipeline.study_folder import STUDIES
 
 if TYPE_CHECKING:
     from pipeline.tracking import TrackedRun, Tracker
@@ -32,7 +31,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--aspect", help="target of the data set, for beer appearance, smell or palate")
     parser.add_argument("--sample", action="store_true", help="a study of the sample corpus, in runs/sample")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--study", metavar="NAME", help="name of the study (default: the latest)")
+    which.add_argument(
+        "--name", "--study", dest="name", metavar="NAME", help="name of the study (default: the latest)"
+    )
     which.add_argument(
         "--run", metavar="RUN_ID", help="MLflow run of the study; --dataset and --aspect do not matter then"
     )
@@ -55,30 +56,15 @@ def main(arguments: Sequence[str]) -> int:
         )
     aspect = "" if given.run else resolve_aspect(get_source(given.dataset), given.aspect) or ""
 
-    from pipeline import findings
+    from pipeline import study_report
     from pipeline.tracking import STUDY_TAG, Tracker
 
     tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
-    study = tracker.run(given.run) if given.run else _study(tracker, given.dataset, aspect, given.study)
-    text = findings.page(tracker, study.run_id)
-    if output is None and storage.is_remote:
-        page = storage.opened() / STUDIES / study.tags[STUDY_TAG] / REPORT
-        page.write(text.encode())
-        print(page)
-    else:
-        output = output or storage.folder / STUDIES / study.tags[STUDY_TAG] / REPORT
-        _write(output, text)
-        print(output)
-    tracker.log_text(study.run_id, text, REPORT)
+    study = tracker.run(given.run) if given.run else _study(tracker, given.dataset, aspect, given.name)
+    target = output or study_report.place(storage, study.tags[STUDY_TAG])
+    study_report.write(tracker, study.run_id, target, "--output")
+    print(target)
     return 0
-
-
-def _write(output: Path, text: str) -> None:
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise PipelineError(f"cannot write `{output}`: {error.strerror}", where="--output") from error
 
 
 def _study(tracker: "Tracker", dataset: str, aspect: str, name: str | None) -> "TrackedRun":
@@ -97,7 +83,7 @@ def _study(tracker: "Tracker", dataset: str, aspect: str, name: str | None) -> "
         what = f"there is no study `{name}` of" if name else "no study was tracked of"
         raise PipelineError(
             f"{what} {experiment} in {tracker.uri}",
-            where="--study" if name else None,
+            where="--name" if name else None,
             hint=f"run `python -m pipeline.search {settings.target_flags(dataset, aspect)}`, or say with "
             "`--storage` or `--tracking-uri` where its results are",
         )

@@ -81,6 +81,16 @@ class Searched:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Links:
+    """Where more is shown of a trial; empty where there is none."""
+
+    run: str
+    """Its run in MLflow."""
+    rationales: str = ""
+    """Its texts with their rationales."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Findings:
     """Everything that a study's page shows."""
 
@@ -119,6 +129,19 @@ class Findings:
     """On which texts they were computed."""
     readings: Sequence[ScoreRow] = ()
     """The winner on the sealed test split, where that was read."""
+
+    links: Mapping[str, Links] = field(default_factory=dict)
+    """By the id of a trial's run."""
+    versions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Id of a trial's run -> registered models that it became, with their aliases."""
+    model_name: str = ""
+    """Registered model that the winner becomes a version of; empty where it is not known."""
+    title: str = ""
+    """How own data are called; empty where the data set says it all."""
+    advice: str = ""
+    """What to do where no trial meets the criterion; commands stand between backticks."""
+    table: str = ""
+    """Where MLflow shows the trials as a table; empty where it has no such view."""
 
     @property
     def front(self) -> list[TrialResult]:

@@ -7,7 +7,6 @@ MLflow's global state is left alone.
 import contextlib
 import datetime
 import getpass
-import json
 import logging
 import math
 import os
@@ -18,7 +17,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +30,18 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
 
 import filelock
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, RunTag, ViewType
-from mlflow.entities import Run as MlflowRun
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline import credentials, reach, uris
+from pipeline import credentials, descriptions, moved, new_database, reach, sections, uris
 from pipeline.errors import USER_ERRORS, PipelineError, lacks_room, one_line, shortened
 from pipeline.schema import refuse_another_schema
+from pipeline.tracked_dataset import TrackedDataset
+from pipeline.tracked_run import TrackedRun as TrackedRun
+from pipeline.tracked_run import read_back as read_back
+from pipeline.tracked_run import written as written
 
 logger = logging.getLogger("pipeline.tracking")
 _TOLD = ("mlflow.store.db.utils", "urllib3.connectionpool")
@@ -66,19 +67,6 @@ _METRIC_NAME = re.compile(r"[\w\-. :/]{1,250}", re.ASCII)
 """Names that MLflow accepts."""
 
 
-def written(value: Any) -> str:
-    """A parameter as MLflow stores it: text as it is, all else as JSON, so that numbers parse back equal."""
-    return value if isinstance(value, str) else json.dumps(value, default=str)
-
-
-def read_back(text: str) -> Any:
-    """The value that `written` wrote."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
 def _made_by() -> dict[str, str]:
     """Tags by which MLflow's pages say who made a run, and with what."""
     tags = {"mlflow.source.type": "LOCAL", "mlflow.source.name": Path(sys.argv[0]).name}
@@ -90,40 +78,6 @@ def _made_by() -> dict[str, str]:
 def _milliseconds(seconds: float | None) -> int | None:
     """A time as MLflow takes it."""
     return None if seconds is None else int(seconds * 1000)
-
-
-@dataclass(frozen=True, slots=True)
-class TrackedRun:
-    """What MLflow knows about a run."""
-
-    run_id: str
-    experiment_id: str
-    name: str
-    status: str
-    """RUNNING, FINISHED, FAILED or KILLED."""
-    params: dict[str, str]
-    metrics: dict[str, float]
-    """Last value of each."""
-    tags: dict[str, str]
-    started: float
-    """Seconds since 1970."""
-    ended: float | None
-
-    @classmethod
-    def of(cls, run: MlflowRun) -> "TrackedRun":
-        """Take over what is needed of MLflow's own object."""
-        info, data = run.info, run.data
-        return cls(
-            run_id=info.run_id,
-            experiment_id=info.experiment_id,
-            name=info.run_name or info.run_id,
-            status=info.status,
-            params=dict(data.params),
-            metrics=dict(data.metrics),
-            tags=dict(data.tags),
-            started=info.start_time / 1000,
-            ended=None if info.end_time is None else info.end_time / 1000,
-        )
 
 
 def config_of(run: TrackedRun) -> dict[str, Any]:
@@ -191,7 +145,9 @@ class Tracker:
         if self.artifact_root is None:
             self.artifact_root = path.resolve().parent / "artifacts"
         with self._opening():
-            _make_database(path, self.artifact_root)
+            root = self.artifact_root.absolute().as_uri()
+            # as a URI, since MLflow writes it into a statement of SQL as Python would
+            new_database.make(path, lambda new: SqlAlchemyStore(uris.of_sqlite(new), root).engine.dispose())
 
     @contextlib.contextmanager
     def _opening(self) -> Iterator[None]:
@@ -227,12 +183,16 @@ class Tracker:
                         where=self.uri,
                         hint=f"`mlflow experiments restore --experiment-id {found.experiment_id}`",
                     )
+                if NOTE_TAG not in found.tags:
+                    note = descriptions.of_experiment(dataset, aspect)
+                    self.client.set_experiment_tag(found.experiment_id, NOTE_TAG, note)
                 return str(found.experiment_id)
             location = None
             if self.artifact_root is not None:
                 location = (self.artifact_root.resolve() / name.replace("/", "-")).as_uri()
             # without it the MLflow UI opens the experiment among language-model traces
             tags = {"mlflow.experimentKind": "custom_model_development"}
+            tags[NOTE_TAG] = descriptions.of_experiment(dataset, aspect)
             try:
                 return str(self.client.create_experiment(name, artifact_location=location, tags=tags))
             except MlflowException:
@@ -372,7 +332,7 @@ class Tracker:
 
         Args:
             run_id: the run.
-            values: by name; what is no number is left out.
+            values: by flat name, which MLflow has in its section; what is no number is left out.
             step: of all of them.
             at: when they were measured, in seconds since 1970; None: now.
 
@@ -385,13 +345,40 @@ class Tracker:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 continue
             if math.isfinite(value) and _METRIC_NAME.fullmatch(name):
-                metrics.append(Metric(name, float(value), measured, step))
+                shown = sections.value_in_mlflow(name, float(value))
+                metrics.append(Metric(sections.in_mlflow(name), shown, measured, step))
             else:
                 skipped[name] += 1
         with translated(f"cannot log step {step} of run {run_id}"):
             for first in range(0, len(metrics), _MAX_METRICS):
                 self.client.log_batch(run_id, metrics=metrics[first : first + _MAX_METRICS])
         return skipped
+
+    def log_dataset(self, run_id: str, dataset: TrackedDataset) -> None:
+        """Say on which data a run was trained; may be called again."""
+        made = Dataset(
+            name=dataset.name,
+            digest=dataset.digest,
+            source_type="features",
+            source=dataset.source,
+            schema=dataset.schema,
+            profile=dataset.profile,
+        )
+        with translated(f"cannot log the data set of run {run_id}"):
+            self.client.log_inputs(
+                run_id, [DatasetInput(made, [InputTag("mlflow.data.context", "training")])]
+            )
+
+    def describe_experiment(self, experiment_id: str, tags: Mapping[str, str]) -> None:
+        """Set tags of an experiment, which MLflow's pages read."""
+        with translated(f"cannot write the tags of experiment {experiment_id}"):
+            for name, value in tags.items():
+                self.client.set_experiment_tag(experiment_id, name, value)
+
+    def has_tag(self, experiment_id: str, name: str) -> bool:
+        """Whether an experiment has a tag."""
+        with translated(f"cannot read experiment {experiment_id}"):
+            return name in self.client.get_experiment(experiment_id).tags
 
     def _log_params(self, run_id: str, parameters: Mapping[str, Any]) -> None:
         params = [Param(name, written(value)) for name, value in parameters.items()]
@@ -437,7 +424,10 @@ class Tracker:
     def log_artifact(self, run_id: str, content: str | Path, artifact_path: str) -> None:
         """Store a text, a file or a folder at that path of the run."""
         with translated(f"cannot store `{artifact_path}` in run {run_id}"):
-            if isinstance(content, str):
+            elsewhere = self._moved(run_id)
+            if elsewhere is not None:
+                moved.store(content, elsewhere / artifact_path)
+            elif isinstance(content, str):
                 self.client.log_text(run_id, content, artifact_path)
             elif content.is_dir():
                 self.client.log_artifacts(run_id, str(content), artifact_path)
@@ -501,8 +491,12 @@ class Tracker:
     def history(self, run_id: str, metric: str) -> list[tuple[int, float]]:
         """Step and value of a metric, in the order of the steps; empty where it was never logged."""
         with translated(f"cannot read `{metric}` of run {run_id}"):
-            found = self.client.get_metric_history(run_id, metric)
-        return sorted((int(one.step), float(one.value)) for one in found)
+            found = {
+                (int(one.step), sections.flat_value(name, float(one.value)))
+                for name in sections.names_of(metric)
+                for one in self.client.get_metric_history(run_id, name)
+            }
+        return sorted(found)
 
     def reconcile(self, study_run_id: str, known_trial_ids: Iterable[str]) -> None:
         """End what a search that died left open, once the search is over.
@@ -546,33 +540,34 @@ class Tracker:
         """
         destination.mkdir(parents=True, exist_ok=True)
         with translated(f"run {run_id} has no artifact `{artifact_path}`"):
-            return Path(self.client.download_artifacts(run_id, artifact_path, str(destination)))
+            elsewhere = self._moved(run_id)
+            if elsewhere is None:
+                return Path(self.client.download_artifacts(run_id, artifact_path, str(destination)))
+            source, target = elsewhere / artifact_path, destination / artifact_path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            return Path((shutil.copytree if source.is_dir() else shutil.copyfile)(source, target))
 
+    def artifact_paths(self, run_id: str, folder: str | None = None) -> set[str]:
+        """Paths of what lies in a folder of a run's artifacts; None: at the top."""
+        with translated(f"cannot list the artifacts of run {run_id}"):
+            elsewhere = self._moved(run_id)
+            if elsewhere is None:
+                return {str(one.path) for one in self.client.list_artifacts(run_id, folder)}
+            return {str(path.relative_to(elsewhere)) for path in (elsewhere / (folder or "")).glob("*")}
 
-def _make_database(path: Path, artifact_root: Path) -> None:
-    """Make a tracking database with all its tables, where there is none or an empty file.
+    def artifact_folder(self, run_id: str) -> Path | None:
+        """Where a run's artifacts are on this machine; None where a server has them."""
+        if self.artifact_root is None:
+            return None
+        with translated(f"cannot read the run `{run_id}` of {self.uri}"):
+            location = self.client.get_run(run_id).info.artifact_uri
+        return moved.relocated(location, self.artifact_root) or moved.path_of(location)
 
-    MLflow makes its tables by dozens of migrations, each for itself, and refuses a file in which one was
-    broken off. So they are made in another file, which then gets the name: a process that is killed meanwhile
-    leaves nothing in the way. Only one process may do this at a time.
-    """
-    if path.is_file() and path.stat().st_size:
-        return
-    path = path.resolve()  # a link to where there is nothing yet stays one
-    staged = path.with_name(f".{path.name}.new")
-    _remove(staged)  # of a process that was killed
-    try:
-        # as a URI, since MLflow writes it into a statement of SQL as Python would
-        SqlAlchemyStore(uris.of_sqlite(staged), artifact_root.absolute().as_uri()).engine.dispose()
-        os.replace(staged, path)
-    finally:
-        _remove(staged)
-
-
-def _remove(staged: Path) -> None:
-    """Remove a database and what SQLite keeps beside it."""
-    for file in (staged, *(staged.with_name(f"{staged.name}-{kind}") for kind in ("journal", "wal", "shm"))):
-        file.unlink(missing_ok=True)
+    def _moved(self, run_id: str) -> Path | None:
+        """Where a run's artifacts are, if their folder was moved together with the database."""
+        if self.artifact_root is None:
+            return None
+        return moved.relocated(self.client.get_run(run_id).info.artifact_uri, self.artifact_root)
 
 
 @contextlib.contextmanager

@@ -192,13 +192,17 @@ class Trial:
                 shown_predictions(found, self.features),
             )
         best = self.progress.best
+        # MLflow's comparison opens with the first metric: what the criterion maximises
+        chosen = best_shown(self.run.dataset, best["scores"])
+        first = self.run.criterion.metric
+        ordered = {name: chosen[name] for name in sorted(chosen, key=lambda name: name != first)}
         return {
+            # repeated by every epoch, so that a trial's last result is its summary
+            **{f"best_{name}": value for name, value in ordered.items()},
             "objective": this["value"],
             "best_objective": best["value"],
             "best_epoch": best["epoch"],
             "criterion_violation": best["violation"],
-            # repeated by every epoch, so that a trial's last result is its summary
-            **{f"best_{name}": value for name, value in best_shown(self.run.dataset, best["scores"]).items()},
         }
 
 

@@ -13,7 +13,17 @@ from pipeline.checkpoints import BEST, HISTORY
 from pipeline.errors import USER_ERRORS
 from pipeline.ledger import Ledger, TrialRecord
 from pipeline.storage import Location
-from pipeline.tracking import CONFIG_ARTIFACT, MAX_TAG, PARENT_TAG, TRIAL_TAG, Tracker, warn_skipped, written
+from pipeline.tracked_dataset import TrackedDataset
+from pipeline.tracking import (
+    CONFIG_ARTIFACT,
+    MAX_TAG,
+    NOTE_TAG,
+    PARENT_TAG,
+    TRIAL_TAG,
+    Tracker,
+    warn_skipped,
+    written,
+)
 from pipeline.trainable import FAILURE, FAILURE_MESSAGE
 
 logger = logging.getLogger("pipeline.tracking")
@@ -24,6 +34,9 @@ _ENDED = ("FINISHED", "FAILED")
 
 Render = Callable[[Path, Mapping[str, Any]], Mapping[str, str]]
 """Makes a trial's pages from the folder of its checkpoint and its config: file in the run -> text."""
+
+Describe = Callable[[Mapping[str, float], int], str]
+"""Says in Markdown what came of a trial, of the numbers of its last epoch and how many epochs there were."""
 
 
 @dataclass(slots=True)
@@ -55,6 +68,8 @@ class TrialTracking:
         tags: of every trial: data_fingerprint, git_commit, seed, metric_mode, corpus.
         num_epochs: epochs of a trial that is not stopped early.
         render: makes the pages.
+        dataset: that the trials are trained on; None: not known.
+        describe: writes a trial's description.
     """
 
     def __init__(
@@ -69,10 +84,13 @@ class TrialTracking:
         tags: Mapping[str, str],
         num_epochs: int,
         render: Render | None = None,
+        dataset: TrackedDataset | None = None,
+        describe: Describe | None = None,
     ) -> None:
         self.tracker, self.study_run_id, self.ledger, self.place = tracker, study_run_id, ledger, place
         self.base, self.settings, self.tags = dict(base), dict(settings), dict(tags)
         self.num_epochs, self.render = num_epochs, render
+        self.dataset, self.describe = dataset, describe
         self.skipped: Counter[str] = Counter()
         """Numbers that were left out, since they were not finite, and how often."""
         self._known: dict[str, _Mirrored] | None = None
@@ -191,12 +209,16 @@ class TrialTracking:
             tags = {FAILURE: record.failure.reason, FAILURE_MESSAGE: record.failure.message[:MAX_TAG]}
         elif record.last is not None and record.last.number + 1 < self.num_epochs:
             tags = {"early_stopped": "true"}
+        if record.last is not None and self.describe is not None:
+            tags[NOTE_TAG] = self.describe(record.last.numbers, record.last.number + 1)
         self.tracker.finish(run_id, "FAILED" if record.failure else "FINISHED", tags=tags, ended=record.ended)
 
     def _log_config(self, record: TrialRecord, run_id: str) -> None:
         """At once, so that a trial that is killed can be trained again as well."""
         config = self.base | record.begin.config
         self.tracker.complete_params(run_id, config)
+        if self.dataset is not None:
+            self.tracker.log_dataset(run_id, self.dataset)
         document = {"config": config, "run": self.settings}
         self.tracker.log_artifact(run_id, json.dumps(document, indent=1, default=str) + "\n", CONFIG_ARTIFACT)
 

@@ -322,7 +322,7 @@ def raising(error: Exception) -> Callable[..., Any]:
         (registry, "_ensure_model"),
         (registry, "_advance"),
         (outcome, "final_validation"),
-        (outcome.findings, "page"),
+        (outcome.study_report, "write"),
         (outcome.summary, "of_study"),
     ],
     ids=lambda pair: pair[1],

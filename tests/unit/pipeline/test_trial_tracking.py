@@ -88,7 +88,7 @@ def test_metrics_stand_at_the_time_at_which_they_were_measured(tracker: Tracker,
     ledger = a_ledger(tmp_path)
     tracking(tracker, study, ledger).sync(is_running=True)
     run_id = tracker.children(study)[0].run_id
-    logged = {one.step: one.timestamp for one in tracker.client.get_metric_history(run_id, "val_mse")}
+    logged = {one.step: one.timestamp for one in tracker.client.get_metric_history(run_id, "val/mse")}
     assert logged == {number: int(epoch.time * 1000) for number, epoch in ledger.trials()[0].epochs.items()}
 
 

@@ -1,0 +1,69 @@
+"""What MLflow's pages say first: of an experiment, of a trial, and on which data it was trained."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from feature_store.store import FeatureRequest, open_features
+from pipeline import descriptions
+from pipeline.tracked_dataset import MAX_DIGEST, dataset_of
+from pipeline.tracking import NOTE_TAG, Tracker
+
+
+@pytest.fixture(scope="module")
+def tracker(tmp_path_factory):
+    return Tracker(f"sqlite:///{tmp_path_factory.mktemp('store') / 'mlflow.db'}")
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    request = FeatureRequest(
+        dataset="beer",
+        aspect="palate",
+        cache_dir=tmp_path_factory.mktemp("cache"),
+        sample=True,
+        embedding="random",
+        embedding_size=8,
+    )
+    return open_features(request)
+
+
+def test_a_trial_counts_its_epochs_from_one():
+    numbers = {"best_epoch": 11.0, "best_val_token_precision": 0.75, "best_val_token_recall": 0.5}
+    note = descriptions.of_trial("looks", "beer", numbers, 20)
+    assert "`looks`" in note
+    assert "Best epoch on validation: 12 of 20; precision 0.750, recall 0.500" in note
+
+
+def test_a_trial_without_scores_has_a_description_too():
+    assert descriptions.of_trial("looks", "beer", {}, 0) == "A trial of the study `looks`."
+
+
+def test_an_experiment_gets_a_description_and_keeps_its_own(tracker):
+    made = tracker.client.get_experiment(tracker.experiment("beer", "palate"))
+    assert "**beer/palate**" in made.tags[NOTE_TAG]
+    old = tracker.client.create_experiment("beer/smell")  # as an older version made it
+    assert tracker.experiment("beer", "smell") == old
+    assert "**beer/smell**" in tracker.client.get_experiment(old).tags[NOTE_TAG]
+    tracker.describe_experiment(old, {NOTE_TAG: "ours"})
+    tracker.experiment("beer", "smell")
+    assert tracker.client.get_experiment(old).tags[NOTE_TAG] == "ours"
+
+
+def test_the_data_of_a_run_are_logged_once(tracker, features):
+    dataset = dataset_of(features)
+    run_id = tracker.start_run(tracker.experiment("beer", "palate"), "trial", {}, {})
+    for _ in range(2):  # a study that is resumed
+        tracker.log_dataset(run_id, dataset)
+    (one,) = tracker.client.get_run(run_id).inputs.dataset_inputs
+    assert one.dataset.name == "beer/palate"
+    assert one.dataset.digest == features.fingerprint[:MAX_DIGEST]
+    assert json.loads(one.dataset.source)["fingerprint"] == features.fingerprint
+    profile = json.loads(one.dataset.profile)
+    assert profile["num_rows"] == sum(len(features.table(split)) for split in features.splits)
+    assert profile["num_train"] == len(features.table("train"))
+    names = {column["name"] for column in json.loads(one.dataset.schema)["mlflow_colspec"]}
+    assert {"tokens", "rationale"} <= names
+    assert {(tag.key, tag.value) for tag in one.tags} == {("mlflow.data.context", "training")}
+    assert Path(features.directory).is_dir()
