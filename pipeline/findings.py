@@ -8,9 +8,7 @@ import argparse
 import dataclasses
 import datetime
 import logging
-import math
 import os
-import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +24,6 @@ from pipeline.criterion import CRITERION_TAG
 from pipeline.errors import USER_ERRORS, PipelineError
 from pipeline.results import Findings, Links, ScoreRow, Searched, TrialResult
 from pipeline.tracking import PARENT_TAG, READINGS_TAG, STUDY_TAG, TrackedRun, Tracker, read_back
-from pipeline.uris import without_password
 from search_spaces import registry as search_registry
 from search_spaces.base import Criterion
 
@@ -39,7 +36,8 @@ RATIONALES = "rationales.html"
 """Page among the artifacts of a trial's run."""
 OWN_TITLE = "own data: "
 """Begins the note that has the title of own data."""
-PRECISION = "token_precision"
+ADVICE_TAG = "advice"
+"""Tag of a study's run: what to do where no trial meets the criterion."""
 
 LINES = {
     "random_k": "random k",
@@ -105,7 +103,7 @@ def linked(tracker: Tracker, found: Findings, folder: Path | None) -> Findings:
     return dataclasses.replace(
         found,
         links=links,
-        versions=registry.versions_of_runs(tracker, found.model_name, list(links)),
+        versions=registry.versions_of_runs(tracker, found.model_names, list(links)),
         table=f"{address}/{mlflow_view.table(experiment_id, found.run_id)}" if has_view else "",
     )
 
@@ -117,12 +115,7 @@ def gather(tracker: Tracker, study_run_id: str) -> Findings:
         PipelineError: if there is no such run, or it is no study.
     """
     study = tracker.run(study_run_id)
-    if STUDY_TAG not in study.tags or PARENT_TAG in study.tags:
-        parent = study.tags.get(PARENT_TAG)
-        raise PipelineError(
-            f"run {study_run_id} (`{study.name}`) is not the run of a study",
-            hint=f"it is a trial of run {parent}" if parent else "name the run of a search",
-        )
+    check_is_study(study)
     searched = _searched(study)
     children = tracker.children(study_run_id)
     runs = {run.run_id: run for run in children}
@@ -163,10 +156,24 @@ def gather(tracker: Tracker, study_run_id: str) -> Findings:
         trivial=trivial,
         trivial_note=trivial_note,
         readings=[] if winner is None else _readings(runs[winner.run_id], shown),
-        model_name=_parameter(study, "model_name"),
+        model_names=_model_names(study),
         title=_title(study),
         advice=_advice(study, winner),
     )
+
+
+def check_is_study(study: TrackedRun) -> None:
+    """Refuse a run that is no study's.
+
+    Raises:
+        PipelineError: if it is none; names the study of a trial.
+    """
+    if STUDY_TAG not in study.tags or PARENT_TAG in study.tags:
+        parent = study.tags.get(PARENT_TAG)
+        raise PipelineError(
+            f"run {study.run_id} (`{study.name}`) is not the run of a study",
+            hint=f"it is a trial of run {parent}" if parent else "name the run of a search",
+        )
 
 
 def ranked(trials: Sequence[TrialResult]) -> list[TrialResult]:
@@ -293,21 +300,15 @@ def _title(study: TrackedRun) -> str:
 
 def _advice(study: TrackedRun, winner: TrialResult | None) -> str:
     """What to do where the best trial misses the criterion; empty where it meets it."""
-    criterion = _criterion(study)
-    if winner is None or winner.is_met or criterion is None:
+    if winner is None or winner.is_met:
         return ""
-    more = "more `--trials` or `--epochs`, or `--space wide`"
-    bounds = {bound.metric for bound in criterion.bounds}
-    reached = math.floor(100 * (winner.precision or 0)) / 100
-    given = _given(study)
-    if f"val_{PRECISION}" not in bounds or not reached or given is None or not winner.recall:
-        return f"{more}."
-    flags = ["--name", study.tags[STUDY_TAG]]
-    flags += ["--sample"] if given.sample else []
-    flags += [f"--storage={given.storage}"] if given.storage else []
-    flags += [f"--tracking-uri={without_password(given.tracking_uri)}"] if given.tracking_uri else []
-    command = f"python -m pipeline.register {shlex.join(flags)} --min-precision {reached:.2f}"
-    return f"register what is there with `{command}`, or search again: {more}."
+    return study.tags.get(ADVICE_TAG, "search with more `--trials` or `--epochs`, or with `--space wide`.")
+
+
+def _model_names(study: TrackedRun) -> list[str]:
+    """Registered models that the study's trials may be versions of."""
+    registered, _, _ = study.tags.get("registered_as", "").rpartition(" version ")
+    return list(dict.fromkeys(filter(None, (_parameter(study, "model_name"), registered))))
 
 
 def _facts(study: TrackedRun) -> dict[str, str]:

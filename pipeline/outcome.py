@@ -17,6 +17,7 @@ from infocal.trainer import resolve_device
 from pipeline import (
     checkpoints,
     columns,
+    findings,
     midway,
     mlflow_page,
     mlflow_view,
@@ -133,6 +134,8 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
             f"or [the best one]({mlflow_view.run(experiment_id, runs[winner.trial_id])}).",
         ]
     )
+    if not winner.is_met:
+        outcome[findings.ADVICE_TAG] = summary.advice(candidates, prepared.run, commands.register)
     tracker.describe_experiment(experiment_id, _view(study, winner, study_run))
     tracker.finish(study_run, metrics=metrics, tags=outcome, artifacts=artifacts)
     folder.publish(OPTUNA_DB)

@@ -314,25 +314,26 @@ def _known(tracker: Tracker, name: str) -> str:
     return f"it has version {numbers or 'none'} and alias {aliases or 'none'}"
 
 
-def versions_of_runs(tracker: Tracker, name: str, run_ids: Sequence[str]) -> dict[str, list[str]]:
-    """Which runs became versions of a registered model: run's id -> `NAME version 3 (champion)`.
+def versions_of_runs(tracker: Tracker, names: Sequence[str], run_ids: Sequence[str]) -> dict[str, list[str]]:
+    """Which runs became versions of registered models: run's id -> `NAME version 3 (champion)`.
 
     Args:
         tracker: the store.
-        name: of the model; nothing is found where it is empty or there is no such model.
+        names: of the models; one that is not there has no version.
         run_ids: of the runs.
     """
-    if not name:
-        return {}
-    with translated(f"cannot list the versions of `{name}`"):
-        versions = tracker.client.search_model_versions(f"name = '{name}'")
-        aliases = dict(tracker.client.get_registered_model(name).aliases) if versions else {}
     found: dict[str, list[str]] = {}
-    for version in sorted(versions, key=lambda version: int(version.version)):
-        if version.run_id in run_ids:
-            own = sorted(alias for alias, number in aliases.items() if int(number) == int(version.version))
-            label = f"{name} version {version.version}" + (f" ({', '.join(own)})" if own else "")
-            found.setdefault(str(version.run_id), []).append(label)
+    for name in names:
+        with translated(f"cannot list the versions of `{name}`"):
+            versions = tracker.client.search_model_versions(f"name = '{name}'")
+            aliases = dict(tracker.client.get_registered_model(name).aliases) if versions else {}
+        for version in sorted(versions, key=lambda version: int(version.version)):
+            if version.run_id in run_ids:
+                own = sorted(
+                    alias for alias, number in aliases.items() if int(number) == int(version.version)
+                )
+                label = f"{name} version {version.version}" + (f" ({', '.join(own)})" if own else "")
+                found.setdefault(str(version.run_id), []).append(label)
     return found
 
 

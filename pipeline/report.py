@@ -56,11 +56,12 @@ def main(arguments: Sequence[str]) -> int:
         )
     aspect = "" if given.run else resolve_aspect(get_source(given.dataset), given.aspect) or ""
 
-    from pipeline import study_report
+    from pipeline import findings, study_report
     from pipeline.tracking import STUDY_TAG, Tracker
 
     tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
     study = tracker.run(given.run) if given.run else _study(tracker, given.dataset, aspect, given.name)
+    findings.check_is_study(study)
     target = output or study_report.place(storage, study.tags[STUDY_TAG])
     study_report.write(tracker, study.run_id, target, "--output")
     print(target)

@@ -134,8 +134,8 @@ class Findings:
     """By the id of a trial's run."""
     versions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Id of a trial's run -> registered models that it became, with their aliases."""
-    model_name: str = ""
-    """Registered model that the winner becomes a version of; empty where it is not known."""
+    model_names: Sequence[str] = ()
+    """Registered models that its trials may be versions of."""
     title: str = ""
     """How own data are called; empty where the data set says it all."""
     advice: str = ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline import columns, mlflow_page
 from pipeline.criterion import Candidate, within_reach
-from pipeline.settings import add_data_arguments, default_model_name, parsed_again, parser, title
+from pipeline.settings import RunSettings, add_data_arguments, default_model_name, parsed_again, parser, title
 from pipeline.storage import Location
 from pipeline.study import StudySettings
 from pipeline.trainable import best_shown
@@ -157,6 +157,18 @@ def _missed(candidates: Sequence[Candidate], criterion: Criterion, dataset: str,
         f"This would register the trial with {figures} (its epoch {chosen.epoch + 1}):",
         f"  {register} {stated(relaxed, criterion)}",
     ]
+
+
+def advice(candidates: Sequence[Candidate], run: RunSettings, register: str) -> str:
+    """What the study's page says to do where no trial meets the criterion; code stands between backticks."""
+    reached = within_reach(candidates, run.criterion)
+    if reached is None:
+        return "search with more `--epochs`: training starts dense, and presses only after `dense_epochs`."
+    relaxed, chosen = reached
+    return (
+        f"`{register} {stated(relaxed, run.criterion)}` registers the trial with "
+        f"{figures_of(chosen, run.dataset)}; or search with more `--trials` or `--epochs`."
+    )
 
 
 def figures_of(candidate: Candidate, dataset: str) -> str:

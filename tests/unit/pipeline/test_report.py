@@ -99,7 +99,7 @@ def test_a_trial_is_no_study(store):
 
 
 def test_unknown_name_is_refused(store):
-    with pytest.raises(PipelineError, match="--study: there is no study `third` of beer/palate in sqlite"):
+    with pytest.raises(PipelineError, match="--name: there is no study `third` of beer/palate in sqlite"):
         report.main(store.arguments("--aspect", "palate", "--study", "third"))
 
 
@@ -135,7 +135,7 @@ def test_output_that_cannot_be_written_is_named(store, tmp_path):
 
 
 def test_a_study_is_named_once():
-    with pytest.raises(PipelineError, match="argument --run: not allowed with argument --study"):
+    with pytest.raises(PipelineError, match="argument --run: not allowed with argument --name/--study"):
         report.main(["--study", "a", "--run", "b"])
 
 
