@@ -4,11 +4,12 @@ What the tracker does not hold stays missing: nothing is estimated, and trials a
 here. The sealed test split is not read either; a reading that was logged on the winner's run is shown.
 """
 
-import argparse
+import contextlib
 import dataclasses
 import datetime
 import logging
 import os
+import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,9 +20,9 @@ import numpy as np
 
 from infocal import baselines
 from infocal.errors import ConfigError, StateError
-from pipeline import checkpoints, columns, mlflow_page, mlflow_view, pages, published, registry, settings
+from pipeline import checkpoints, columns, mlflow_page, mlflow_view, pages, published, registry
 from pipeline.criterion import CRITERION_TAG
-from pipeline.errors import USER_ERRORS, PipelineError
+from pipeline.errors import PipelineError
 from pipeline.results import Findings, Links, ScoreRow, Searched, TrialResult
 from pipeline.tracking import PARENT_TAG, READINGS_TAG, STUDY_TAG, TrackedRun, Tracker, read_back
 from search_spaces import registry as search_registry
@@ -274,13 +275,13 @@ def _criterion_of_sentence(text: str) -> Criterion | None:
         return None
 
 
-def _given(study: TrackedRun) -> argparse.Namespace | None:
-    """The flags that the study was started with; None where its command cannot be read any more."""
-    try:
-        return settings.parsed_again(_parameter(study, "command"), f"run {study.run_id}")
-    except USER_ERRORS as error:
-        logger.debug("%s", error)
-        return None
+def _data_folder(command: str) -> str:
+    """Name of the folder that a command's `--data-dir` names; empty where it names none."""
+    words = iter(command.replace("--data-dir=", "--data-dir ").split())
+    with contextlib.suppress(ValueError):
+        words = iter(shlex.split(command.replace("--data-dir=", "--data-dir ")))
+    folder = next((next(words, "") for word in words if word == "--data-dir"), "")
+    return Path(folder).name
 
 
 def _title(study: TrackedRun) -> str:
@@ -293,9 +294,7 @@ def _title(study: TrackedRun) -> str:
         return ""
     notes = study.tags.get("notes", "").splitlines()
     stated = [note.removeprefix(OWN_TITLE) for note in notes if note.startswith(OWN_TITLE)]
-    given = _given(study)
-    folder = Path(given.data_dir).resolve().name if given is not None and given.data_dir else ""
-    return next(iter(stated), folder)
+    return next(iter(stated), _data_folder(_parameter(study, "command")))
 
 
 def _advice(study: TrackedRun, winner: TrialResult | None) -> str:

@@ -36,7 +36,8 @@ def write(tracker: Tracker, study_run_id: str, target: Path | Location, where: s
     text = findings.of(findings.linked(tracker, found, folder))
     if not found.predictions and _RATIONALES in _content(target):
         raise PipelineError(
-            f"the rationales of its best trial cannot be read any more, but `{target}` shows them: it is kept",
+            f"the rationales of its best trial cannot be read any more, but `{target}` shows them and "
+            "is kept",
             where=where,
             hint="bring the artifacts back, or name another file with `--output`",
         )
