@@ -36,10 +36,11 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
 	    echo "error: $(PYTHON) cannot make virtual environments, because its module ensurepip is missing" >&2; \
 	    echo "hint: on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }
-	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install "$$(grep '^torch==' $(CONSTRAINTS))" -c $(CONSTRAINTS)
-	$(BIN)/pip install -e '.[dev]' -c $(CONSTRAINTS)
-	touch $@
+	@echo "installing into $(VENV): some minutes, 3.4 GB on disk (more where torch comes with CUDA)"
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -q --disable-pip-version-check "$$(grep '^torch==' $(CONSTRAINTS))" -c $(CONSTRAINTS)
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[dev]' -c $(CONSTRAINTS)
+	@touch $@
 
 # What the sample search ends with; another search prints a command of its own.
 EXAMPLE := a: pours dark brown with a thick tan head . s: roasted malt and a hint of coffee . \

@@ -1,5 +1,6 @@
 """How a command ends: results and 0, or one clear line and 2."""
 
+import logging
 import os
 import re
 import select
@@ -81,6 +82,8 @@ def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     feature_store.errors.let_streams_take_every_text()
+    if "--debug" in given:
+        logging.getLogger("infocal").setLevel(logging.DEBUG)
     try:
         with interruption.handled():
             code = command(given)

@@ -96,7 +96,7 @@ def _triton_failure(device: torch.device, size: int) -> str | None:
     except ImportError as error:
         reason = f"{error} (pip install triton)"
     if reason is None:
-        logger.info("RCNN layers of %d units run in Triton on %s", size, device)
+        logger.debug("RCNN layers of %d units run in Triton on %s", size, device)
     else:
         logger.warning("RCNN layers run in torch operations on %s, which is slower: %s", device, reason)
     return reason
@@ -108,5 +108,5 @@ def compiled() -> bool:
     if build.library() is None:
         logger.warning("recurrent layers run in torch operations, which is slower: %s", build.failure())
     else:
-        logger.info("recurrent layers run in C++ (%s)", build.library_path())
+        logger.debug("recurrent layers run in C++ (%s)", build.library_path())
     return build.library() is not None
