@@ -17,6 +17,7 @@ from feature_store.columns import VOCABULARY_SCHEMA, staged_schema, table_schema
 from feature_store.errors import BadInputError
 from feature_store.recipe import TOKENIZER_FILE, Recipe
 from feature_store.schema import MAX_TOKENS, check_keys, validate
+from feature_store.scripts import clauses
 from feature_store.sources.base import Example, Report, TaskKind, TaskSpec, cut_splits
 from feature_store.sources.lines import read_lines
 from feature_store.vocabulary import Vocabulary, build_vocabulary, encode_column
@@ -98,13 +99,12 @@ class _SplitWriter:
         self._rows: list[dict[str, Any]] = []
         self.words: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
+        self.longest = self.needed = 0
 
     def add(self, example: Example) -> None:
         tokens, rationale = example.tokens, example.rationale
         if self._max_length is not None and len(tokens) > self._max_length:
-            tokens = tokens[: self._max_length]
-            rationale = None if rationale is None else [i for i in rationale if i < self._max_length]
-            self.counts["cut"] += 1
+            tokens, rationale = self._cut(tokens, rationale, self._max_length)
         if len(tokens) > MAX_TOKENS:
             raise BadInputError(
                 f"the text of example `{example.example_id[:60]}` has {len(tokens)} tokens; "
@@ -126,6 +126,39 @@ class _SplitWriter:
         self._rows.append(row)
         if len(self._rows) == CHUNK_ROWS:
             self.flush()
+
+    def _cut(
+        self, tokens: list[str], rationale: list[int] | None, limit: int
+    ) -> tuple[list[str], list[int] | None]:
+        """The beginning; a text that loses all that humans marked counts as one that nobody annotated."""
+        self.counts["cut"] += 1
+        self.longest = max(self.longest, len(tokens))
+        if not rationale or rationale[-1] < limit:
+            return tokens[:limit], rationale
+        kept = [i for i in rationale if i < limit]
+        self.needed = max(self.needed, rationale[-1] + 1)
+        self.counts["cut_rationale_tokens"] += len(rationale) - len(kept)
+        self.counts["cut_part_of_rationale" if kept else "cut_whole_rationale"] += 1
+        return tokens[:limit], kept or None
+
+    def note(self) -> str | None:
+        """What was cut off, and which setting keeps it; None where every text is whole."""
+        counts = self.counts
+        if not counts["cut"]:
+            return None
+        said = (
+            f"{counts['cut']} of {counts['rows']} texts of `{self._split}` are longer than "
+            f"{self._max_length} tokens and are cut there; the longest has {self.longest}"
+        )
+        lost = counts["cut_rationale_tokens"]
+        if not lost:
+            return f"{said} (`--set max_length=N` sets the limit)"
+        marked = lost + counts["rationale_tokens"]
+        return (
+            f"{said}. {lost} of {marked} tokens that humans marked ({lost / marked:.0%}) are lost: "
+            f"{counts['cut_part_of_rationale']} texts lose a part of their rationale, "
+            f"{counts['cut_whole_rationale']} all of it; `--set max_length={self.needed}` keeps every one"
+        )
 
     def flush(self) -> None:
         if self._rows:
@@ -166,6 +199,9 @@ def stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> C
         with pa.memory_map(str(staged_file(stage, split))) as source:
             check_keys((batch.column("example_id") for batch in _batches(source)), split)
         report.counts.update({f"{split}_{name}": count for name, count in writer.counts.items()})
+        report.notes += filter(None, [writer.note()])
+    if note := clauses(writers["train"].words, spec.tokenizer or recipe.source.tokenizer):
+        report.notes.append(note)
     return writers["train"].words
 
 

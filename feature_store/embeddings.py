@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feature_store.errors import BadInputError, RequestError
-from feature_store.sources.lines import read_lines
+from feature_store.sources.lines import filled_lines
 from feature_store.vocabulary import PAD_ID, UNK_ID, Vocabulary
 
 logger = logging.getLogger("feature_store")
@@ -92,8 +92,9 @@ def random(vocabulary: Vocabulary, *, size: int, seed: int) -> Matrix:
 def from_file(path: Path, vocabulary: Vocabulary, *, size: int, max_bytes: int) -> tuple[Matrix, int]:
     """Vectors from a text file, plain or .gz: a word and `size` numbers a line.
 
-    A first line `N size`, as word2vec writes it, is passed over. Words that the file lacks get the mean of
-    those found.
+    Blanks or tabs part them; the last `size` values of a line are the vector, so that a word may hold
+    blanks. A first line `N size`, as word2vec writes it, is passed over. Words that the file lacks get the
+    mean of those found.
 
     Returns:
         The matrix, and how many of the vocabulary's words were found.
@@ -106,11 +107,15 @@ def from_file(path: Path, vocabulary: Vocabulary, *, size: int, max_bytes: int) 
     ids = {word: number for number, word in enumerate(vocabulary.tokens) if number > UNK_ID}
     matrix = np.zeros((len(vocabulary), size), dtype=np.float32)
     found = np.zeros(len(vocabulary), dtype=bool)
-    for number, line in read_lines(path, max_bytes=max_bytes):
-        word, _, rest = line.rstrip(" ").partition(" ")
-        values = rest.split(" ")
+    size_is_stated = False
+    for number, line in filled_lines(path, max_bytes=max_bytes):
+        word, *values = line.replace("\t", " ").rstrip(" ").split(" ")
         if number == 1 and len(values) == 1 and word.isdigit():
+            size_is_stated = values[0] == str(size)
             continue  # the header of the word2vec text format
+        if len(values) > size and (size_is_stated or not all(map(_is_number, values[:-size]))):
+            word = " ".join([word, *values[:-size]])
+            values = values[-size:]
         _check_size(len(values), size, f"{path}:{number}", first=number <= 2 and not found.any())
         if word in ids:
             matrix[ids[word]] = _numbers(values, f"{path}:{number}")
@@ -138,6 +143,14 @@ def _check_size(given: int, size: int, where: str, *, first: bool) -> None:
             hint=f"add `--embedding-size {given}`",
         )
     raise BadInputError(f"expected a word and {size} values, but got {given} values", where=where)
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _numbers(values: list[str], where: str) -> Matrix:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from feature_store.errors import BadInputError
+from feature_store.errors import BadInputError, shown
 from feature_store.sources.eraser import Documents, evidences_of
-from feature_store.sources.fields import check_id, check_spans, positions, shown
-from feature_store.sources.lines import parse_record, read_lines
+from feature_store.sources.fields import check_id, check_spans, positions
+from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.sources.locate import plain_or_gz
 
 _HARD, _SOFT = "hard_rationale_predictions", "soft_rationale_predictions"
@@ -73,7 +73,7 @@ class EraserFile:
 
     def masks(self) -> Iterator[EraserMask]:
         """One for each document of each line."""
-        for number, line in read_lines(self.path, max_bytes=self.max_bytes):
+        for number, line in filled_lines(self.path, max_bytes=self.max_bytes):
             where = f"{self.path}:{number}"
             record = parse_record(line, where, ("annotation_id",))
             self.unread.update(record.keys() - set(_NOT_FOR_MASKS))

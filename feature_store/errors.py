@@ -10,6 +10,10 @@ MAX_MESSAGE = 1000
 """Characters of a message; a value that it quotes may be longer than one can read."""
 
 
+_SHOWN = 60
+"""Characters of a wrong value that a message quotes."""
+
+
 class UserError(Exception):
     """An error that a user can mend; `str()` gives `WHERE: message`.
 
@@ -73,6 +77,12 @@ class FetchError(FeatureStoreError):
 def quoted(names: Iterable[str]) -> str:
     """Names in backticks, separated by commas."""
     return ", ".join(f"`{name}`" for name in names)
+
+
+def shown(value: object) -> str:
+    """A wrong value for messages: as Python writes it, with quotes around text; the start of a long one."""
+    written = repr(value)
+    return written if len(written) <= _SHOWN else f"{written[:_SHOWN]}..."
 
 
 def did_you_mean(given: str, known: Iterable[str], prefix: str = "") -> str | None:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import cast
 
 from feature_store.eraser_masks import EraserFile
-from feature_store.errors import BadInputError, RequestError
+from feature_store.errors import BadInputError, RequestError, shown
 from feature_store.fingerprint import file_digest
 from feature_store.sources import get_source
 from feature_store.sources.base import Report, resolve_aspect
@@ -40,8 +40,9 @@ from feature_store.sources.fields import (
     mask_positions,
     positions,
     unread_keys,
+    whole,
 )
-from feature_store.sources.lines import parse_record, read_lines
+from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.tokenize import split_at_blanks
 
 _LARGEST = sys.float_info.max
@@ -124,8 +125,8 @@ def read_masks(path: Path, *, aspect: str | None, max_bytes: int = MAX_BYTES) ->
         BadInputError: at the first line that breaks the format, or repeats an id.
         RequestError: for a file of the beer corpus without an aspect.
     """
-    _, line = next(read_lines(path, max_bytes=max_bytes))
-    first = parse_record(line, f"{path}:1", ())
+    number, line = next(filled_lines(path, max_bytes=max_bytes))
+    first = parse_record(line, f"{path}:{number}", ())
     unread: Counter[str] = Counter()
     records: Iterator[MaskRecord]
     if "annotation_id" in first:
@@ -169,7 +170,7 @@ def _eraser(path: Path, max_bytes: int) -> MaskFile:
 
 
 def _lines(path: Path, max_bytes: int) -> Iterator[tuple[str, str]]:
-    return ((f"{path}:{number}", line) for number, line in read_lines(path, max_bytes=max_bytes))
+    return ((f"{path}:{number}", line) for number, line in filled_lines(path, max_bytes=max_bytes))
 
 
 def _checked(records: Iterator[MaskRecord]) -> Iterator[MaskRecord]:
@@ -201,16 +202,17 @@ def _annotations(path: Path, aspect: str, max_bytes: int) -> Iterator[MaskRecord
 def _aspect_positions(line: str, where: str, aspect: str) -> MaskRecord:
     record = parse_record(line, where, ("rid", aspect))
     found = record[aspect]
-    if not isinstance(found, list) or not all(type(entry) is int and entry >= 0 for entry in found):
+    entries = [-1 if isinstance(e, bool) else whole(e) for e in found] if isinstance(found, list) else [-1]
+    if any(entry is None or entry < 0 for entry in entries):
         raise BadInputError(
-            f"expected a list of positions from 0 as `{aspect}`, but got {str(found)[:60]}", where=where
+            f"expected a list of positions from 0 as `{aspect}`, but got {shown(found)}", where=where
         )
     return MaskRecord(
         where=where,
         example_id=check_id(record["rid"], "rid", where),
         tokens=None,
         num_tokens=None,
-        positions=sorted(set(found)),
+        positions=sorted(set(cast("list[int]", entries))),
     )
 
 
@@ -238,9 +240,12 @@ def _plain(line: str, where: str, unread: Counter[str]) -> MaskRecord:
 
 def _num_tokens(record: dict[str, object], tokens: list[str] | None, where: str) -> int | None:
     """From `tokens` or `num_tokens`, else the length of what has an entry per token."""
-    stated = record.get("num_tokens")
-    if stated is not None and (type(stated) is not int or stated < 1):
-        raise BadInputError(f"expected a whole number above 0 as `num_tokens`, but got {stated}", where=where)
+    given = record.get("num_tokens")
+    stated = None if isinstance(given, bool) else whole(given)
+    if given is not None and (stated is None or stated < 1):
+        raise BadInputError(
+            f"expected a whole number above 0 as `num_tokens`, but got {shown(given)}", where=where
+        )
     if tokens is not None:
         if stated not in (None, len(tokens)):
             raise BadInputError(f"`num_tokens` is {stated}, but there are {len(tokens)} tokens", where=where)
@@ -300,10 +305,10 @@ def _scores(value: object, size: int | None, where: str) -> list[float] | None:
     if value is None:
         return None
     if not isinstance(value, list) or len(value) != size:
-        given = f"{len(value)}" if isinstance(value, list) else str(value)[:60]
+        given = f"{len(value)}" if isinstance(value, list) else shown(value)
         expected = "a list of numbers" if size is None else f"{size} numbers"
         raise BadInputError(f"expected {expected} as `scores`, but got {given}", where=where)
     for score in value:
         if isinstance(score, bool) or not isinstance(score, int | float) or not abs(score) <= _LARGEST:
-            raise BadInputError(f"expected numbers as `scores`, but got {str(score)[:60]}", where=where)
+            raise BadInputError(f"expected numbers as `scores`, but got {shown(score)}", where=where)
     return [float(score) for score in value]

@@ -6,7 +6,7 @@ from typing import Any
 
 from feature_store.sources.base import Query, Source
 
-VERSION = 3
+VERSION = 4
 """Version of the build; raise it when equal files and parameters give other features."""
 
 

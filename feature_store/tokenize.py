@@ -8,6 +8,7 @@ real corpus, the rest being full of `...this`.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 
 from feature_store import tokenize_posts
@@ -19,9 +20,10 @@ from feature_store.segmenter import (
     parse_dictionary,
     parse_stop_words,
 )
-from feature_store.tokens import Token
+from feature_store.tokens import Token, without_invisible
 
 __all__ = [
+    "ALIASES",
     "TOKENIZERS",
     "ChineseTokenizer",
     "Token",
@@ -32,7 +34,10 @@ __all__ = [
 ]
 
 
-_CHAR = r"[\w\u0300-\u036f]"  # letters, digits, and accents that are characters of their own
+_ACCENTS = "".join(
+    chr(code) for code in range(0x300, 0x3100) if unicodedata.category(chr(code)) in ("Mn", "Mc", "Me")
+)
+_CHAR = rf"[\w{_ACCENTS}]"  # letters, digits, and accents and vowel signs that are characters of their own
 _END = rf"(?!{_CHAR})"
 _CLITIC = rf"(?:n['’]t|['’](?:s|re|ve|ll|d|m)){_END}"
 _PIECE = re.compile(
@@ -41,7 +46,7 @@ _PIECE = re.compile(
     | (?:\.(?=\d))? {_CHAR}
       (?: (?!{_CLITIC}) (?: {_CHAR} | [-/.&@+'’](?={_CHAR}) | (?<=\d)[,:](?=\d) ) )*
       (?:[-/]+(?!\S))?
-    | \.{{2,}} | -{{2,}} | `` | '' | \S
+    | \.{{2,}} | -{{2,}} | `` | '' | [^\x00-\x7f\s‘’“”]\ufe0f? | \S
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -52,7 +57,11 @@ _WRITTEN_AS = str.maketrans({"’": "'", "‘": "'", "“": "``", "”": _CLOSIN
 
 
 def tokenize(text: str) -> list[Token]:
-    """Tokens of an English text in order; white space is dropped, everything else is in exactly one token."""
+    """Tokens of an English text in order: all of it but white space and characters without width."""
+    return without_invisible(_tokens, text)
+
+
+def _tokens(text: str) -> list[Token]:
     if _is_in_corpus_form(text):
         return split_at_blanks(text)
     return _apply_rules(text)
@@ -108,6 +117,9 @@ class ChineseTokenizer:
 
     def __call__(self, text: str) -> list[Token]:
         """Tokens of a text in order."""
+        return without_invisible(self._tokens, text)
+
+    def _tokens(self, text: str) -> list[Token]:
         tokens, start = [], 0
         for word in self._segmenter.cut(text):
             if not word.isspace() and word not in self._stop_words:
@@ -125,6 +137,9 @@ TOKENIZERS: dict[str, Tokenizer] = {
     "jieba": ChineseTokenizer({}),
 }
 """What splits a free text, by the name that sources and built features give."""
+
+ALIASES = {"chinese": "jieba"}
+"""Other names of tokenizers."""
 
 
 def make_tokenizer(name: str, files: Mapping[str, str]) -> Tokenizer:

@@ -10,7 +10,7 @@ another, which the corpus did with word statistics that are not published with i
 import re
 from collections.abc import Iterator
 
-from feature_store.tokens import Token
+from feature_store.tokens import Token, without_invisible
 
 _PLACEHOLDERS = {
     "url": r"(?:https?://|www\.)\S+",
@@ -49,7 +49,7 @@ _PIECE = re.compile(
 
 def tokenize(text: str) -> list[Token]:
     """Tokens of a text in order; white space and ASCII punctuation are dropped."""
-    return list(_tokens(text))
+    return without_invisible(lambda plain: list(_tokens(plain)), text)
 
 
 def _tokens(text: str) -> Iterator[Token]:

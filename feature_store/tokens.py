@@ -1,6 +1,11 @@
 """A token of a free text, as every tokenizer gives it out."""
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+"""Characters without width: soft hyphen, zero-width blanks and joiners, marks of direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,3 +17,17 @@ class Token:
 
     start: int
     end: int
+
+
+def without_invisible(tokenize: Callable[[str], list[Token]], text: str) -> list[Token]:
+    """Tokens of a text in which characters without width split no word and stand in none.
+
+    Args:
+        tokenize: gets the text without them.
+        text: offsets refer to it as it is.
+    """
+    if not _INVISIBLE.search(text):
+        return tokenize(text)
+    places = [place for place, character in enumerate(text) if not _INVISIBLE.match(character)]
+    tokens = tokenize(_INVISIBLE.sub("", text))
+    return [Token(token.text, places[token.start], places[token.end - 1] + 1) for token in tokens]

@@ -12,7 +12,7 @@ _MAX_BITS = 64
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The values of a TOML file.
+    """The values of a TOML file, which may begin with a byte order mark.
 
     Raises:
         OSError: if it cannot be read.
@@ -23,7 +23,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     if len(content) > MAX_BYTES:
         raise ValueError(f"more than {MAX_BYTES} bytes, the most that is accepted")
     try:
-        values = tomllib.loads(content.decode())
+        values = tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8: {error}") from error
     except RecursionError as error:

@@ -22,7 +22,7 @@ from feature_store.sources.base import (
     TaskSpec,
 )
 from feature_store.sources.fields import check_id, check_spans, check_tokens, positions
-from feature_store.sources.lines import parse_record, read_lines
+from feature_store.sources.lines import filled_lines, parse_record, read_lines
 from feature_store.sources.locate import find_inputs, plain_or_gz
 
 NUM_SCORES = 5
@@ -200,7 +200,7 @@ def annotated_reviews(path: Path, aspect: int, max_bytes: int, report: Report) -
         BadInputError: at the first line that breaks the format.
     """
     first_line: dict[str, int] = {}
-    for number, line in read_lines(path, max_bytes=max_bytes):
+    for number, line in filled_lines(path, max_bytes=max_bytes):
         where = f"{path}:{number}"
         record = parse_record(line, where, (str(aspect), "rid", "x", "y"))
         rid = check_id(record["rid"], "rid", where)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feature_store.cail_recipes import MIN_CASES, RECIPES, Case, CaseRecipe
-from feature_store.errors import BadInputError, MissingDataError, did_you_mean
+from feature_store.errors import BadInputError, MissingDataError, did_you_mean, shown
 from feature_store.fingerprint import file_digest, unit_interval
 from feature_store.own_words import OwnWords
 from feature_store.segmenter import DICTIONARY, STOP_WORDS, Word, parse_dictionary, parse_stop_words
@@ -29,8 +29,8 @@ from feature_store.sources.base import (
     SourceOption,
     TaskSpec,
 )
-from feature_store.sources.fields import check_text, shown
-from feature_store.sources.lines import UTF8, parse_record, read_lines
+from feature_store.sources.fields import check_text, whole
+from feature_store.sources.lines import UTF8, filled_lines, parse_record, read_lines
 from feature_store.sources.locate import is_there, plain_or_gz
 
 VAL_RATE = 0.1
@@ -385,7 +385,7 @@ def _official_lists(query: Query, report: Report) -> _Official:
 
 def _cases(path: Path, max_bytes: int, official: _Official | None) -> Iterator[tuple[int, Case]]:
     """The cases of a file with the numbers of their lines; lists of None compare no label."""
-    for number, line in read_lines(path, max_bytes=max_bytes, encodings=ENCODINGS):
+    for number, line in filled_lines(path, max_bytes=max_bytes, encodings=ENCODINGS):
         where = f"{path}:{number}"
         case = _parse_case(line, where)
         if official is not None:
@@ -427,7 +427,7 @@ def _parse_case(line: str, where: str) -> Case:
 
 def _mapping(value: object, name: str, keys: tuple[str, ...], where: str) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise BadInputError(f"expected an object as `{name}`, but got {str(value)[:40]!r}", where=where)
+        raise BadInputError(f"expected an object as `{name}`, but got {shown(value)}", where=where)
     for key in keys:
         if key not in value:
             raise BadInputError(f"no key `{key}` in `{name}`; there is {sorted(value)}", where=where)
@@ -436,7 +436,7 @@ def _mapping(value: object, name: str, keys: tuple[str, ...], where: str) -> dic
 
 def _list(value: object, name: str, where: str) -> list[object]:
     if not isinstance(value, list):
-        raise BadInputError(f"expected a list as `{name}`, but got {str(value)[:40]!r}", where=where)
+        raise BadInputError(f"expected a list as `{name}`, but got {shown(value)}", where=where)
     return value
 
 
@@ -452,18 +452,19 @@ def _charge(value: object, where: str) -> str:
 
 
 def _article(value: object, where: str) -> int:
-    text = _without_brackets(value) if isinstance(value, str) else str(value)
+    text = _without_brackets(value) if isinstance(value, str) else str(whole(value))
     if isinstance(value, bool) or not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
         raise BadInputError(f"expected the number of an article, but got {shown(value)}", where=where)
     return int(text)
 
 
 def _months(value: object, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    months = None if isinstance(value, bool) else whole(value)
+    if months is None or months < 0:
         raise BadInputError(
             f"expected a number of months as `imprisonment`, but got {shown(value)}", where=where
         )
-    return value
+    return months
 
 
 def _flag(term: Mapping[str, object], name: str, where: str) -> bool:

@@ -18,7 +18,7 @@ rationale is the union of all. Without any, nobody annotated the text.
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from feature_store.errors import BadInputError, did_you_mean, quoted
+from feature_store.errors import BadInputError, did_you_mean, quoted, shown
 from feature_store.fingerprint import files_below
 from feature_store.sources.base import (
     Example,
@@ -34,12 +34,12 @@ from feature_store.sources.fields import (
     check_id,
     check_spans,
     check_text,
-    class_names,
     class_number,
     positions,
 )
-from feature_store.sources.lines import parse_record, read_lines
-from feature_store.sources.locate import own_files, plain_or_gz
+from feature_store.sources.labels import LabelCount, check_label, class_names
+from feature_store.sources.lines import filled_lines, parse_record, read_lines
+from feature_store.sources.locate import own_files, plain_or_gz, split_files
 from feature_store.tokenize import split_at_blanks
 
 _SPLITS = ("train", "val", "test")
@@ -72,13 +72,13 @@ class Eraser:
         ),
     )
     tokenizer = "whitespace"
-    version = 1
+    version = 2
     sample_version = 1
     remote_files: tuple[RemoteFile, ...] = ()
 
     def inputs(self, data_dir: Path, aspect: str | None) -> dict[str, Path]:
         """Files by role: `train`, `val`, `test`, and `docs`, a file or a folder."""
-        names: dict[str, tuple[str, ...]] = {split: plain_or_gz(f"{split}.jsonl") for split in _SPLITS}
+        names: dict[str, tuple[str, ...]] = {split: split_files(split) for split in _SPLITS}
         return own_files(
             self.name,
             data_dir,
@@ -91,10 +91,10 @@ class Eraser:
         """The classes of the training file, sorted by name."""
         path = query.inputs["train"]
         found: set[str] = set()
-        for number, line in read_lines(path, max_bytes=query.max_bytes):
+        for number, line in filled_lines(path, max_bytes=query.max_bytes):
             where = f"{path}:{number}"
             record = parse_record(line, where, ("classification",))
-            found.add(check_id(record["classification"], "classification", where))
+            found.add(check_label(record["classification"], "classification", where))
         return TaskSpec(kind="classification", class_names=class_names(found, path))
 
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
@@ -103,7 +103,7 @@ class Eraser:
         ledger = Ledger()
         for split in _SPLITS:
             path = query.inputs[split]
-            for number, line in read_lines(path, max_bytes=query.max_bytes):
+            for number, line in filled_lines(path, max_bytes=query.max_bytes):
                 where = f"{path}:{number}"
                 example = reader.example(line, where, split)
                 report.counts[f"{split}_without_evidence"] += example.rationale is None
@@ -151,7 +151,7 @@ class Documents:
 
 def _read_documents(path: Path, max_bytes: int) -> dict[str, str]:
     texts: dict[str, str] = {}
-    for number, line in read_lines(path, max_bytes=max_bytes):
+    for number, line in filled_lines(path, max_bytes=max_bytes):
         where = f"{path}:{number}"
         record = parse_record(line, where, ("docid", "document"))
         docid = check_id(record["docid"], "docid", where)
@@ -169,6 +169,7 @@ class _Reader:
         self._numbers = {name: number for number, name in enumerate(task.class_names or ())}
         self._use = query.options["query"]
         self._queries: set[str] = set()
+        self._labels, self._train = LabelCount(), query.inputs["train"].name
         self._num_evidences = self._num_misplaced = 0
 
     def example(self, line: str, where: str, split: str) -> Example:
@@ -179,6 +180,8 @@ class _Reader:
         texts = {
             docid: self._documents.tokens(docid, where) for docid in self._docids(record, evidences, where)
         }
+        label = check_label(record["classification"], "classification", where)
+        self._labels.add(record["classification"], label, is_train=split == "train")
         query = self._query(record, where)
         before = query if self._use == _PREPEND else []
         after = query if self._use == _APPEND else []
@@ -186,14 +189,13 @@ class _Reader:
             example_id=name,
             split=split,
             tokens=[*before, *(token for text in texts.values() for token in text), *after],
-            target=class_number(
-                check_id(record["classification"], "classification", where), self._numbers, where
-            ),
+            target=class_number(label, self._numbers, where),
             rationale=self._rationale(evidences, texts, len(before), where),
         )
 
     def tell(self, report: Report) -> None:
-        """Say that queries were left out where they differ, and that evidence seems misplaced."""
+        """Say what classes there are, that queries were left out, and that evidence seems misplaced."""
+        self._labels.tell(report, tuple(self._numbers), self._train)
         if len(self._queries) > 1:
             report.notes.append(
                 "the texts come with different queries, which are ignored: "
@@ -243,7 +245,7 @@ class _Reader:
         """Names of the documents in order, each once."""
         given = record.get("docids")
         if given is not None and not isinstance(given, list):
-            raise BadInputError(f"expected a list as `docids`, but got {str(given)[:60]}", where=where)
+            raise BadInputError(f"expected a list as `docids`, but got {shown(given)}", where=where)
         entries = given or [evidence["docid"] for evidence in evidences]
         names = list(dict.fromkeys(check_id(entry, "docid", where) for entry in entries))
         own = str(record["annotation_id"])
@@ -266,13 +268,11 @@ class _Reader:
 def evidences_of(groups: object, where: str) -> list[dict[str, object]]:
     """All evidences of all groups."""
     if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
-        raise BadInputError(
-            f"expected a list of lists as `evidences`, but got {str(groups)[:60]}", where=where
-        )
+        raise BadInputError(f"expected a list of lists as `evidences`, but got {shown(groups)}", where=where)
     found = [evidence for group in groups for evidence in group]
     for evidence in found:
         if not isinstance(evidence, dict):
-            raise BadInputError(f"expected an object as evidence, but got {str(evidence)[:60]}", where=where)
+            raise BadInputError(f"expected an object as evidence, but got {shown(evidence)}", where=where)
         for key in ("docid", "start_token", "end_token"):
             if key not in evidence:
                 raise BadInputError(

@@ -3,10 +3,10 @@
 import difflib
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from typing import cast
 
-from feature_store.errors import BadInputError, did_you_mean, quoted
+from feature_store.errors import BadInputError, did_you_mean, quoted, shown
 from feature_store.sources.base import SPLITS, Report
 
 _SHOWN = 60
@@ -16,15 +16,28 @@ _MAX_UNREAD = 10
 """Most unknown keys that are named."""
 
 
+def whole(value: object) -> int | None:
+    """The whole number that a value is, True, False and floats such as 2.0 included; None for anything else.
+
+    Programs that keep numbers with gaps write whole ones as floats.
+    """
+    if isinstance(value, int):
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else None
+
+
 def check_id(value: object, key: str, where: str) -> str:
-    """A number or a text that names something, as text.
+    """A whole number or a text that names something, as text; 2.0 is `2`.
 
     Raises:
         BadInputError: for anything else.
     """
-    if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
-        raise BadInputError(f"expected a number or text as `{key}`, but got {shown(value)}", where=where)
-    return check_encodable(str(value), f"`{key}`", where)
+    number = None if isinstance(value, bool) else whole(value)
+    if number is None and (not isinstance(value, str) or value == ""):
+        raise BadInputError(
+            f"expected a whole number or text as `{key}`, but got {shown(value)}", where=where
+        )
+    return check_encodable(str(value if number is None else number), f"`{key}`", where)
 
 
 def check_encodable(text: str, what: str, where: str) -> str:
@@ -65,7 +78,7 @@ def check_tokens(tokens: object, name: str, where: str) -> list[str]:
         BadInputError: if it holds something else.
     """
     if not isinstance(tokens, list) or not all(isinstance(token, str) and token for token in tokens):
-        raise BadInputError(f"expected a list of words as `{name}`, but got {str(tokens)[:60]}", where=where)
+        raise BadInputError(f"expected a list of words as `{name}`, but got {shown(tokens)}", where=where)
     if not tokens:
         raise BadInputError(f"no tokens in `{name}`", where=where)
     try:
@@ -96,10 +109,11 @@ def check_spans(
         )
     checked: list[tuple[int, int]] = []
     for span in spans:
-        edges = span[:2] if isinstance(span, list) and len(span) == 3 and isinstance(span[2], str) else span
-        if not isinstance(edges, list) or len(edges) != 2 or not all(type(edge) is int for edge in edges):
+        pair = span[:2] if isinstance(span, list) and len(span) == 3 and isinstance(span[2], str) else span
+        edges = [None if isinstance(e, bool) else whole(e) for e in pair] if isinstance(pair, list) else []
+        if len(edges) != 2 or None in edges:
             raise BadInputError(f"expected a span [start, end) in {key}, but got {shown(span)}", where=where)
-        start, end = edges
+        start, end = cast("list[int]", edges)
         if size is not None and not 0 <= start <= end <= size:
             raise BadInputError(f"span {span} of {key} does not fit the text's {size} {unit}", where=where)
         if not 0 <= start <= end:
@@ -113,11 +127,11 @@ def positions(spans: Sequence[tuple[int, int]]) -> list[int]:
     return sorted({position for start, end in spans for position in range(start, end)})
 
 
-def mask_positions(mask: Sequence[int], size: int, where: str) -> list[int]:
+def mask_positions(mask: Sequence[float], size: int, where: str) -> list[int]:
     """Ascending positions of the ones of a 0/1 mask over a text's tokens.
 
     Args:
-        mask: whole numbers, the field `rationale`.
+        mask: whole numbers (see `whole`), the field `rationale`.
         size: tokens of the text.
         where: file and line.
 
@@ -133,7 +147,7 @@ def mask_positions(mask: Sequence[int], size: int, where: str) -> list[int]:
 
 def is_mask(value: object) -> bool:
     """Whether a `rationale` is a mask and no list of spans; an empty list counts as the latter."""
-    return isinstance(value, list) and bool(value) and all(type(entry) in (int, bool) for entry in value)
+    return isinstance(value, list) and bool(value) and all(whole(entry) is not None for entry in value)
 
 
 def class_number(name: str, numbers: dict[str, int], where: str) -> int:
@@ -150,19 +164,6 @@ def class_number(name: str, numbers: dict[str, int], where: str) -> int:
             hint=did_you_mean(name, numbers),
         )
     return numbers[name]
-
-
-def class_names(found: Collection[str], path: Path) -> tuple[str, ...]:
-    """Names of the classes that a training file holds, sorted.
-
-    Raises:
-        BadInputError: if there are fewer than two.
-    """
-    if len(found) < 2:
-        raise BadInputError(
-            f"a classification needs two classes or more, but got {quoted(sorted(found))}", where=str(path)
-        )
-    return tuple(sorted(found))
 
 
 def unread_keys(counts: Counter[str], known: Sequence[str]) -> str:
@@ -212,8 +213,3 @@ class Ledger:
             report.notes.append(
                 f"{count} texts of `{split}` also stand in `{owner}`: left there, so its scores flatter"
             )
-
-
-def shown(value: object) -> str:
-    """The start of a wrong value, for messages."""
-    return repr(value)[:_SHOWN]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from feature_store.errors import BadInputError, quoted
+from feature_store.errors import BadInputError, quoted, shown
 from feature_store.sources.base import (
     Example,
     FeatureDefaults,
@@ -21,7 +21,7 @@ from feature_store.sources.base import (
     SourceOption,
     TaskSpec,
 )
-from feature_store.sources.fields import Ledger, check_encodable, check_tokens
+from feature_store.sources.fields import Ledger, check_encodable, check_tokens, whole
 from feature_store.sources.locate import find_inputs, plain_or_gz
 from feature_store.sources.members import read_members
 
@@ -171,9 +171,7 @@ def _read_divisions(path: Path, max_bytes: int) -> tuple[dict[str, str], dict[st
             raise BadInputError(f"expected {quoted(_SPLITS)} once each, but got `{name}`", where=where)
         names[name] = line
         if not isinstance(ids, list) or not all(isinstance(post_id, str) and post_id for post_id in ids):
-            raise BadInputError(
-                f"expected a list of post ids as `{name}`, but got {str(ids)[:60]}", where=where
-            )
+            raise BadInputError(f"expected a list of post ids as `{name}`, but got {shown(ids)}", where=where)
         for post_id in ids:
             if post_id in split_of:
                 raise BadInputError(
@@ -200,7 +198,7 @@ def _read_posts(path: Path, max_bytes: int) -> Iterator[tuple[_Post, str]]:
 
 def _check_post(post_id: str, record: object, where: str) -> _Post:
     if not isinstance(record, dict):
-        raise BadInputError(f"expected a JSON object, but got {str(record)[:40]!r}", where=where)
+        raise BadInputError(f"expected a JSON object, but got {shown(record)}", where=where)
     for key in ("annotators", "post_tokens"):
         if key not in record:
             raise BadInputError(f"no key `{key}`; there is {quoted(sorted(record))}", where=where)
@@ -210,7 +208,7 @@ def _check_post(post_id: str, record: object, where: str) -> _Post:
         or not annotators
         or not all(isinstance(annotator, dict) for annotator in annotators)
     ):
-        raise BadInputError(f"expected a list of annotators, but got {str(annotators)[:60]}", where=where)
+        raise BadInputError(f"expected a list of annotators, but got {shown(annotators)}", where=where)
     return _Post(
         post_id,
         [_check_label(annotator.get("label"), where) for annotator in annotators],
@@ -232,7 +230,7 @@ def _check_targets(targets: object, where: str) -> set[str]:
         return set()
     if not isinstance(targets, list) or not all(isinstance(group, str) and group for group in targets):
         raise BadInputError(
-            f"expected a list of groups or null as `target`, but got {str(targets)[:60]}", where=where
+            f"expected a list of groups or null as `target`, but got {shown(targets)}", where=where
         )
     return {check_encodable(group, "a group of `target`", where) for group in targets}
 
@@ -241,16 +239,14 @@ def _check_masks(masks: object, where: str) -> list[list[int]]:
     if masks is None:
         return []
     if not isinstance(masks, list) or not all(isinstance(mask, list) for mask in masks):
-        raise BadInputError(
-            f"expected a list of masks as `rationales`, but got {str(masks)[:60]}", where=where
-        )
+        raise BadInputError(f"expected a list of masks as `rationales`, but got {shown(masks)}", where=where)
     for mask in masks:
         for mark in mask:
-            if type(mark) is not int or mark not in (0, 1):
+            if isinstance(mark, bool) or whole(mark) not in (0, 1):
                 raise BadInputError(
-                    f"expected a mask of 0 and 1 in `rationales`, but got {mark!r}", where=where
+                    f"expected a mask of 0 and 1 in `rationales`, but got {shown(mark)}", where=where
                 )
-    return masks
+    return [[int(mark) for mark in mask] for mask in masks]
 
 
 # ----------------------------------------------------------------------------------------- rationales

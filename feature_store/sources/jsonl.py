@@ -1,7 +1,7 @@
 """Your own data: one JSON object a line, and a `task.toml` that names the task.
 
 `DIR/jsonl/`, or `DIR` itself where there is no such folder, holds `train.jsonl`, `test.jsonl`, where you have
-it `val.jsonl` (each plain or .gz), and `task.toml`. A line has
+it `val.jsonl` (or `dev`, `valid`, `validation`; each plain or .gz), and `task.toml`. A line has
 
     text | tokens       a text, or a list of words: one of the two
     label | score       name (or whole number) of the class, or a number in the task's `score_range`
@@ -14,24 +14,29 @@ it `val.jsonl` (each plain or .gz), and `task.toml`. A line has
 A span may have a name behind it, as doccano writes it: [start, end, label].
 
 A character is a Unicode code point. A token that a span of characters touches is in the rationale. A null
-stands for a key that is not there. `task.toml`:
+stands for a key that is not there; 2.0 is as good as 2; blanks around a label do not count. `task.toml`:
 
     kind = "classification"               # or "regression"
-    classes = ["no", "yes"]               # default: those of train.jsonl, sorted
+    classes = ["no", "yes"]               # default: those of train.jsonl, sorted (numbers by their value)
     score_range = [1, 5]                  # of a regression, scaled to [0, 1]; default [0, 1]
-    tokenizer = "english"                 # or "whitespace", or another of `feature_store.tokenize`
+    tokenizer = "english"                 # or "chinese" (jieba), "whitespace", "posts"
     title = "what it is"
+
+Where no `tokenizer` is named, it is `english`, or jieba where the training texts are Chinese. A corpus that
+mixes them has to name one; Japanese, Thai, Lao, Burmese and Khmer texts have to be given as `tokens`.
 """
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from feature_store.errors import BadInputError
+from feature_store.errors import BadInputError, RequestError, shown
 from feature_store.fingerprint import unit_interval
+from feature_store.scripts import CHINESE, language
+from feature_store.segmenter import DICTIONARY, STOP_WORDS
 from feature_store.sources.base import (
     Example,
     FeatureDefaults,
@@ -48,17 +53,18 @@ from feature_store.sources.fields import (
     check_spans,
     check_text,
     check_tokens,
-    class_names,
     class_number,
     is_mask,
     mask_positions,
     positions,
     unread_keys,
 )
-from feature_store.sources.lines import parse_record, read_lines
-from feature_store.sources.locate import own_files, plain_or_gz
+from feature_store.sources.labels import LabelCount, check_label, class_names
+from feature_store.sources.lines import filled_lines, parse_record, read_lines
+from feature_store.sources.locate import own_files, split_files
+from feature_store.sources.span_check import SpanCheck, form_that_fits
 from feature_store.sources.task_file import TaskFile, read_task_file
-from feature_store.tokenize import TOKENIZERS, Token
+from feature_store.tokenize import Token, Tokenizer, make_tokenizer
 
 VAL_RATE = 0.1
 """Share of the training texts cut off as `val` where there is no such file."""
@@ -81,15 +87,24 @@ class Jsonl:
     splits: tuple[str, ...] = _SPLITS
     defaults = FeatureDefaults()
     shares_texts = True
-    options: tuple[SourceOption, ...] = ()
+    options: tuple[SourceOption, ...] = tuple(
+        SourceOption(name=name, default="", is_file=True, for_tokenizer=True, help=text)
+        for name, text in (
+            (
+                DICTIONARY,
+                "for Chinese: words of your own for jieba, `WORD [FREQUENCY] [TAG]` a line (UTF-8)",
+            ),
+            (STOP_WORDS, "for Chinese: words to leave out, one a line (UTF-8)"),
+        )
+    )
     tokenizer = "english"
-    version = 2
+    version = 3
     sample_version = 1
     remote_files: tuple[RemoteFile, ...] = ()
 
     def inputs(self, data_dir: Path, aspect: str | None) -> dict[str, Path]:
         """Files by role: `task`, `train`, `test`, and `val` where there is one."""
-        names: dict[str, tuple[str, ...]] = {split: plain_or_gz(f"{split}.jsonl") for split in _SPLITS}
+        names: dict[str, tuple[str, ...]] = {split: split_files(split) for split in _SPLITS}
         return own_files(
             self.name,
             data_dir,
@@ -105,20 +120,27 @@ class Jsonl:
         stated = read_task_file(query.inputs["task"])
         if stated.title:
             report.notes.append(f"own data: {stated.title}")
-        names = stated.classes
-        if stated.kind == "classification" and names is None:
-            names = _classes_of(query.inputs["train"], query.max_bytes)
+        names, tokenizer = stated.classes, stated.tokenizer
+        is_named = stated.kind == "regression" or names is not None
+        if not is_named or tokenizer is None:
+            survey = _Survey(query, None if is_named else "label")
+            names = names if is_named else class_names(survey.labels, query.inputs["train"])
+            tokenizer = tokenizer or survey.tokenizer(self.tokenizer, report)
+        if tokenizer != "jieba" and (
+            files := [name for name in (DICTIONARY, STOP_WORDS) if name in query.inputs]
+        ):
+            raise RequestError(
+                f"option `{files[0]}` is for Chinese texts, but these are split by `{tokenizer}`",
+                hint=f'leave it out, or write `tokenizer = "chinese"` in {TASK_FILE}',
+            )
         return TaskSpec(
-            kind=stated.kind,
-            class_names=names,
-            score_range=stated.score_range,
-            tokenizer=stated.tokenizer or self.tokenizer,
+            kind=stated.kind, class_names=names, score_range=stated.score_range, tokenizer=tokenizer
         )
 
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
         """The files in the order train, val, test; see `Source.examples`."""
         stated = read_task_file(query.inputs["task"])
-        reader = _Reader(stated, task)
+        reader = _Reader(stated, task, _tokenizer(str(task.tokenizer), query))
         ledger = Ledger()
         if "val" not in query.inputs:
             name = query.inputs["train"].name
@@ -127,15 +149,18 @@ class Jsonl:
             if split not in query.inputs:
                 continue
             path = query.inputs[split]
-            for number, line in read_lines(path, max_bytes=query.max_bytes):
+            spans = reader.span_check = SpanCheck()
+            for number, line in filled_lines(path, max_bytes=query.max_bytes):
                 where = f"{path}:{number}"
                 example = reader.example(line, where, split, f"{split}:{number}")
                 if split == "train" and "val" not in query.inputs:
                     example = _cut(example)
                 ledger.add(example.example_id, example.split, example.tokens, where)
                 yield example
+            if note := spans.note(path.name):
+                report.notes.append(note)
         ledger.tell(report)
-        reader.tell(report)
+        reader.tell(report, query.inputs["train"].name)
 
     def write_sample(self, data_dir: Path, seed: int) -> None:
         """Write the made-up corpus of `feature_store.sample`."""
@@ -144,12 +169,81 @@ class Jsonl:
         sample.write_jsonl(data_dir / self.name, seed=seed)
 
 
-def _classes_of(path: Path, max_bytes: int) -> tuple[str, ...]:
-    found: set[str] = set()
-    for number, line in read_lines(path, max_bytes=max_bytes):
-        where = f"{path}:{number}"
-        found.add(check_id(parse_record(line, where, ("label",))["label"], "label", where))
-    return class_names(found, path)
+def _tokenizer(name: str, query: Query) -> Tokenizer:
+    """What splits the texts, with the user's files that change its words."""
+    files = {
+        option: "".join(
+            f"{line}\n" for _, line in read_lines(query.inputs[option], max_bytes=query.max_bytes)
+        )
+        for option in (DICTIONARY, STOP_WORDS)
+        if option in query.inputs
+    }
+    return make_tokenizer(name, files)
+
+
+_MOST, _SOME = 0.9, 0.1
+"""Shares of the training texts from which on they count as all Chinese, and as more than a few."""
+
+
+class _Survey:
+    """What the training file holds: its labels, and in what script its texts are.
+
+    Args:
+        query: what to read.
+        label: the key of the labels; None where they are not asked for.
+    """
+
+    def __init__(self, query: Query, label: str | None) -> None:
+        self._path = query.inputs["train"]
+        self.labels: set[str] = set()
+        self._languages: Counter[str | None] = Counter()
+        self._without_tokenizer: Counter[str | None] = Counter()
+        for number, line in filled_lines(self._path, max_bytes=query.max_bytes):
+            where = f"{self._path}:{number}"
+            record = parse_record(line, where, () if label is None else (label,))
+            if label is not None:
+                self.labels.add(check_label(record[label], label, where))
+            text, tokens = record.get("text"), record.get("tokens")
+            found = language(text if isinstance(text, str) else " ".join(map(str, _list(tokens))))
+            self._languages[found] += 1
+            if found not in (None, CHINESE) and isinstance(text, str):
+                self._without_tokenizer[found] += 1
+
+    def tokenizer(self, default: str, report: Report) -> str:
+        """Name of the tokenizer that the texts need.
+
+        Raises:
+            BadInputError: if some are Chinese and some are not, or there is none for them.
+        """
+        total, chinese = self._languages.total(), self._languages[CHINESE]
+        for name, count in self._without_tokenizer.most_common(1):
+            if count >= _SOME * total:
+                raise BadInputError(
+                    f"{count} of {total} texts are {name}, which has no blanks between words, and there is "
+                    "no tokenizer for it",
+                    where=str(self._path),
+                    hint="give `tokens` instead of `text`: the words, as a tool of your choice cuts them",
+                )
+        if chinese >= _MOST * total:
+            report.notes.append(f"{chinese} of {total} texts are Chinese: jieba splits them into words")
+            return "jieba"
+        if chinese >= _SOME * total:
+            raise BadInputError(
+                f"{chinese} of {total} texts are Chinese and the others are not: which tokenizer is meant?",
+                where=str(self._path),
+                hint=f'write `tokenizer = "chinese"` in {TASK_FILE} (jieba; words of other scripts stay '
+                f'whole and keep their case), or "{default}", which makes one token of each Chinese clause',
+            )
+        for found, count in self._languages.items():
+            if found is not None:
+                report.notes.append(
+                    f"{count} of {total} texts are {found}: `{default}` makes a token of each clause"
+                )
+        return default
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def _cut(example: Example) -> Example:
@@ -167,17 +261,21 @@ class _Words:
     """Where the tokens stand in the text; None where tokens were given."""
     size: int
     """Length of the text in characters, or in tokens where they were given."""
+    text: str
+    """Empty where tokens were given."""
 
 
 class _Reader:
     """Turns lines into examples of one task."""
 
-    def __init__(self, stated: TaskFile, task: TaskSpec) -> None:
+    def __init__(self, stated: TaskFile, task: TaskSpec, tokenize: Tokenizer) -> None:
         self._target_key = "label" if task.kind == "classification" else "score"
         self._numbers = {name: number for number, name in enumerate(task.class_names or ())}
         self._low, self._high = stated.score_range
         self._tokenizer = str(task.tokenizer)
-        self._tokenize: Callable[[str], list[Token]] = TOKENIZERS[self._tokenizer]
+        self._tokenize = tokenize
+        self._labels = LabelCount()
+        self.span_check = SpanCheck()
         self._is_stated = stated.tokenizer is not None
         self._unread: Counter[str] = Counter()
         self._num_as_tokens = 0
@@ -192,13 +290,15 @@ class _Reader:
             example_id=check_id(record["id"], "id", where) if "id" in record else default_id,
             split=split,
             tokens=words.tokens,
-            target=self._target(record[self._target_key], where),
+            target=self._target(record[self._target_key], where, is_train=split == "train"),
             rationale=self._rationale(record.get("rationale"), words, where),
             groups=_groups(record.get("groups"), where),
         )
 
-    def tell(self, report: Report) -> None:
-        """Say which keys were not read, and what a free text would be split by."""
+    def tell(self, report: Report, train: str) -> None:
+        """Say what classes the file `train` has, which keys were not read, and what splits a free text."""
+        if self._numbers:
+            self._labels.tell(report, tuple(self._numbers), train)
         if self._unread:
             report.notes.append(unread_keys(self._unread, _KEYS))
         if self._num_as_tokens:
@@ -217,24 +317,31 @@ class _Reader:
         if given == ["tokens"]:
             self._num_as_tokens += 1
             tokens = check_tokens(record["tokens"], "tokens", where)
-            return _Words(tokens, None, len(tokens))
+            return _Words(tokens, None, len(tokens), "")
         text = check_text(record["text"], "text", where)
         pieces = self._tokenize(text)
         if not pieces:
             raise BadInputError(f"`{self._tokenizer}` finds no token in `text`", where=where)
-        return _Words([piece.text for piece in pieces], pieces, len(text))
+        return _Words([piece.text for piece in pieces], pieces, len(text), text)
 
-    def _target(self, value: object, where: str) -> float:
+    def _target(self, value: object, where: str, *, is_train: bool) -> float:
         if self._numbers:
-            return class_number(check_id(value, "label", where), self._numbers, where)
+            name = check_label(value, "label", where)
+            self._labels.add(value, name, is_train=is_train)
+            return class_number(name, self._numbers, where)
         if (
             isinstance(value, int | float)
             and not isinstance(value, bool)
             and self._low <= value <= self._high
         ):
             return (value - self._low) / (self._high - self._low)
+        is_text = isinstance(value, str)
         raise BadInputError(
-            f"expected a score in [{self._low:g}, {self._high:g}], but got {str(value)[:40]}", where=where
+            f"expected a score in [{_number(self._low)}, {_number(self._high)}], but got {shown(value)}",
+            where=where,
+            hint="a number in quotes is a text: write it without them"
+            if is_text
+            else f"`score_range = [LOWEST, HIGHEST]` in {TASK_FILE} names the scores that there may be",
         )
 
     def _rationale(self, value: object, words: _Words, where: str) -> list[int] | None:
@@ -243,18 +350,27 @@ class _Reader:
         if is_mask(value):
             return mask_positions(cast("list[int]", value), len(words.tokens), where)
         unit = "tokens" if words.pieces is None else "characters"
-        spans = check_spans(value, words.size, "`rationale`", where, unit)
+        try:
+            spans = check_spans(value, words.size, "`rationale`", where, unit)
+        except BadInputError as error:
+            error.hint = form_that_fits(value, words.text)
+            raise
         if words.pieces is None:
             return positions(spans)
+        self.span_check.add(spans, words.text, words.pieces)
         marked = bytearray(words.size)
         for start, end in spans:
             marked[start:end] = b"\1" * (end - start)
         return [i for i, piece in enumerate(words.pieces) if any(marked[piece.start : piece.end])]
 
 
+def _number(edge: float) -> str:
+    return str(int(edge)) if edge.is_integer() else str(edge)
+
+
 def _groups(value: object, where: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
-        raise BadInputError(f"expected a list of names as `groups`, but got {str(value)[:60]}", where=where)
+        raise BadInputError(f"expected a list of names as `groups`, but got {shown(value)}", where=where)
     return tuple(check_encodable(name, "a name in `groups`", where) for name in value)

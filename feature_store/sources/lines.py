@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from feature_store.errors import BadInputError, MissingDataError
+from feature_store.errors import BadInputError, MissingDataError, shown
 
 MAX_LINE_BYTES = 64 * 2**20
 """No line of a text corpus is this long; a file without line ends is not one."""
@@ -47,6 +47,20 @@ def read_lines(
             told = number
     if told == 0:
         raise BadInputError("every line is blank" if number else "the file is empty", where=str(path))
+
+
+def filled_lines(
+    path: Path, *, max_bytes: int, encodings: Sequence[str] = (UTF8,)
+) -> Iterator[tuple[int, str]]:
+    """Lines of a file that holds a record on each, as `read_lines` gives them, but for the blank ones.
+
+    The numbers are those in the file: a blank line counts, wherever it stands.
+
+    Raises:
+        MissingDataError, BadInputError: as `read_lines`.
+    """
+    lines = read_lines(path, max_bytes=max_bytes, encodings=encodings)
+    return ((number, line) for number, line in lines if line)
 
 
 @contextmanager
@@ -159,10 +173,9 @@ def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        said = error if line.strip() else "an empty line; only the end of a file may have some"
-        raise BadInputError(f"not JSON: {said}", where=where) from error
+        raise BadInputError(f"not JSON: {error}", where=where) from error
     if not isinstance(record, dict):
-        raise BadInputError(f"expected a JSON object, but got {str(record)[:40]!r}", where=where)
+        raise BadInputError(f"expected a JSON object, but got {shown(record)}", where=where)
     for key in keys:
         if key not in record:
             raise BadInputError(f"no key `{key}`; there is {sorted(record)}", where=where)

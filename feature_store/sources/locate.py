@@ -3,12 +3,19 @@
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from feature_store.errors import BadInputError, MissingDataError
+from feature_store.errors import BadInputError, MissingDataError, quoted
+from feature_store.sources.base import SPLITS
 
 
 def plain_or_gz(name: str) -> tuple[str, str]:
     """The names under which a file may lie."""
     return f"{name}.gz", name
+
+
+def split_files(split: str) -> tuple[str, ...]:
+    """The names that a user's file of JSON lines of one split may have."""
+    names = ("val", "dev", "valid", "validation") if split == "val" else (split,)
+    return tuple(file for name in names for file in plain_or_gz(f"{name}.jsonl"))
 
 
 def is_there(path: Path) -> bool:
@@ -78,15 +85,24 @@ def own_files(
 
     Raises:
         MissingDataError: if one that is needed is not there.
+        BadInputError: if a split has two files.
     """
     own = data_dir / name
     folder = own if is_there(own) and own.is_dir() else data_dir
-    found = {
-        role: next((folder / file for file in candidates if is_there(folder / file)), None)
-        for role, candidates in names.items()
-    }
+    found: dict[str, Path | None] = {}
+    for role, candidates in names.items():
+        present = [file for file in candidates if is_there(folder / file)]
+        if len(present) > 1 and role in SPLITS:
+            raise BadInputError(
+                f"{len(present)} files for the split `{role}`: {quoted(present)}",
+                where=str(folder),
+                hint="keep one, and move the other out of the folder",
+            )
+        found[role] = folder / present[0] if present else None
     if missing := [role for role, path in found.items() if path is None and role not in optional]:
-        wanted = "; no ".join(" or ".join(names[role]) for role in missing)
+        wanted = "; no ".join(
+            " or ".join(names[role][:2] if role in SPLITS else names[role]) for role in missing
+        )
         nor = "" if folder == own else f", and no folder `{name}` in it"
         raise MissingDataError(f"dataset `{name}`: no {wanted} in {folder}{nor}", hint=hint)
     return {role: path for role, path in found.items() if path is not None}

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from feature_store.errors import BadInputError, did_you_mean, quoted
+from feature_store.errors import BadInputError, did_you_mean, quoted, shown
 from feature_store.sources.base import TaskKind
-from feature_store.sources.fields import check_id
-from feature_store.tokenize import TOKENIZERS
+from feature_store.sources.labels import check_label
+from feature_store.tokenize import ALIASES, TOKENIZERS
 from feature_store.toml import read_toml
 
 _KEYS = ("kind", "classes", "score_range", "tokenizer", "title")
@@ -60,7 +60,7 @@ def read_task_file(path: Path) -> TaskFile:
         kind="classification" if kind == "classification" else "regression",
         classes=_classes(values["classes"], where) if "classes" in values else None,
         score_range=_score_range(values.get("score_range", [0, 1]), where),
-        tokenizer=_choice(values, "tokenizer", TOKENIZERS, where),
+        tokenizer=_tokenizer(values, where),
         title=_title(values.get("title"), where),
     )
 
@@ -71,12 +71,19 @@ def _choice(values: dict[str, Any], key: str, known: Any, where: str) -> str | N
     value = values[key]
     if not isinstance(value, str) or value not in known:
         near = did_you_mean(str(value), known)
-        raise BadInputError(f"`{key}` is one of {quoted(known)}, but got {value!r}", where=where, hint=near)
+        raise BadInputError(
+            f"`{key}` is one of {quoted(known)}, but got {shown(value)}", where=where, hint=near
+        )
     return value
 
 
+def _tokenizer(values: dict[str, Any], where: str) -> str | None:
+    name = _choice(values, "tokenizer", (*TOKENIZERS, *ALIASES), where)
+    return None if name is None else ALIASES.get(name, name)
+
+
 def _classes(value: object, where: str) -> tuple[str, ...]:
-    names = [check_id(name, "classes", where) for name in value] if isinstance(value, list) else []
+    names = [check_label(name, "classes", where) for name in value] if isinstance(value, list) else []
     if len(names) < 2 or len(set(names)) < len(names):
         raise BadInputError(
             f"`classes` is a list of two different names or more, but got {value!r}", where=where

@@ -103,13 +103,13 @@ def test_what_was_done_without_hard_predictions_and_keys_of_a_fork_are_said(tmp_
         (predicted(**{HARD: hard((0, 3)), SOFT: [1, 0]}), "does not fit the text's 2 tokens"),
         (predicted(**{HARD: 5}), r"expected a list of \[start, end\) spans as"),
         (predicted(**{SOFT: []}), f"expected a list of numbers as `{SOFT}`, but got"),
-        (predicted(**{SOFT: [0.5, "x"]}), "expected numbers as `scores`, but got x"),
+        (predicted(**{SOFT: [0.5, "x"]}), "expected numbers as `scores`, but got 'x'"),
         (
             {"annotation_id": "a", "rationales": [{HARD: []}, {HARD: []}]},
             "two `rationales` of the document `a`",
         ),
         ({"annotation_id": "a", "evidences": 3}, "expected a list of lists as `evidences`"),
-        ({"annotation_id": None, "rationales": []}, "expected a number or text as `annotation_id`"),
+        ({"annotation_id": None, "rationales": []}, "expected a whole number or text as `annotation_id`"),
     ],
 )
 def test_a_line_that_breaks_the_format_is_named(tmp_path: Path, record: Any, message: str):

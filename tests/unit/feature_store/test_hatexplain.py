@@ -189,7 +189,7 @@ def test_texts_of_several_splits_stay_and_are_counted(tmp_path: Path):
     [
         ({"post_tokens": []}, "no tokens in `post_tokens`"),
         ({"post_tokens": ["a", ""]}, "expected a list of words as `post_tokens`"),
-        ({"post_tokens": "a b"}, "expected a list of words as `post_tokens`, but got a b"),
+        ({"post_tokens": "a b"}, "expected a list of words as `post_tokens`, but got 'a b'"),
         ({"annotators": []}, r"expected a list of annotators, but got \[\]"),
         ({"annotators": [1]}, r"expected a list of annotators, but got \[1\]"),
         (
@@ -199,7 +199,7 @@ def test_texts_of_several_splits_stay_and_are_counted(tmp_path: Path):
         ({"annotators": [{"target": None}]}, "expected .* as `label`, but got None"),
         (
             {"annotators": [{"label": "normal", "target": "Other"}]},
-            "expected a list of groups or null as `target`, but got Other",
+            "expected a list of groups or null as `target`, but got 'Other'",
         ),
         ({"post_tokens": ["\ud800"]}, "a token of `post_tokens` is not valid text"),
         (
@@ -220,7 +220,7 @@ def test_a_bad_post_is_named_with_file_line_and_id(tmp_path: Path, changes: dict
 
 
 def test_a_post_that_is_no_object_lacks_a_key_or_stands_twice(tmp_path: Path):
-    with pytest.raises(BadInputError, match="post `p`: expected a JSON object, but got '3'"):
+    with pytest.raises(BadInputError, match="post `p`: expected a JSON object, but got 3"):
         only(tmp_path, 3)  # type: ignore[arg-type]
     with pytest.raises(BadInputError, match="post `p`: no key `post_tokens`; there is `annotators`"):
         only(tmp_path, {"annotators": []})
@@ -263,7 +263,7 @@ def test_an_unknown_post_in_the_divisions(tmp_path: Path):
             {"train": ["a"], "dev": ["b"]},
             "post_id_divisions.json:5: expected `train`, `val`, `test` once each",
         ),
-        ({"train": ["a"], "val": "b"}, "expected a list of post ids as `val`, but got b"),
+        ({"train": ["a"], "val": "b"}, "expected a list of post ids as `val`, but got 'b'"),
         ({"train": ["a"], "val": [1]}, r"expected a list of post ids as `val`, but got \[1\]"),
         ({"train": ["a"], "val": ["a"]}, "post `a` stands in `val`, but in `train` already"),
         ('{"train": [], "train": []}', "once each, but got `train`"),

@@ -20,6 +20,11 @@ from tests.own_corpora import own_records, read_all, write_own
 REGRESSION = 'kind = "regression"\nscore_range = [1, 5]\n'
 
 
+def said(report: Report) -> list[str]:
+    """The notes, but for the one that lists the classes."""
+    return [note for note in report.notes if " classes in " not in note]
+
+
 def of(examples: list[Example], split: str) -> list[Example]:
     return [example for example in examples if example.split == split]
 
@@ -44,7 +49,7 @@ def test_every_line_becomes_an_example(tmp_path: Path):
         assert [example.target for example in found] == [int(line["label"] == "good") for line in lines]
         assert found[0].tokens == ["it", "is", "soft", ",", split, "0", "."]
         assert all(example.rationale is None and example.groups == () for example in found)
-    assert report.notes == []
+    assert report.notes == ["2 classes in train.jsonl: `bad` 10, `good` 10"]
 
 
 def test_classes_have_the_order_of_the_task_file(tmp_path: Path):
@@ -158,7 +163,7 @@ def test_without_val_a_tenth_of_train_is_cut_off(tmp_path: Path):
     records = own_records(400)
     del records["val"]
     examples, _, report = read_all("jsonl", write_own(tmp_path, records))
-    assert report.notes == ["no val.jsonl: 10% of train.jsonl is cut off as val, by content"]
+    assert said(report)[0] == "no val.jsonl: 10% of train.jsonl is cut off as val, by content"
     cut = [*of(examples, "train"), *of(examples, "val")]
     assert len(cut) == 400
     assert len(of(examples, "val")) == pytest.approx(40, abs=18)  # three standard deviations
@@ -170,7 +175,7 @@ def test_equal_texts_are_counted_and_said(tmp_path: Path):
     records = own_records()
     records["test"] += records["train"][:2]
     _, _, report = read_all("jsonl", write_own(tmp_path, records))
-    assert report.notes == ["2 texts of `test` also stand in `train`: left there, so its scores flatter"]
+    assert said(report) == ["2 texts of `test` also stand in `train`: left there, so its scores flatter"]
     assert report.counts["texts_of_test_in_train"] == 2
 
 
@@ -181,7 +186,7 @@ def notes(tmp_path: Path, record: dict[str, Any], task: str = "") -> list[str]:
     records = own_records()
     records["val"] += [record]
     report: Report = read_all("jsonl", write_own(tmp_path, records, 'kind = "classification"\n' + task))[2]
-    return report.notes
+    return said(report)
 
 
 def test_the_title_is_said(tmp_path: Path):
