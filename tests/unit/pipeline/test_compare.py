@@ -78,7 +78,7 @@ def test_one_method_may_have_a_value_of_its_own(planned):
     hardkuma, fresh, variant = (run.base for run in planned[0].runs)
     assert hardkuma["lambda_coherence"] == 0.5
     assert (hardkuma["hidden_size"], fresh["hidden_size"], variant["hidden_size"]) == (7, 7, 9)
-    assert variant["lambda_coherence"] == 0.1, "the preset's"
+    assert variant["lambda_coherence"] == 0.03, "the preset's"
 
 
 def test_a_comparison_is_resumed_with_its_own_settings(planned, capsys):
