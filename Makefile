@@ -8,6 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/pip --quiet --disable-pip-version-check
 CONSTRAINTS := constraints.txt
 
 # `make search SEARCH="--dataset beer --aspect palate --data-dir DIR"` runs another search.
@@ -36,10 +37,10 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
 	    echo "error: $(PYTHON) cannot make virtual environments, because its module ensurepip is missing" >&2; \
 	    echo "hint: on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }
-	@echo "installing into $(VENV): some minutes, 3.4 GB on disk (more where torch comes with CUDA)"
+	@echo "installing into $(VENV): some minutes, 3.4 GB on disk (more where torch comes with CUDA)" >&2
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install -q --disable-pip-version-check "$$(grep '^torch==' $(CONSTRAINTS))" -c $(CONSTRAINTS)
-	@$(BIN)/pip install -q --disable-pip-version-check -e '.[dev]' -c $(CONSTRAINTS)
+	@$(PIP) install "$$(grep '^torch==' $(CONSTRAINTS))" -c $(CONSTRAINTS)
+	@$(PIP) install -e '.[dev]' -c $(CONSTRAINTS)
 	@touch $@
 
 # What the sample search ends with; another search prints a command of its own.

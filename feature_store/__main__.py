@@ -7,18 +7,17 @@ are checked.
 import argparse
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
+from feature_store.command_line import Parser
 from feature_store.errors import (
     DamagedCacheError,
     MissingDataError,
     RequestError,
     UserError,
-    did_you_mean,
     let_streams_take_every_text,
 )
 from feature_store.sources import REGISTRY, get_source
@@ -30,28 +29,9 @@ _ENV_CACHE = "INFOCAL_CACHE"
 _ENV_DATA = "INFOCAL_DATA"
 
 
-class _Parser(argparse.ArgumentParser):
-    """Reports wrong arguments like every other user error."""
-
-    def error(self, message: str) -> NoReturn:
-        given = re.search(r"(?:unrecognized arguments: |invalid choice: ')([^\s']+)", message)
-        near = did_you_mean(given[1], _words(self)) if given else None
-        raise RequestError(message, hint=near or f"see `{self.prog} --help`")
-
-
-def _words(parser: argparse.ArgumentParser) -> set[str]:
-    """Every command and flag that the parser and its commands know."""
-    words: set[str] = set()
-    for action in parser._actions:
-        words.update(action.option_strings)
-        for name, command in (action.choices or {}).items() if isinstance(action.choices, dict) else ():
-            words |= {name} | _words(command)
-    return words
-
-
 def _parser() -> argparse.ArgumentParser:
     text = "Prepares data sets for training."
-    parser = _Parser(prog="python -m feature_store", description=text, allow_abbrev=False)
+    parser = Parser(prog="python -m feature_store", description=text)
     commands = parser.add_subparsers(dest="command", required=True, metavar="list | fetch | build | verify")
     for name, run, text in (
         ("list", _list, "data sets, their raw files and what is built"),
@@ -59,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
         ("build", _build, "prepare features (or find them prepared and whole)"),
         ("verify", _verify, "read everything that is built and compare it with its digests"),
     ):
-        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(run=run)
         command.add_argument("--debug", action="store_true", help="show the traceback of an error")
         every = name in ("list", "verify")

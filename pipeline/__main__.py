@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from feature_store.command_line import nearest
 from pipeline.errors import PipelineError, run_command
 
 
@@ -22,9 +23,10 @@ def main(arguments: Sequence[str]) -> int:
     """Print the commands; returns the exit code."""
     wanted = [argument for argument in arguments if argument not in ("-h", "--help")]
     if wanted:
+        near = nearest(wanted[0], commands())
         raise PipelineError(
             f"expected a command as `python -m pipeline.NAME`, but got `{' '.join(wanted)}`",
-            hint=f"did you mean `python -m pipeline.{wanted[0]}`?" if wanted[0] in commands() else None,
+            hint=f"did you mean `python -m pipeline.{near}`?" if near else "`python -m pipeline` lists them",
         )
     print("usage: python -m pipeline.COMMAND --help\n")
     for name, line in commands().items():

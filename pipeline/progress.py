@@ -1,5 +1,6 @@
 """What a search says while it runs: one line an epoch, and on a terminal a status line below."""
 
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -66,6 +67,11 @@ class ProgressLines(tune.Callback):
         """Say that a trial broke for good."""
         self._line(f"{self._name(trial)} broke: see {trial.error_file}")
 
+    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+        """Take the status away: what comes next is the result."""
+        if self._out.isatty():
+            print("\033[K", end="", file=self._out, flush=True)
+
     def _name(self, trial: Trial) -> str:
         return f"trial {self.ledger.number(trial_id_of(trial)):02d}"
 
@@ -91,7 +97,8 @@ class ProgressLines(tune.Callback):
 
     def _status(self) -> None:
         if self._out.isatty():
-            print(self.summary(), end="\r", file=self._out, flush=True)
+            width = shutil.get_terminal_size().columns
+            print("\033[K" + self.summary()[: width - 1], end="\r", file=self._out, flush=True)
         elif self.epochs_seen % 10 == 0:
             print(f"study: {self.summary()}", file=self._out, flush=True)
 

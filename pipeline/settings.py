@@ -11,8 +11,9 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from feature_store import command_line
 from feature_store.toml import read_toml
 from infocal.config import MethodConfig
 from infocal.methods.registry import INFOCAL
@@ -202,17 +203,14 @@ def target_flags(dataset: str, aspect: str) -> str:
     return f"--dataset {dataset}" + (f" --aspect {aspect}" if aspect else "")
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are those of every command."""
-
-    def error(self, message: str) -> NoReturn:
-        raise PipelineError(message, hint=f"`{self.prog} --help` lists the flags")
+class _Parser(command_line.Parser):
+    failure = PipelineError
 
 
 def parser(module: str, description: str) -> argparse.ArgumentParser:
     """A parser with the habits of all commands: no abbreviations, and `--debug`."""
-    made = _Parser(prog=f"python -m {module}", description=description, allow_abbrev=False)
-    made.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    made = _Parser(prog=f"python -m {module}", description=description)
+    made.add_argument("--debug", action="store_true", help="show an error's traceback, and which kernels run")
     return made
 
 

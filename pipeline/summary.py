@@ -2,6 +2,8 @@
 
 import argparse
 import shlex
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -219,5 +221,40 @@ def table(candidates: Sequence[Candidate], dataset: str) -> str:
         met = _verdict(candidate.violation, candidate.degenerate)
         values = [f"{candidate.config[name]:g}" for name in searched]
         rows.append([*values, str(candidate.epoch + 1), *figures, met])
+    return fitted(rows, len(searched), _terminal_width())
+
+
+def fitted(rows: Sequence[Sequence[str]], num_searched: int, width: int | None) -> str:
+    """Rows as a table; where it is wider than the terminal, as several, whose rows have the same numbers.
+
+    Args:
+        rows: cells, the titles first; the searched hyper-parameters come first in each.
+        num_searched: how many these are; in several tables they come last.
+        width: characters of a line; None: as many as are needed.
+    """
+    whole = _aligned(rows)
+    if width is None or len(whole.partition("\n")[0]) <= width:
+        return whole
+    numbers = ["", *(str(number) for number in range(1, len(rows)))]
+    columns = list(zip(*rows, strict=True))
+    parts: list[list[Sequence[str]]] = [[numbers]]
+    for column in columns[num_searched:] + columns[:num_searched]:
+        taken = sum(2 + max(map(len, one)) for one in [*parts[-1], column]) - 2
+        if taken > width and len(parts[-1]) > 1:
+            parts.append([numbers])
+        parts[-1].append(column)
+    return "\n\n".join(_aligned(list(zip(*part, strict=True))) for part in parts)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join("  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows)
+
+
+def _terminal_width() -> int | None:
+    """Characters of a line of the terminal that stdout is; None where it is none.
+
+    While a search runs, `sys.stdout` is stderr.
+    """
+    stdout = sys.__stdout__
+    return shutil.get_terminal_size().columns if stdout is not None and stdout.isatty() else None

@@ -1,5 +1,6 @@
 """What a fresh clone holds: nothing of one machine, working targets, and commands that answer."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -166,3 +167,20 @@ def test_readme_command_answers_help(module: str):
     )
     assert done.returncode == 0, done.stderr
     assert "usage:" in done.stdout
+
+
+def test_setup_is_quiet_and_says_what_it_takes(tmp_path: Path):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    pip = tmp_path / ".venv" / "bin" / "pip"
+    pip.parent.mkdir(parents=True)
+    pip.write_text('#!/bin/sh\necho "$@" >> calls\n')
+    pip.chmod(0o755)
+    outer = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    command = [shutil.which("make") or "make", "setup", f"PYTHON={sys.executable}"]
+    done = subprocess.run(command, cwd=tmp_path, env=outer, capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert re.search(r"minutes, [0-9.]+ GB on disk", line)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert [call.split()[0] for call in calls] == ["--quiet", "--quiet"]

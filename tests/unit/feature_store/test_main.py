@@ -219,9 +219,9 @@ def test_the_sample_is_built_when_asked_for(run: Run, cache_dir: Path, monkeypat
         (
             ["build", "--seed", "x"],
             "argument --seed: invalid int value: 'x'",
-            "see `python -m feature_store build",
+            "`python -m feature_store build --help` lists the flags",
         ),
-        ([], "the following arguments are required", "see `python -m feature_store --help`"),
+        ([], "the following arguments are required", "`python -m feature_store --help` lists the flags"),
     ],
 )
 def test_wrong_arguments(run: Run, arguments: list[str], error: str, hint: str):

@@ -1,5 +1,6 @@
 import argparse
 import errno
+import logging
 import os
 import shutil
 import sqlite3
@@ -14,6 +15,7 @@ import sqlalchemy.exc
 
 import feature_store.errors
 import infocal.errors
+from infocal import kernels
 from pipeline.errors import CriterionNotMet, PipelineError, describe, one_line, run_command
 
 
@@ -169,3 +171,18 @@ def test_a_full_disk_below_stdout_is_said_once(num_lines: int):
     assert done.returncode == 2
     assert done.stderr.startswith("error: cannot be written: No space left on device\n\nhint: make room")
     assert done.stderr.count("\n") == 3
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_which_kernels_run_is_said_for_debug_alone(
+    debug: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(kernels.build, "library", lambda: object())
+    kernels.compiled.cache_clear()
+    caplog.set_level(logging.INFO, logger="infocal")  # as it was, after the test
+    caplog.handler.setLevel(logging.NOTSET)
+    try:
+        assert run_command(lambda given: int(not kernels.compiled()), ["--debug"] if debug else []) == 0
+    finally:
+        kernels.compiled.cache_clear()
+    assert ["run in C++" in record.getMessage() for record in caplog.records] == [True] * debug

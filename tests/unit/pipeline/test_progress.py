@@ -110,7 +110,31 @@ def test_plain_lines_where_there_is_no_terminal(recorder: Recorder, clock: list[
     assert len(written) == 22
 
 
-def test_a_terminal_has_a_status_line_that_is_written_over(recorder: Recorder, clock: list[float]):
+@pytest.mark.parametrize("columns", [40, 80, 120, 200])
+def test_a_status_is_cut_to_the_terminal_and_taken_away_at_the_end(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, columns: int
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    stream = Terminal()
+    lines, one = lines_of(recorder, 2, stream), trial(recorder, "a")
+    report(recorder, lines, one, epoch(0))
+    status = stream.getvalue().splitlines()[-1].removeprefix("\033[K")
+    assert status == lines.summary()[: columns - 1]
+    lines.on_experiment_end([])
+    assert stream.getvalue().endswith("\r\033[K")
+    assert "\033" not in plain_end(recorder)
+
+
+def plain_end(recorder: Recorder) -> str:
+    stream = io.StringIO()
+    lines_of(recorder, 2, stream).on_experiment_end([])
+    return stream.getvalue()
+
+
+def test_a_terminal_has_a_status_line_that_is_written_over(
+    recorder: Recorder, clock: list[float], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "200")
     stream = Terminal()
     lines, one = lines_of(recorder, 2, stream), trial(recorder, "a")
     report(recorder, lines, one, epoch(0))

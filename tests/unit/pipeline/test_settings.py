@@ -141,13 +141,18 @@ def test_shared_flags_default_to_the_papers_length_on_beer():
         (["--seed", "-1"], "argument --seed: expected a whole number from 0 to 2**32 - 1, but got '-1'"),
         (["--seed", "4294967296"], "argument --seed: expected a whole number from 0 to 2**32 - 1"),
         (["--device", "tpu"], "argument --device: expected auto, cpu, cuda or cuda:N, but got 'tpu'"),
-        (["--epoch", "3"], "unrecognized arguments: --epoch 3"),  # no abbreviations
     ],
 )
 def test_a_bad_flag_is_named_like_every_mistake(arguments: list[str], message: str):
     with pytest.raises(PipelineError, match=re.escape(message)) as caught:
         all_flags().parse_args(arguments)
     assert caught.value.hint == "`python -m pipeline.some --help` lists the flags"
+
+
+def test_a_flag_is_not_abbreviated_but_its_name_is_said():
+    with pytest.raises(PipelineError, match=r"^unrecognized arguments: --epoch 3$") as caught:
+        all_flags().parse_args(["--epoch", "3"])
+    assert caught.value.hint == "did you mean `--epochs`"
 
 
 # ------------------------------------------------------------------------------------ hyper-parameters

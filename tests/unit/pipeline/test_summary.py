@@ -212,3 +212,25 @@ def test_the_trivial_mask_of_one_configuration_is_called_one():
     text = of_one(best, criterion(), Path("model"), "beer")
     assert ": degenerate all\n" in text
     assert "missed by" not in text
+
+
+TITLES = ["lambda_g", "lambda_ib", "lambda_lm", "lambda_mi", "epoch", "precision", "recall", "f1", "selected"]
+WIDE = [[*TITLES, "mse", "criterion"], *([f"0.{i}{k}" for k in range(11)] for i in range(3))]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120, 200])
+def test_a_table_fits_the_terminal_and_keeps_every_cell(width: int):
+    text = summary.fitted(WIDE, 4, width)
+    assert max(map(len, text.splitlines())) <= width
+    parts = text.split("\n\n")
+    for number, row in enumerate(WIDE):
+        cells = [cell for part in parts for cell in part.splitlines()[number].split()]
+        assert set(row) <= set(cells), "every column of every trial is there"
+    if len(parts) > 1:
+        assert all(part.splitlines()[2].split()[0] == "2" for part in parts), "rows are found again"
+        assert "recall" in text and text.index("epoch") < text.index("lambda_g"), "what it gave comes first"
+
+
+def test_a_table_that_is_piped_has_its_full_width():
+    assert summary.fitted(WIDE, 4, None) == summary.fitted(WIDE, 4, 10_000)
+    assert len(summary.fitted(WIDE, 4, None).splitlines()) == len(WIDE)
