@@ -393,7 +393,7 @@ def train_alone(
             with _naming(output):
                 lone.finish(folder, metrics, lambda: render_trial(folder, run.config().to_dict(), run))
     best["scores"] |= found
-    text = summary.of_one(best, run.criterion, output, run.dataset)
+    text = summary.of_one(best, run.criterion, output, run.dataset, example_text(features))
     return text if lone is None or tracker is None else "\n".join([text, *_of_lone(lone.run_id, tracker)])
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline import planning, settings
 from pipeline.criterion import CRITERION_TAG
 from pipeline.errors import CriterionNotMet, PipelineError, run_command
+from pipeline.uris import without_password
 from search_spaces import registry as search_spaces
 from search_spaces.base import Criterion
 
@@ -74,13 +75,13 @@ def main(arguments: Sequence[str]) -> int:
     _check_target(version, given.dataset, aspect)
     _check_corpus(version, holder)
     _check_same_task(version, holder)
-    _judge(tracker, version, holder, given)
+    text = _judge(tracker, version, holder, given)
     registry.promote(tracker, version)
     if version.run_id:
         study_report.refresh(tracker, version.run_id, storage)
     before = "there was none" if holder is None else f"it was version {holder.version}"
     print(f"\n`{registry.CHAMPION}` of {name} is version {version.version} now ({before}). Next:")
-    print(next_steps(f"models:/{name}@{registry.CHAMPION}", uri))
+    print(next_steps(f"models:/{name}@{registry.CHAMPION}", uri, text))
     return 0
 
 
@@ -125,13 +126,16 @@ def _check_same_task(version: "ModelVersion", holder: "ModelVersion | None") -> 
 
 def _judge(
     tracker: "Tracker", version: "ModelVersion", holder: "ModelVersion | None", given: argparse.Namespace
-) -> None:
+) -> str:
     """Read the test split, print the scores and record the verdict.
+
+    Returns:
+        A text to try the model on.
 
     Raises:
         CriterionNotMet: if a bound does not hold, or the champion is better; with the numbers.
     """
-    from pipeline import assessment, registry
+    from pipeline import assessment, outcome, registry
 
     with tempfile.TemporaryDirectory() as folder:
         subject = assessment.of_version(tracker, version, given, Path(folder))
@@ -151,6 +155,7 @@ def _judge(
     if holder is not None:
         standing, _ = threshold(stated_of(holder, stated), given.min_precision, holder.tags)
         _surpass(tracker, version, holder, given, standing, reading.scores)
+    return outcome.example_text(subject.features)
 
 
 def stated_of(version: "ModelVersion", default: Criterion) -> Criterion:
@@ -272,11 +277,17 @@ def misses(criterion: Criterion, scores: Mapping[str, Any]) -> list[str]:
     return missed
 
 
-def next_steps(model: str, uri: str) -> str:
-    """What to do with a champion."""
-    store = shlex.quote(uri)
+def next_steps(model: str, uri: str, text: str) -> str:
+    """What to do with a champion.
+
+    Args:
+        model: its URI.
+        uri: where MLflow tracks; a password in it is not shown.
+        text: to try the model on.
+    """
+    store = shlex.quote(without_password(uri))
     return (
-        f'  python -m pipeline.explain --model {model} --tracking-uri {store} --text "..."\n'
+        f"  python -m pipeline.explain --model {model} --tracking-uri {store} --text {shlex.quote(text)}\n"
         f"  MLFLOW_TRACKING_URI={store} mlflow models serve -m {model} --env-manager local -p 5001"
     )
 

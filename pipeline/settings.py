@@ -32,6 +32,9 @@ AUTO = "auto"
 GPU_STEPS = 10_000
 """Ray gives out a GPU in ten-thousandths."""
 
+MAX_NAME = 128
+"""Characters of the name of a registered model."""
+
 SAMPLE_STORAGE, STORAGE = "runs/sample", "runs"
 
 
@@ -190,7 +193,7 @@ def model_name(given: argparse.Namespace, aspect: str) -> str:
     if registry.depends_on_data(given.dataset) and folder and not given.sample:
         corpus = re.sub(r"[^\w.-]+", "-", Path(folder).resolve().name).strip("-")
     method = getattr(given, "method", INFOCAL)
-    return title(default_model_name(given.dataset, aspect, method), corpus, "-")
+    return title(default_model_name(given.dataset, aspect, method), corpus, "-")[:MAX_NAME]
 
 
 def default_model_name(dataset: str, aspect: str, method: str = INFOCAL) -> str:
@@ -453,7 +456,7 @@ def study_name(text: str) -> str:
 
 def registered_name(text: str) -> str:
     """An argument that can name a registered model: as `study_name`, with letters of any script."""
-    if not re.fullmatch(r"\w[\w.-]{0,127}", text):
+    if len(text) > MAX_NAME or not re.fullmatch(r"\w[\w.-]*", text):
         raise argparse.ArgumentTypeError(
             f"expected letters, digits, `.`, `_` or `-`, starting with a letter or digit, but got {text!r}"
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline import columns, mlflow_page
 from pipeline.criterion import Candidate, within_reach
-from pipeline.settings import RunSettings, add_data_arguments, default_model_name, parsed_again, parser, title
+from pipeline.settings import RunSettings, add_data_arguments, model_name, parsed_again, parser, title
 from pipeline.storage import Location
 from pipeline.study import StudySettings
 from pipeline.trainable import best_shown
@@ -136,7 +136,9 @@ def data_flags(prepared: StudySettings) -> str:
         ("--embedding", first.embedding),
     ):
         flags += [flag, value] if value else []
-    if prepared.model_name != default_model_name(run.dataset, run.aspect):
+    # what the command that gets these flags would call the model by itself
+    unnamed = argparse.Namespace(**vars(first) | {"dataset": run.dataset, "model_name": None})
+    if prepared.model_name != model_name(unnamed, run.aspect):
         flags += ["--model-name", prepared.model_name]
     return shlex.join(flags)
 
@@ -194,8 +196,18 @@ def _verdict(violation: float, degenerate: str | None) -> str:
     return "met" if violation == 0 else f"missed by {violation:.3f}"
 
 
-def of_one(best: Mapping[str, Any], criterion: Criterion, output: Path, dataset: str) -> str:
-    """The best epoch of one configuration, and how to use its model."""
+def of_one(
+    best: Mapping[str, Any], criterion: Criterion, output: Path, dataset: str, text: str = "TEXT"
+) -> str:
+    """The best epoch of one configuration, and how to use its model.
+
+    Args:
+        best: the epoch.
+        criterion: by which it is the best.
+        output: folder of the model.
+        dataset: whose scores are shown.
+        text: to try the model on.
+    """
     scores = best["scores"]
     figures = ", ".join(f"{label} {scores[name]:.4f}" for label, name in _columns(dataset, scores).items())
     met = _verdict(best["violation"], best["degenerate"])
@@ -204,7 +216,7 @@ def of_one(best: Mapping[str, Any], criterion: Criterion, output: Path, dataset:
             f"best epoch on validation: {best['epoch'] + 1}; {figures}",
             f"{criterion}: {met}",
             f"\nmodel    {output}",
-            f"  python -m pipeline.explain --package {shlex.quote(str(output))} --text TEXT",
+            f"  python -m pipeline.explain --package {shlex.quote(str(output))} --text {shlex.quote(text)}",
         ]
     )
 
