@@ -1,6 +1,7 @@
 """The page of a study, in its folder and with its run: written by a search, on demand, after a promotion."""
 
 import logging
+import socket
 from pathlib import Path
 
 from pipeline import findings
@@ -8,7 +9,7 @@ from pipeline.errors import USER_ERRORS, PipelineError
 from pipeline.storage import Location, Storage
 from pipeline.study_folder import STUDIES
 from pipeline.summary import REPORT
-from pipeline.tracking import PARENT_TAG, STUDY_TAG, Tracker
+from pipeline.tracking import ORIGIN_TAG, PARENT_TAG, STUDY_TAG, TrackedRun, Tracker
 
 logger = logging.getLogger("pipeline.study_report")
 
@@ -70,6 +71,17 @@ def place(storage: Storage, study: str) -> Path | Location:
     return storage.folder / STUDIES / study / REPORT
 
 
+def _home(storage: Storage, study: TrackedRun) -> Path | Location | None:
+    """Where the page of a study lies: in the storage, or in its folder here; None: neither is there."""
+    here = place(storage, study.tags[STUDY_TAG])
+    if not isinstance(here, Path) or here.parent.is_dir():
+        return here
+    host, _, folder = study.tags.get(ORIGIN_TAG, "").partition(":")
+    if host == socket.gethostname() and Path(folder).is_dir():
+        return Path(folder) / REPORT
+    return None
+
+
 def refresh(tracker: Tracker, trial_run_id: str, storage: Storage) -> None:
     """Write the page of a trial's study again, after its model was registered, read on test or promoted.
 
@@ -85,7 +97,12 @@ def refresh(tracker: Tracker, trial_run_id: str, storage: Storage) -> None:
         study = tracker.run(parent) if parent else None
         if study is None or STUDY_TAG not in study.tags:
             return
-        target = place(storage, study.tags[STUDY_TAG])
+        target = _home(storage, study)
+        if target is None:
+            logger.info(
+                "the report stays as it is: the study's folder is not in %s; see `pipeline.report`", storage
+            )
+            return
         write(tracker, study.run_id, target)
     except (OSError, *USER_ERRORS) as error:
         logger.warning("the report of the study was not written again: %s", error)

@@ -128,3 +128,10 @@ def test_a_moved_folder_is_reported_by_the_name_of_the_study(results, tmp_path, 
     assert text.find("article"), "with its rationales"
     assert (page.parent / links(text)["rationales"]).resolve().is_file()
     assert not results.folder.exists()
+
+
+def test_no_page_is_made_in_a_storage_that_has_not_the_study(results, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    study_report.refresh(results.tracker, results.trial, Storage(str(tmp_path / "elsewhere")))
+    assert not (tmp_path / "elsewhere").exists()
+    assert "the report stays as it is" in caplog.text
