@@ -8,6 +8,7 @@ pickled; the packages of this project have to be installed where it runs.
     model.predict(["a smooth and creamy body ."], params={"all_tokens": True})
 """
 
+import copy
 import functools
 import os
 from collections.abc import Callable
@@ -68,6 +69,18 @@ class ServedModel(PythonModel):  # type: ignore[misc,unused-ignore]
         """
         self.explainer = Explainer(load_package(Path(context.artifacts[PACKAGE_ARTIFACT])))
         self.explainer.warm_up()
+
+    @property
+    def predict_type_hints(self) -> Any:
+        """What MLflow reads from `predict`; once a model is loaded nothing of its input.
+
+        To a model that takes `list[str]`, MLflow hands the first text column of a DataFrame of pandas,
+        whatever the others hold; to any other model the whole table, which `texts_of` then reads.
+        """
+        hints = copy.copy(super().predict_type_hints)
+        if hasattr(self, "explainer"):
+            hints.input = None
+        return hints
 
     # MLflow reads the schemas from these annotations; answers travel as dicts of that form
     def predict(
@@ -136,31 +149,56 @@ def texts_of(given: Any, column: str = "") -> Any:
     """
     if isinstance(given, tuple):
         return list(given)
-    if hasattr(given, "columns"):  # a table of pandas or polars
+    if hasattr(given, "collect"):  # a table of polars that is not computed yet
+        given = given.collect()
+    if hasattr(given, "columns"):
         return _of_column(given, column)
     if isinstance(given, np.ndarray) and given.ndim == 2 and given.shape[1] == 1:
         given = given[:, 0]
+    return _listed(given)
+
+
+def _listed(given: Any) -> Any:
     for name in ("to_pylist", "to_list", "tolist"):
         if hasattr(given, name):
             return getattr(given, name)()
     return given
 
 
+def _columns(table: Any) -> list[tuple[str, list[Any]]]:
+    """Names and entries of a table's columns, by their places: two may have one name."""
+    if hasattr(table, "column_names"):  # pyarrow
+        return [(name, _listed(table.column(i))) for i, name in enumerate(table.column_names)]
+    if hasattr(table, "iloc"):  # pandas
+        return [(str(name), _listed(table.iloc[:, i])) for i, name in enumerate(table.columns)]
+    return [(name, _listed(table[name])) for name in table.columns]
+
+
 def _of_column(table: Any, column: str) -> list[Any]:
-    lists = {str(name): list(table[name].to_list()) for name in table.columns}
+    every = _columns(table)
+    # a text that is missing makes no other column the one that is meant
+    found = [(name, entries) for name, entries in every if any(isinstance(entry, str) for entry in entries)]
     if column:
-        if column not in lists:
+        found = [(name, entries) for name, entries in every if name == column]
+        if not found:
             raise MlflowException.invalid_parameter_value(
-                f"the table has no column `{column}`; there is {', '.join(lists)}"
+                f"the table has no column `{column}`; there is {', '.join(name for name, _ in every)}"
             )
-        return lists[column]
-    of_texts = [name for name, values in lists.items() if values and all(isinstance(v, str) for v in values)]
-    if len(of_texts) > 1:
+    elif not found and len(every) == 1:
+        found = every
+    if len(found) == 1:
+        return found[0][1]
+    names = ", ".join(name for name, _ in found or every)
+    if column or len({name for name, _ in found}) < len(found):
+        raise MlflowException.invalid_parameter_value(f"the table has several columns of one name: {names}")
+    if not found:
         raise MlflowException.invalid_parameter_value(
-            f"the table has {len(of_texts)} columns of texts, {', '.join(of_texts)}: name one in `params`, "
-            f'as in {{"{COLUMN}": "{of_texts[0]}"}}'
+            f"expected a column of texts, but the table has none; there is {names or 'no column'}"
         )
-    return lists[of_texts[0]] if of_texts else next(iter(lists.values()), [])
+    raise MlflowException.invalid_parameter_value(
+        f"the table has {len(found)} columns of texts, {names}: name one in `params`, "
+        f'as in {{"{COLUMN}": "{found[0][0]}"}}'
+    )
 
 
 def _taking_any_texts(predict: Callable[..., Any]) -> Callable[..., Any]:

@@ -164,6 +164,13 @@ def test_a_column_of_texts_is_taken_as_csv(scores: tuple[Server, Explainer]):
     assert reply.predictions() == [expected(explainer, text) for text in ("thin", "smooth, creamy")]
 
 
+@pytest.mark.parametrize("first", ["title", "stars"])  # MLflow reads every column of CSV as texts
+def test_of_several_columns_of_csv_none_is_guessed(scores: tuple[Server, Explainer], first: str):
+    reply = scores[0].send(f"{first},text\n3,smooth\n".encode(), {"Content-Type": "text/csv"})
+    assert reply.status == 400
+    assert f"2 columns of texts, {first}, text: name one" in json.loads(reply.body)["message"]
+
+
 def test_a_parameter_that_the_model_does_not_know_changes_nothing(scores: tuple[Server, Explainer]):
     server, explainer = scores
     reply = server.ask({"inputs": ["thin"], "params": {"temperature": 1}})

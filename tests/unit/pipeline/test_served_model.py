@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import mlflow.pyfunc
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -16,11 +17,11 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from infocal.config import Task
-from pipeline import served_model
+from pipeline import registry, served_model
 from pipeline.checkpoints import load_package, save_package
 from pipeline.explainer import Explainer
 from pipeline.served_model import ServedModel
-from tests.small_store import WORDS, small_package
+from tests.small_store import NAME, WORDS, new_store, registered, small_package
 
 TEXT = "A smooth, creamy body"
 
@@ -89,6 +90,9 @@ TEXTS = [TEXT, "thin"]
         pd.DataFrame({"text": TEXTS}),
         pl.DataFrame({"id": [1, 2], "text": TEXTS}),
         pd.DataFrame({"id": [1, 2], "text": TEXTS, "stars": [0.5, 1.0]}),
+        pl.LazyFrame({"id": [1, 2], "text": TEXTS}),
+        pa.table({"id": [1, 2], "text": TEXTS}),
+        pd.Series(TEXTS, dtype="category"),
     ],
     ids=lambda given: type(given).__module__ + "." + type(given).__name__,
 )
@@ -104,6 +108,44 @@ def test_of_several_columns_of_texts_one_is_named(model: ServedModel, kind: Any)
     assert model.predict(None, table, params={"column": "body"}) == model.predict(None, TEXTS)
     with pytest.raises(MlflowException, match="no column `bdy`; there is title, body"):
         model.predict(None, table, params={"column": "bdy"})
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
+@pytest.mark.parametrize("titles", [[None, "thin"], ["smooth", None]])
+def test_a_text_that_is_missing_does_not_choose_the_other_column(model: ServedModel, kind: Any, titles: Any):
+    with pytest.raises(MlflowException, match="2 columns of texts, title, body: name one"):
+        model.predict(None, kind({"title": titles, "body": TEXTS}))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (pd.DataFrame([["a", "b"]], columns=["text", "text"]), "several columns of one name: text, text"),
+        (pd.DataFrame({"text": []}), "expected at least one text, but got none"),
+        (pd.DataFrame(), "expected a column of texts, but the table has none; there is no column"),
+        (pl.DataFrame({"id": [1], "stars": [0.5]}), "the table has none; there is id, stars"),
+        (pd.DataFrame({"id": [1]}), "Expected type str, but got int"),
+    ],
+)
+def test_a_table_without_texts_of_one_column_is_refused(model: ServedModel, table: Any, message: str):
+    with pytest.raises(MlflowException, match=message):
+        model.predict(None, table)
+
+
+def test_a_model_that_mlflow_loads_takes_the_column_that_is_named(tmp_path: Path):
+    """MLflow would hand over the first column of texts of a DataFrame of pandas, without a word."""
+    tracker = new_store(tmp_path)
+    version, _ = registered(tracker, small_package(tmp_path / "package"))
+    found = registry.find(tracker, NAME, version)
+    loaded = mlflow.pyfunc.load_model(tracker.client.get_model_version_download_uri(NAME, str(found.version)))
+    table = pd.DataFrame({"title": ["creamy .", "a"], "body": TEXTS})
+    expected = loaded.predict(TEXTS)
+    assert loaded.predict(table, params={"column": "body"}) == expected
+    assert loaded.predict(table[["body"]]) == expected
+    with pytest.raises(MlflowException, match="2 columns of texts, title, body: name one in `params`"):
+        loaded.predict(table)
+    with pytest.raises(MlflowException, match="no column `bdy`; there is title, body"):
+        loaded.predict(table, params={"column": "bdy"})
 
 
 def test_class_probabilities_add_up(tmp_path: Path):
