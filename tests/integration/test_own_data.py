@@ -83,7 +83,6 @@ def test_a_corpus_of_ones_own_ends_in_a_champion_that_finds_the_words(
     assert done.returncode == 0, done.stderr
     name = f"infocal-{dataset}-my-tickets"
     assert f"registered {name} version 1 as `challenger`" in done.stdout
-    assert f"--model-name {name}" in done.stdout
     asked = [*target, "--embedding", "random", *places]
     assert run_command(promote.main, asked) == 0
     tracker: Tracker = store_of(tmp_path)
@@ -93,4 +92,4 @@ def test_a_corpus_of_ones_own_ends_in_a_champion_that_finds_the_words(
     question = ["--model", f"models:/{name}@champion", "--storage", str(tmp_path / "runs"), "--text", text]
     assert run_command(explain.main, question) == 0
     answer = capsys.readouterr().out
-    assert answer.startswith("technical") and "[screen" in answer and "[word1" not in answer
+    assert answer.startswith("predicted technical") and "[screen" in answer and "[word1" not in answer
