@@ -96,4 +96,4 @@ def test_evaluate_promote_report_and_explain(
     capsys.readouterr()
     asked = ["--model", "models:/infocal-hatexplain@champion", *searched.places[:2], "--text", "what a cake"]
     assert run_command(explain.main, asked) == 0
-    assert capsys.readouterr().out.split()[0] in {"hatespeech", "normal", "offensive"}
+    assert capsys.readouterr().out.split()[1] in {"hatespeech", "normal", "offensive"}
