@@ -49,7 +49,8 @@ _PIECE = re.compile(
 
 def tokenize(text: str) -> list[Token]:
     """Tokens of a text in order; white space and ASCII punctuation are dropped."""
-    return without_invisible(lambda plain: list(_tokens(plain)), text)
+    # the corpus keeps the joiner of an emoji as a token of its own
+    return without_invisible(lambda plain: list(_tokens(plain)), text, keep_joiners=True)
 
 
 def _tokens(text: str) -> Iterator[Token]:

@@ -4,8 +4,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+JOINER = "\u200d"
+"""Joins two emojis into one picture."""
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
 """Characters without width: soft hyphen, zero-width blanks and joiners, marks of direction."""
+_JOINER_ALONE = re.compile(rf"(?<!\S){JOINER}(?!\S)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +22,21 @@ class Token:
     end: int
 
 
-def without_invisible(tokenize: Callable[[str], list[Token]], text: str) -> list[Token]:
+def without_invisible(
+    tokenize: Callable[[str], list[Token]], text: str, *, keep_joiners: bool = False
+) -> list[Token]:
     """Tokens of a text in which characters without width split no word and stand in none.
 
     Args:
         tokenize: gets the text without them.
         text: offsets refer to it as it is.
+        keep_joiners: keep a joiner that stands between blanks.
     """
-    if not _INVISIBLE.search(text):
+    dropped = {match.start() for match in _INVISIBLE.finditer(text)}
+    if keep_joiners:
+        dropped -= {match.start() for match in _JOINER_ALONE.finditer(text)}
+    if not dropped:
         return tokenize(text)
-    places = [place for place, character in enumerate(text) if not _INVISIBLE.match(character)]
-    tokens = tokenize(_INVISIBLE.sub("", text))
+    places = [place for place in range(len(text)) if place not in dropped]
+    tokens = tokenize("".join(text[place] for place in places))
     return [Token(token.text, places[token.start], places[token.end - 1] + 1) for token in tokens]
