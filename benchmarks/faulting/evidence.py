@@ -18,6 +18,7 @@ from benchmarks.faulting.frame import Counts
 from benchmarks.faulting.reference import TIMES, Reference, state_differs
 from pipeline import checkpoints
 from pipeline.ledger import Ledger
+from pipeline.sections import flat, flat_value
 from pipeline.storage import STAGED
 from pipeline.study import StudySettings
 from pipeline.study_folder import OPTUNA_DB, STUDIES
@@ -200,7 +201,7 @@ def _count_epochs(
         steps = {step for (_, step) in logged}
         counts.add("metrics_lost", len(set(wanted) - steps), f"{child.name}: epochs {sorted(steps)}")
         counts.add("duplicates", len(steps - set(wanted)), f"{child.name}: epochs {sorted(steps)}")
-        artifacts = {file.path for file in tracker.client.list_artifacts(child.run_id)}
+        artifacts = tracker.artifact_paths(child.run_id)
         missing = sorted(_ARTIFACTS - artifacts)
         counts.add("metrics_lost", len(missing), f"{child.name}: no artifacts {missing}")
         if reference is None:
@@ -216,7 +217,7 @@ def _count_epochs(
 def _logged(database: Path, run_id: str) -> dict[tuple[str, int], float]:
     with _rows(database) as connection:
         rows = connection.execute("SELECT key, step, value FROM metrics WHERE run_uuid = ?", (run_id,))
-        return {(key, int(step)): float(value) for key, step, value in rows}
+        return {(flat(key), int(step)): flat_value(key, float(value)) for key, step, value in rows}
 
 
 def _differences(

@@ -269,7 +269,7 @@ def test_whatever_is_wrong_is_counted(kept: Kept, damage: Callable[[Kept], Any],
 
 def test_numbers_and_states_that_training_without_a_break_has_not_are_counted(kept: Kept, tmp_path: Path):
     kept.sql(
-        "UPDATE metrics SET value = value + 1e-9 WHERE key = 'train_sp' AND step = 1 AND run_uuid = ?",
+        "UPDATE metrics SET value = value + 1e-9 WHERE key = 'train/sp' AND step = 1 AND run_uuid = ?",
         kept.child,
     )
     path = kept.place.folder / TUNE / "folder-1" / f"checkpoint_{EPOCHS - 1:06d}" / checkpoints.STATE
