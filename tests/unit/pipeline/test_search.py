@@ -86,6 +86,10 @@ def test_a_mistake_is_one_line_with_a_hint_and_leaves_nothing_behind(
     assert list(empty_folder.iterdir()) == []
 
 
+DID_YOU_MEAN = {"tpee": "did you mean `--sampler tpe`", "3": "did you mean `--trials`"}
+"""Value of a bad flag -> hint."""
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -116,7 +120,8 @@ def test_a_bad_flag_ends_with_2_and_leaves_nothing_behind(
     assert run_command(search.main, [*PALATE, *arguments]) == 2
     shown = capsys.readouterr().err.splitlines()
     assert shown[0].startswith(f"error: {message}")
-    assert shown[-1] == "hint: `python -m pipeline.search --help` lists the flags"
+    hint = DID_YOU_MEAN.get(arguments[-1], "`python -m pipeline.search --help` lists the flags")
+    assert shown[-1] == f"hint: {hint}"
     assert list(empty_folder.iterdir()) == []
 
 

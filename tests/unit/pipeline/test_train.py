@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,11 @@ def test_a_small_training_writes_a_package_that_explains(
     assert train.main([*SAMPLE, *small, "--epochs", "1", "--output", "mine"]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("best epoch on validation: 1; precision ")
-    assert said.out.endswith("python -m pipeline.explain --package mine --text TEXT\n")
+    printed = shlex.split(said.out.splitlines()[-1])
+    assert printed[:6] == ["python", "-m", "pipeline.explain", "--package", "mine", "--text"]
+    assert len(printed) == 7
+    assert explain.main(printed[3:]) == 0, "the printed command runs"
+    capsys.readouterr()
     package = checkpoints.load_package(empty_folder / "mine")
     config = package.model.config
     assert (config.hidden_size, config.encoder) == (4, "lstm")
