@@ -18,7 +18,7 @@ from feature_store.errors import BadInputError
 from feature_store.recipe import TOKENIZER_FILE, Recipe
 from feature_store.schema import MAX_TOKENS, check_keys, validate
 from feature_store.scripts import clauses
-from feature_store.sources.base import Example, Report, TaskKind, TaskSpec, cut_splits
+from feature_store.sources.base import Example, Report, TaskKind, TaskSpec, cut_splits, word_splits
 from feature_store.sources.lines import read_lines
 from feature_store.vocabulary import Vocabulary, build_vocabulary, encode_column
 
@@ -34,12 +34,12 @@ EMBEDDINGS_FILE = "embeddings.npy"
 
 
 def build(stage: Path, recipe: Recipe, on_rows: Callable[[int], None] | None = None) -> None:
-    """Fill an empty folder with the tables of the source's splits, vocabulary, vectors and a manifest.
+    """Fill an empty folder with the recipe's tables, vocabulary, vectors and a manifest.
 
     Raises:
         BadInputError: if a raw file breaks its format, a split stays empty or all training targets are equal.
     """
-    splits = recipe.source.splits
+    splits = recipe.tables
     report = Report(notes=list(recipe.notes))
     spec = recipe.source.task(recipe.query, report)
     word_counts = stage_rows(stage, recipe, spec, report)
@@ -111,7 +111,7 @@ class _SplitWriter:
                 f"at most {MAX_TOKENS} are supported",
                 where=self._raw_files,
             )
-        if self._split == "train":
+        if self._split in word_splits([self._split]):
             self.words.update(tokens)
         self.counts["rows"] += 1
         self.counts["tokens"] += len(tokens)
@@ -173,9 +173,9 @@ class _SplitWriter:
 
 
 def stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> Counter[str]:
-    """Parse the raw files into one file of rows per split; returns the training words' counts."""
+    """Parse the raw files into one file of rows per table; returns the counts of the words to learn."""
     limit = int(recipe.parameters["max_length"])
-    splits = recipe.source.splits
+    splits = recipe.tables
     cut = cut_splits(splits)
     writers = {
         split: _SplitWriter(
@@ -202,7 +202,7 @@ def stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> C
         report.notes += filter(None, [writer.note()])
     if note := clauses(writers["train"].words, spec.tokenizer or recipe.source.tokenizer):
         report.notes.append(note)
-    return writers["train"].words
+    return sum((writers[split].words for split in word_splits(splits)), Counter())
 
 
 def raw_files(recipe: Recipe) -> str:
@@ -260,9 +260,10 @@ def _embed(
         return embeddings.random(vocabulary, size=size, seed=seed)
 
     def sentences() -> Iterator[list[str]]:
-        with pa.memory_map(str(stage / "train.arrow")) as source:
-            for batch in _batches(source):
-                yield from batch.column("tokens").to_pylist()
+        for split in word_splits(recipe.tables):
+            with pa.memory_map(str(stage / f"{split}.arrow")) as source:
+                for batch in _batches(source):
+                    yield from batch.column("tokens").to_pylist()
 
     return embeddings.word2vec(vocabulary, counts, embeddings.Sentences(sentences), size=size, seed=seed)
 

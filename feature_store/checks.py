@@ -11,7 +11,7 @@ from feature_store.columns import staged_schema
 from feature_store.errors import BadInputError
 from feature_store.schema import check_keys, validate
 from feature_store.sources import get_source
-from feature_store.sources.base import cut_splits
+from feature_store.sources.base import cut_splits, word_splits
 from feature_store.store import Features
 from feature_store.vocabulary import PAD_ID
 
@@ -92,8 +92,11 @@ def _check_vectors(features: Features) -> list[str]:
 
 
 def _check_counts(features: Features) -> list[str]:
-    ids = features.table("train")["token_ids"].combine_chunks().flatten().to_numpy()
-    counted = np.bincount(ids, minlength=len(features.vocabulary))
+    size = len(features.vocabulary)
+    counted = np.zeros(size, np.int64)
+    for split in word_splits(features.splits):
+        ids = features.table(split)["token_ids"].combine_chunks().flatten().to_numpy()
+        counted += np.bincount(ids, minlength=size)
     wrong = np.flatnonzero(counted != features.token_counts)
     return [f"the training counts of {len(wrong)} words are wrong"] if len(wrong) else []
 

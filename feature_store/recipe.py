@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feature_store.sources.base import Query, Source
+from feature_store.sources.base import Query, Source, tables_of
 
 VERSION = 4
 """Version of the build; raise it when equal files and parameters give other features."""
@@ -42,6 +42,11 @@ class Recipe:
 
     notes: tuple[str, ...] = ()
     """Said aloud on each run, before the source's own notes."""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables to build."""
+        return tables_of(self.source, self.options)
 
     @property
     def query(self) -> Query:

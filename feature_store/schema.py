@@ -7,7 +7,7 @@ import polars as pl
 import pyarrow as pa
 
 from feature_store.errors import BadInputError
-from feature_store.sources.base import SPLITS, TaskKind
+from feature_store.sources.base import TABLES, TaskKind
 
 MAX_TOKENS = 2**16
 """Rationale positions are stored in 16 bits."""
@@ -17,7 +17,7 @@ class RationaleExample(dy.Schema):
     """One text of any source."""
 
     example_id = dy.String(primary_key=True, min_length=1)
-    split = dy.Enum(list(SPLITS), nullable=False)
+    split = dy.Enum(list(TABLES), nullable=False)
     tokens = dy.List(
         dy.String(nullable=False, min_length=1), nullable=False, min_length=1, max_length=MAX_TOKENS
     )
@@ -85,7 +85,7 @@ def validate(batch: pa.RecordBatch, split: str, kind: TaskKind) -> None:
         BadInputError: naming the broken rule and the first example that breaks it.
     """
     frame = pl.DataFrame(pl.from_arrow(batch)).with_columns(
-        pl.lit(split, dtype=pl.Enum(list(SPLITS))).alias("split")
+        pl.lit(split, dtype=pl.Enum(list(TABLES))).alias("split")
     )
     valid, failures = _SCHEMAS[kind].filter(frame)
     if len(valid) == len(frame):

@@ -42,7 +42,7 @@ from feature_store.sources import get_source
 from feature_store.sources.base import (
     FOLDER_ROLES,
     MAX_INPUT_BYTES,
-    SPLITS,
+    TABLES,
     Source,
     TaskKind,
     resolve_aspect,
@@ -136,7 +136,7 @@ class Features:
         fingerprint: content key, 64 hexadecimal digits.
         directory: the folder; hand its path to workers, which open it with `load_features`.
         embeddings: float32 (V, E), read-only, memory-mapped; row 0 is zero.
-        token_counts: int64 (V,), how often each word stands in train.
+        token_counts: int64 (V,), how often each word stands in train, and in the pool where there is one.
         splits: names of the tables there are.
         tokenizer: name in `feature_store.tokenize` of what splits a free text as these were split.
         tokenizer_files: contents of the user's files that change its tokens, by the option that named them.
@@ -151,7 +151,7 @@ class Features:
         self.fingerprint = self.manifest.fingerprint
         try:
             meta = self.manifest.meta
-            self.splits: tuple[str, ...] = tuple(split for split in SPLITS if split in meta["splits"])
+            self.splits: tuple[str, ...] = tuple(split for split in TABLES if split in meta["splits"])
             if missing := {"train", "val", "test"} - set(self.splits):
                 raise ValueError(f"no split {sorted(missing)}")
             self.tokenizer: str = meta["tokenizer"]
@@ -341,7 +341,8 @@ def raw_files(request: FeatureRequest) -> dict[str, Path]:
     if request.sample:
         return {}
     source = get_source(request.dataset)
-    return source.inputs(_data_dir(request, source), resolve_aspect(source, request.aspect))
+    aspect, options = resolve_aspect(source, request.aspect), resolve_options(source, request.options)
+    return source.inputs(_data_dir(request, source), aspect, options)
 
 
 def load_if_whole(directory: Path, recipe: Recipe, verify: bool) -> Features | None:
@@ -417,7 +418,7 @@ def _sample_is_whole(directory: Path, source: Source) -> bool:
 def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_dir: Path) -> Recipe:
     options = resolve_options(source, request.options)
     named = {o.name: Path(options[o.name]) for o in source.options if o.is_file and options[o.name]}
-    inputs = source.inputs(data_dir, aspect) | named
+    inputs = source.inputs(data_dir, aspect, options) | named
     files = dict(inputs)
     embedding_file = None
     if request.embedding not in ("word2vec", "random"):
@@ -433,7 +434,11 @@ def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_di
         "embedding_size": request.embedding_size,
         "seed": request.seed,
         "source_version": source.version,
-        "options": {o.name: options[o.name] for o in source.options if not o.is_file},
+        "options": {
+            o.name: options[o.name]
+            for o in source.options
+            if not o.is_file and not (o.is_later and options[o.name] == o.default)
+        },
     }
     if any(o.for_tokenizer and o.name in named for o in source.options):
         parameters["dictionary_format"] = DICTIONARY_FORMAT

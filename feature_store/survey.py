@@ -81,7 +81,7 @@ def _of_rows(scratch: Path, recipe: Recipe, sample: bool) -> Survey:
         return Survey(kind=spec.kind, sizes=sizes, seconds=0.0, is_built=False, notes=report.notes)
     build.stage_rows(scratch, recipe, spec, report)
     sizes = {}
-    for split in recipe.source.splits:
+    for split in recipe.tables:
         with pa.memory_map(str(build.staged_file(scratch, split))) as file:
             sizes[split] = _size(pa.ipc.open_file(file).read_all())
     build.task_info(build.staged_file(scratch, "train"), spec, build.raw_files(recipe))

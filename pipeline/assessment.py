@@ -12,7 +12,7 @@ from typing import Any
 from feature_store.store import FeatureRequest, Features, fingerprint_of, open_features
 from infocal.errors import ConfigError, StateError
 from infocal.rationalizer import Rationalizer
-from pipeline import checkpoints, columns, origin, record, registry, settings
+from pipeline import checkpoints, columns, data_options, origin, record, registry, settings
 from pipeline.columns import Column
 from pipeline.errors import PipelineError
 from pipeline.loaders import embeddings_of
@@ -198,7 +198,7 @@ def describe(subject: Subject, reading: TestReading) -> str:
     # where nobody annotated, they say no more than how much they select
     for line, scores in reading.trivial.items() if "test_token_f1" in reading.scores else ():
         rows[line] = _cells(shown, scores.get)
-    name = settings.title(features.dataset, features.aspect)
+    name = data_options.target_of(features)
     lines = [f"{subject.label} on test of {name}, {len(reading.predictions)} texts", ""]
     lines += [*_table([column.label.lower() for column in shown], rows), ""]
     for prefix, names, what in (

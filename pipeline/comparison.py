@@ -22,7 +22,7 @@ from feature_store.sources.beer import Beer
 from feature_store.store import Features, load_features
 from infocal.errors import StateError
 from infocal.metrics import apply_threshold, degenerate_kind
-from pipeline import assessment, checkpoints, cluster, outcome, pages, registry, typeset
+from pipeline import assessment, checkpoints, cluster, data_options, outcome, pages, registry, typeset
 from pipeline.assessment import Subject
 from pipeline.criterion import CRITERION_TAG
 from pipeline.loaders import embeddings_of
@@ -244,6 +244,7 @@ class Comparison:
             "git_commit": outcome.git_commit(),
             "criterion": str(run.criterion),
             CRITERION_TAG: run.criterion.to_json(),
+            **data_options.tags(run.dataset, run.options),
             registry.CORPUS_TAG: registry.SAMPLE_CORPUS if self.prepared.sample else registry.REAL_CORPUS,
         }
         experiment = self.tracker.experiment(run.dataset, run.aspect)
@@ -333,6 +334,7 @@ class Comparison:
             run.aspect,
             found,
             target_rate=self.prepared.target_rate,
+            options=run.options,
             beside=[*beside, *trivial_rows(lines)],
             notes=notes,
         )
@@ -439,6 +441,7 @@ def _with_parent(prepared: ComparisonSettings, tracker: Tracker) -> ComparisonSe
     }
     # no study's tag: `pipeline.report` would take it for the latest one
     tags = {"comparison": prepared.name, NAME_TAG: prepared.name}
+    tags |= data_options.tags(run.dataset, run.options)
     experiment = tracker.experiment(run.dataset, run.aspect)
     return dataclasses.replace(
         prepared, run_id=tracker.start_run(experiment, prepared.name, parameters, tags)

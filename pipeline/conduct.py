@@ -7,7 +7,7 @@ from typing import Any
 
 from feature_store.store import Features
 from infocal.trainer import check_bf16, resolve_device
-from pipeline import cluster, descriptions, feature_copies, gpus, outcome, registry
+from pipeline import cluster, data_options, descriptions, feature_copies, gpus, outcome, registry
 from pipeline.criterion import CRITERION_TAG
 from pipeline.errors import USER_ERRORS, PipelineError
 from pipeline.ledger import Ledger
@@ -193,6 +193,7 @@ def _tags(prepared: StudySettings, features: Features) -> dict[str, str]:
         "criterion": str(prepared.run.criterion),
         CRITERION_TAG: prepared.run.criterion.to_json(),
         "notes": "\n".join(features.notes),
+        **data_options.tags(prepared.run.dataset, prepared.run.options),
     }
 
 

@@ -20,7 +20,16 @@ import numpy as np
 
 from infocal import baselines
 from infocal.errors import ConfigError, StateError
-from pipeline import checkpoints, columns, mlflow_page, mlflow_view, pages, published, registry
+from pipeline import (
+    checkpoints,
+    columns,
+    data_options,
+    mlflow_page,
+    mlflow_view,
+    pages,
+    published,
+    registry,
+)
 from pipeline.criterion import CRITERION_TAG
 from pipeline.errors import PipelineError
 from pipeline.results import Findings, Links, ScoreRow, Searched, TrialResult
@@ -159,6 +168,7 @@ def gather(tracker: Tracker, study_run_id: str) -> Findings:
         readings=[] if winner is None else _readings(runs[winner.run_id], shown),
         model_names=_model_names(study),
         title=_title(study),
+        options=data_options.of_tags(study.tags),
         advice=_advice(study, winner),
     )
 

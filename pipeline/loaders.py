@@ -11,6 +11,7 @@ import pyarrow as pa
 import torch
 
 from feature_store.cache import as_numpy
+from feature_store.sources.base import word_splits
 from feature_store.store import Features, derived, derived_dir
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, Task
@@ -194,8 +195,8 @@ def language_model_scores(
 ) -> Ragged:
     """s_i of Eq. (18) of [Sha2023] for every training token.
 
-    The language model is trained on the first call for these features and this config; later calls,
-    of any process, map the stored scores.
+    The language model is trained on the first call for these features and this config, on the training texts
+    and on the pool, where there is one; later calls, of any process, map the stored scores.
 
     Args:
         may_train: otherwise the scores have to be there.
@@ -212,12 +213,14 @@ def language_model_scores(
                 hint="remove the features' folder: it is fetched again, scores included",
             )
         loader = Loader(features.table("train"), task_of(features))
+        words = [features.table(split) for split in word_splits(features.splits)]
+        learnt = Loader(pa.concat_tables(words), task_of(features)) if len(words) > 1 else loader
         trainer = LanguageModelTrainer(
             config, embeddings_of(features), torch.tensor(features.token_counts), device
         )
         for epoch in range(config.num_epochs):
-            logger.info("language model: epoch %d/%d on %d texts", epoch + 1, config.num_epochs, len(loader))
-            trainer.train_epoch(loader.shuffled(config.batch_size, seed=config.seed, epoch=epoch))
+            logger.info("language model: epoch %d/%d on %d texts", epoch + 1, config.num_epochs, len(learnt))
+            trainer.train_epoch(learnt.shuffled(config.batch_size, seed=config.seed, epoch=epoch))
         scores = trainer.score(loader.in_order(config.batch_size))
         rows = [scores[row].numpy() for row in range(len(loader))]
         offsets = pa.array(np.concatenate([[0], np.cumsum([len(row) for row in rows])]), pa.int32())

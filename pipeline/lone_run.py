@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.store import Features
-from pipeline import checkpoints, registry
+from pipeline import checkpoints, data_options, registry
 from pipeline.errors import USER_ERRORS
 from pipeline.settings import RunSettings
 from pipeline.tracked_dataset import dataset_of
@@ -55,6 +55,7 @@ class LoneRun:
             "data_fingerprint": features.fingerprint,
             "metric_mode": metric_mode(run.dataset),
             "criterion": str(run.criterion),
+            **data_options.tags(run.dataset, run.options),
             registry.CORPUS_TAG: registry.SAMPLE_CORPUS if sample else registry.REAL_CORPUS,
         }
         self.run_id = tracker.start_run(tracker.experiment(run.dataset, run.aspect), name, config, every)

@@ -17,6 +17,7 @@ from infocal.trainer import resolve_device
 from pipeline import (
     checkpoints,
     columns,
+    data_options,
     findings,
     midway,
     mlflow_page,
@@ -33,7 +34,7 @@ from pipeline.loaders import embeddings_of, language_model_dir, language_model_s
 from pipeline.lone_run import LoneRun
 from pipeline.progress import epoch_line
 from pipeline.scoring import final_validation, rate_of_lines, trivial_validation
-from pipeline.settings import Commands, RunSettings, commands, make_folder, parsed_again, title
+from pipeline.settings import Commands, RunSettings, commands, make_folder, parsed_again
 from pipeline.storage import STAGED, Storage
 from pipeline.study import Study, StudySettings
 from pipeline.study_folder import OPTUNA_DB
@@ -65,7 +66,7 @@ def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) 
     """The pages of a trial: its rationales and its curves, by file name."""
     best = checkpoints.load_scores(checkpoint / checkpoints.BEST)
     shown = checkpoints.load_predictions(checkpoint / checkpoints.BEST / checkpoints.BEST_PREDICTIONS)
-    target = title(run.dataset, run.aspect)
+    target = data_options.target(run.dataset, run.aspect, run.options)
     note = f"validation texts at epoch {best['epoch'] + 1}, the trial's best by: {run.criterion}"
     return {
         "rationales.html": pages.rationale_page(title=f"Rationales, {target}", predictions=shown, note=note),
@@ -297,6 +298,7 @@ def model_facts(prepared: StudySettings, features: Features) -> dict[str, str]:
     folder = first_flags(prepared).data_dir or os.environ.get("INFOCAL_DATA")
     if depends_on_data(run.dataset) and folder and not prepared.sample:
         found[registry.ORIGIN_TAG] = str(Path(folder).resolve())
+    found |= data_options.tags(run.dataset, run.options)
     return {name: value for name, value in found.items() if value}
 
 

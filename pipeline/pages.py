@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from pipeline import figures, markup
+from pipeline import data_options, figures, markup
 from pipeline.columns import Column, columns, label_of
 from pipeline.figures import ERRORS, Epochs
 from pipeline.published import PublishedRow
@@ -152,7 +152,7 @@ def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
     shown = [column for column in every if _is_scored(column, findings)]
     return _render(
         "study_page.html.j2",
-        title=f"{findings.study}: {findings.title or f'{findings.dataset} {findings.aspect}'}".strip(),
+        title=_study_title(findings),
         findings=findings,
         criterion=sentence(findings.criterion),
         verdict=_verdict(findings),
@@ -167,6 +167,11 @@ def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
         texts=markup.marked_texts(examples),
         num_texts=len(findings.predictions),
     )
+
+
+def _study_title(findings: Findings) -> str:
+    of = findings.title or f"{findings.dataset} {findings.aspect}".strip()
+    return f"{findings.study}: {of}{data_options.bracketed(findings.options)}"
 
 
 def _is_known(column: Column, groups: Sequence[dict[str, Any]]) -> bool:

@@ -10,11 +10,12 @@ from feature_store.store import Features
 from infocal.trainer import resolve_device
 from pipeline import checkpoints, columns, environment
 from pipeline.agreement import BIT_FOR_BIT, Agreement, Failure, Trajectory, compare, compared
+from pipeline.data_options import target
 from pipeline.outcome import git_commit, pack, package_metadata
 from pipeline.progress import epoch_line
 from pipeline.record import Record
 from pipeline.recorder import ERROR
-from pipeline.settings import RunSettings, title
+from pipeline.settings import RunSettings
 from pipeline.trainable import FAILURE, FAILURE_MESSAGE, Result, train
 
 logger = logging.getLogger("pipeline.repetition")
@@ -40,7 +41,8 @@ class Repetition:
     def describe(self) -> str:
         """For people: every metric, what differs around it, and the verdict as the last line."""
         tracked, run = self.record.tracked, self.record.run
-        head = f"run {tracked.name} ({tracked.run_id}): {run.method} on {title(run.dataset, run.aspect)}"
+        of = target(run.dataset, run.aspect, run.options)
+        head = f"run {tracked.name} ({tracked.run_id}): {run.method} on {of}"
         lines = [f"{head}, seed {self.record.seed}", ""]
         if self.agreement.cells:
             scores = (f"val_{name}" for name in columns.shown(run.dataset))

@@ -138,6 +138,8 @@ class Findings:
     """Registered models that its trials may be versions of."""
     title: str = ""
     """How own data are called; empty where the data set says it all."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Options of the data set that differ from its defaults."""
     advice: str = ""
     """What to do where no trial meets the criterion; commands stand between backticks."""
     table: str = ""

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline import cluster, credentials, places, planning, settings, study_folder
+from pipeline import cluster, credentials, data_options, places, planning, settings, study_folder
 from pipeline.errors import PipelineError, run_command
 from pipeline.ledger import LEDGER
 from pipeline.storage import Location, Storage
@@ -337,8 +337,9 @@ def _plan(
     """What would be done, for `--dry-run`; `data` are the lines about the data files."""
     run = prepared.run
     space = registry.space(run.method, run.dataset, prepared.space_name)
+    target = data_options.target(run.dataset, run.aspect, run.options)
     lines = [
-        f"study        {prepared.name}  ({run.method} on {settings.title(run.dataset, run.aspect)})",
+        f"study        {prepared.name}  ({run.method} on {target})",
         f"results      {directory}",
         f"tracking     {uri}",
         *data,

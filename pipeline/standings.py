@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass, field
 from statistics import mean, stdev
 from typing import Any
 
+from feature_store.sources.base import NO_OPTIONS
 from infocal.methods.registry import INFOCAL
 from pipeline import published
 from pipeline.columns import Column, columns, compared
+from pipeline.data_options import target
 from pipeline.results import number
-from pipeline.settings import title
 from search_spaces import registry
 
 MAX_OFF_TARGET = 0.01
@@ -154,6 +155,7 @@ def standings(
     outcomes: Sequence[Outcome],
     *,
     target_rate: float,
+    options: Mapping[str, str] = NO_OPTIONS,
     beside: Sequence[Row] = (),
     notes: Sequence[str] = (),
 ) -> Standings:
@@ -164,6 +166,7 @@ def standings(
         aspect: its target; empty where there is but one.
         outcomes: every method with every seed, in the order in which the methods are to stand.
         target_rate: selection rate that all were held at.
+        options: of the data set; those that differ from its defaults stand in the title.
         beside: rows that stand below: trivial lines, given masks.
         notes: what else must be said.
     """
@@ -172,8 +175,9 @@ def standings(
     rows = [*_own_rows(dataset, aspect, by_method, target_rate), *beside]
     every = compared(dataset)
     shown = [c for c in every if any(c.score in row.cells for row in rows)] or list(columns(dataset))
+    of = target(dataset, aspect, options)
     return Standings(
-        title=f"{title(dataset, aspect)}: methods at {100 * target_rate:g} % of the tokens, on test",
+        title=f"{of}: methods at {100 * target_rate:g} % of the tokens, on test",
         columns=shown,
         rows=rows,
         headline=next((c for name in _HEADLINES for c in shown if c.score == name), None),

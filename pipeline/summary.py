@@ -11,7 +11,8 @@ from typing import Any
 
 from pipeline import columns, mlflow_page
 from pipeline.criterion import Candidate, within_reach
-from pipeline.settings import RunSettings, add_data_arguments, model_name, parsed_again, parser, title
+from pipeline.data_options import target
+from pipeline.settings import RunSettings, add_data_arguments, model_name, parsed_again, parser
 from pipeline.storage import Location
 from pipeline.study import StudySettings
 from pipeline.trainable import best_shown
@@ -66,7 +67,7 @@ def of_study(
         text: to try the registered model on.
     """
     run = prepared.run
-    head = f"{title(run.dataset, run.aspect)}: {len(candidates)} trials, {run.criterion}"
+    head = f"{target(run.dataset, run.aspect, run.options)}: {len(candidates)} trials, {run.criterion}"
     lines = [head, "", table(candidates, run.dataset)]
     over_seeds = spread([candidates[0], *replicates], run.dataset)
     if over_seeds:

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 
 from feature_store.store import Features
-from pipeline.settings import title
+from pipeline.data_options import target_of
 
 MAX_DIGEST = 36
 """Characters of a digest that MLflow takes."""
@@ -39,7 +39,7 @@ def dataset_of(features: Features) -> TrackedDataset:
     profile |= {f"num_{split}": len(table) for split, table in tables.items()}
     profile["num_words"] = len(features.token_counts)
     return TrackedDataset(
-        name=title(features.dataset, features.aspect),
+        name=target_of(features),
         digest=features.fingerprint[:MAX_DIGEST],
         source=json.dumps(source, default=str),
         schema=json.dumps({"mlflow_colspec": fields}),

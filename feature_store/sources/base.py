@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, Protocol
 
 from feature_store.errors import RequestError, did_you_mean, quoted
@@ -11,8 +12,14 @@ from feature_store.errors import RequestError, did_you_mean, quoted
 TaskKind = Literal["regression", "classification"]
 
 SPLITS = ("train", "val", "val_annotated", "test")
-"""Every split that there may be. A source has no `val_annotated` where models are chosen on its `val`,
+"""Every split that a source may have. It has no `val_annotated` where models are chosen on its `val`,
 with human rationales or without."""
+
+POOL = "pool"
+"""A further table, which an option may bring: texts for word vectors and language model alone."""
+
+TABLES = (*SPLITS, POOL)
+"""Every table that built features may have."""
 
 UNANNOTATED = ("train", "val")
 """Splits without human rationales in a source that has `val_annotated`."""
@@ -21,13 +28,21 @@ UNANNOTATED = ("train", "val")
 MAX_INPUT_BYTES = 16 * 2**30
 """Most bytes accepted from one raw file after decompression; the largest official file has about 0.1 GiB."""
 
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+
 FOLDER_ROLES = ("docs",)
 """Roles of `Source.inputs` whose path may be a folder; all files in it are part of the fingerprint."""
 
 
 def cut_splits(splits: Collection[str]) -> tuple[str, ...]:
-    """Splits whose texts are cut at `max_length`; where models are scored they stay whole."""
-    return UNANNOTATED if "val_annotated" in splits else ("train",)
+    """Tables whose texts are cut at `max_length`; where models are scored they stay whole."""
+    own = UNANNOTATED if "val_annotated" in splits else ("train",)
+    return (*own, POOL) if POOL in splits else own
+
+
+def word_splits(splits: Collection[str]) -> tuple[str, ...]:
+    """Tables whose words make the vocabulary, the word vectors and the language model."""
+    return ("train", POOL) if POOL in splits else ("train",)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +86,12 @@ class SourceOption:
 
     for_tokenizer: bool = False
     """Whether that file changes how a free text is split, so that a model needs its content too."""
+
+    pool_values: tuple[str, ...] = ()
+    """The values with which the source gives examples of `POOL`."""
+
+    is_later: bool = False
+    """Whether features were built before there was this option: with its default they stay the same."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,8 +216,15 @@ class Source(Protocol):
 
     remote_files: tuple[RemoteFile, ...]
 
-    def inputs(self, data_dir: Path, aspect: str | None) -> dict[str, Path]:
+    def inputs(
+        self, data_dir: Path, aspect: str | None, options: Mapping[str, str] = NO_OPTIONS
+    ) -> dict[str, Path]:
         """Files to read, by role.
+
+        Args:
+            data_dir: folder that holds the data set's.
+            aspect: name of the target.
+            options: values of the source's options; what is left out has its default.
 
         Raises:
             MissingDataError: if one that is needed is not there; names the expected paths.
@@ -277,6 +305,23 @@ def resolve_options(source: Source, given: Mapping[str, str]) -> dict[str, str]:
         if known[name].is_file and value and not Path(value).is_file():
             raise RequestError(f"option `{name}`: no file `{value}`", hint="check the path of the file")
     return {name: given.get(name, option.default) for name, option in known.items()}
+
+
+def other_than_default(source: Source, given: Mapping[str, str]) -> dict[str, str]:
+    """Those of the given options that differ from the default, which change what the data are."""
+    defaults = {option.name: option.default for option in source.options}
+    return {name: value for name, value in given.items() if value != defaults.get(name)}
+
+
+def tables_of(source: Source, options: Mapping[str, str]) -> tuple[str, ...]:
+    """The tables that features of a source have with these options: its splits, and perhaps `POOL`.
+
+    Args:
+        source: the source.
+        options: a value for each of its options.
+    """
+    has_pool = any(options.get(option.name) in option.pool_values for option in source.options)
+    return (*source.splits, POOL) if has_pool else source.splits
 
 
 def source_options(assignments: Sequence[str]) -> dict[str, str]:

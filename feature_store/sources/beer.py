@@ -4,6 +4,9 @@
 aspect each, with one review a line: five scores in [0, 1] (appearance, smell, palate, taste, overall), a tab,
 and the tokens; and `annotations.json` with one JSON object a line: `x` tokens, `y` scores, `"0"`, `"1"`,
 `"2"` lists of [start, end) spans of an aspect's rationale, `rid` the review's number.
+
+Each review has all five scores, so the other two aspects' held-out files are further texts to learn from:
+`feature_store.sources.beer_pool`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,6 +15,8 @@ from pathlib import Path
 from feature_store.errors import BadInputError
 from feature_store.fingerprint import unit_interval
 from feature_store.sources.base import (
+    NO_OPTIONS,
+    POOL,
     SPLITS,
     Example,
     FeatureDefaults,
@@ -21,6 +26,7 @@ from feature_store.sources.base import (
     SourceOption,
     TaskSpec,
 )
+from feature_store.sources.beer_pool import RESIDUAL, VECTORS, Known, Review, chosen, note, unknown_reviews
 from feature_store.sources.fields import check_id, check_spans, check_tokens, positions
 from feature_store.sources.lines import filled_lines, parse_record, read_lines
 from feature_store.sources.locate import find_inputs, plain_or_gz
@@ -73,7 +79,18 @@ class Beer:
     splits: tuple[str, ...] = SPLITS
     defaults = FeatureDefaults()
     shares_texts = False
-    options: tuple[SourceOption, ...] = ()
+    options: tuple[SourceOption, ...] = (
+        SourceOption(
+            name="pool",
+            default="none",
+            choices=("none", "plain", RESIDUAL, VECTORS),
+            help="held-out reviews of the other two aspects, to learn from as well: all (plain), those whose "
+            "score the other scores predict worst (residual), or for word vectors and language model alone "
+            "(vectors)",
+            pool_values=(VECTORS,),
+            is_later=True,
+        ),
+    )
     tokenizer = "english"
     version = 1
     sample_version = 1
@@ -84,14 +101,22 @@ class Beer:
         RemoteFile(name=_VECTORS, url=f"{_URL}{_VECTORS}", optional=True),
     )
 
-    def inputs(self, data_dir: Path, aspect: str | None) -> dict[str, Path]:
-        """Files by role: `heldout`, `annotations`, and `train` where there is one."""
+    def inputs(
+        self, data_dir: Path, aspect: str | None, options: Mapping[str, str] = NO_OPTIONS
+    ) -> dict[str, Path]:
+        """Files by role: `heldout`, `annotations`, `train` where there is one, `pool_ASPECT` of a pool."""
         number = self._number(aspect)
         names = {
             "train": plain_or_gz(f"reviews.aspect{number}.train.txt"),
             "heldout": plain_or_gz(f"reviews.aspect{number}.heldout.txt"),
             "annotations": (_ANNOTATIONS,),
         }
+        if options.get("pool", "none") != "none":
+            others = (other for other in range(len(self.aspects)) if other != number)
+            names |= {
+                f"pool_{self.aspects[other]}": plain_or_gz(f"reviews.aspect{other}.heldout.txt")
+                for other in others
+            }
         return find_inputs(data_dir, f"{self.name}/{aspect}", names, optional=("train",))
 
     def task(self, query: Query, report: Report) -> TaskSpec:
@@ -99,12 +124,14 @@ class Beer:
         return TaskSpec(kind="regression")
 
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
-        """Annotated reviews first, then those of the review files; see `Source.examples`."""
+        """Annotated reviews first, then those of the review files, then the pool; see `Source.examples`."""
         inputs, max_bytes = query.inputs, query.max_bytes
         number = self._number(query.aspect)
         annotated: set[str] = set()
+        known = Known(number)
         for example in annotated_reviews(inputs["annotations"], number, max_bytes, report):
             annotated.add(" ".join(example.tokens))
+            known.add_text(example.tokens)
             yield example
         if unmarked := report.counts["annotated_without_rationale"]:
             report.notes.append(
@@ -113,17 +140,43 @@ class Beer:
             )
         heldout = inputs["heldout"]
         if "train" in inputs:
-            yield from _reviews(inputs["train"], number, "train", annotated, max_bytes, report)
-            yield from _reviews(heldout, number, "val", annotated, max_bytes, report)
+            yield from _reviews(inputs["train"], number, "train", annotated, max_bytes, report, known)
+            yield from _reviews(heldout, number, "val", annotated, max_bytes, report, known)
         else:
             report.notes.append(
                 f"no reviews.aspect{number}.train.txt.gz: train and val are cut 90/10 from {heldout.name}"
             )
-            yield from _reviews(heldout, number, None, annotated, max_bytes, report)
+            yield from _reviews(heldout, number, None, annotated, max_bytes, report, known)
         if dropped := report.counts["dropped_annotated_in_reviews"]:
             report.notes.append(
                 f"{dropped} reviews of the annotated set also stand in the review files: dropped there"
             )
+        yield from self._pool(query, known, report)
+
+    def _pool(self, query: Query, known: Known, report: Report) -> Iterator[Example]:
+        """The reviews of the other aspects' files that the option `pool` asks for."""
+        how = query.options.get("pool", "none")
+        if how == "none":
+            return
+        files = [path for role, path in query.inputs.items() if role.startswith("pool_")]
+
+        def read() -> Iterator[Review]:
+            return (review for path in files for review in read_reviews(path, query.max_bytes))
+
+        pool = unknown_reviews(read, known)
+        kept = chosen(pool, known) if how == RESIDUAL else pool.places
+        report.counts["pool"], report.counts["pool_equal"] = len(kept), pool.num_equal
+        report.counts["pool_correlated"] = len(pool.places) - len(kept)
+        report.notes.append(note(how, query.aspect or "", report.counts, [path.name for path in files]))
+        for review in read():
+            if review.place in kept:
+                yield Example(
+                    example_id=review.place,
+                    split=POOL if how == VECTORS else "train",
+                    tokens=review.tokens,
+                    target=review.scores[known.aspect],
+                    rationale=None,
+                )
 
     def write_sample(self, data_dir: Path, seed: int) -> None:
         """Write the made-up corpus of `feature_store.sample`."""
@@ -135,24 +188,39 @@ class Beer:
         return self.aspects.index(str(aspect))
 
 
-def _reviews(
-    path: Path, aspect: int, split: str | None, annotated: set[str], max_bytes: int, report: Report
-) -> Iterator[Example]:
-    """Reviews of one file; a split of None cuts it into `train` and `val`."""
+def read_reviews(path: Path, max_bytes: int) -> Iterator[Review]:
+    """All reviews of one file, in its order.
+
+    Raises:
+        BadInputError: at the first line that breaks the format.
+    """
     stem = path.name.removesuffix(".gz").removesuffix(".txt")
     for number, line in read_lines(path, max_bytes=max_bytes):
-        where = f"{path}:{number}"
-        scores, tokens = _parse_review(line, where)
-        text = " ".join(tokens)
+        yield Review(f"{stem}:{number}", *_parse_review(line, f"{path}:{number}"))
+
+
+def _reviews(
+    path: Path,
+    aspect: int,
+    split: str | None,
+    annotated: set[str],
+    max_bytes: int,
+    report: Report,
+    known: Known,
+) -> Iterator[Example]:
+    """Reviews of one file; a split of None cuts it into `train` and `val`."""
+    for review in read_reviews(path, max_bytes):
+        text = " ".join(review.tokens)
         if text in annotated:
             report.counts["dropped_annotated_in_reviews"] += 1
             continue
+        known.add(review)
         yield Example(
-            example_id=f"{stem}:{number}",
+            example_id=review.place,
             # equal reviews fall on the same side, because the hash is one of the content
             split=split or ("val" if unit_interval(text) < VAL_RATE else "train"),
-            tokens=tokens,
-            target=scores[aspect],
+            tokens=review.tokens,
+            target=review.scores[aspect],
             rationale=None,
         )
 

@@ -21,6 +21,7 @@ from feature_store.fingerprint import file_digest, unit_interval
 from feature_store.own_words import OwnWords
 from feature_store.segmenter import DICTIONARY, STOP_WORDS, Word, parse_dictionary, parse_stop_words
 from feature_store.sources.base import (
+    NO_OPTIONS,
     Example,
     FeatureDefaults,
     Query,
@@ -113,7 +114,9 @@ class Cail:
         archive = RemoteFile(name=_ARCHIVE, url=_URL, folder=_FOLDERS[0], members=members)
         self.remote_files: tuple[RemoteFile, ...] = (archive,)
 
-    def inputs(self, data_dir: Path, aspect: str | None) -> dict[str, Path]:
+    def inputs(
+        self, data_dir: Path, aspect: str | None, options: Mapping[str, str] = NO_OPTIONS
+    ) -> dict[str, Path]:
         """Files by role: the splits, and `official_charges`, `official_articles` where they are there."""
         root = self._root(data_dir)
         found: dict[str, Path] = {}

@@ -21,6 +21,7 @@ from pathlib import Path
 from feature_store.errors import BadInputError, did_you_mean, quoted, shown
 from feature_store.fingerprint import files_below
 from feature_store.sources.base import (
+    NO_OPTIONS,
     Example,
     FeatureDefaults,
     Query,
@@ -76,7 +77,9 @@ class Eraser:
     sample_version = 1
     remote_files: tuple[RemoteFile, ...] = ()
 
-    def inputs(self, data_dir: Path, aspect: str | None) -> dict[str, Path]:
+    def inputs(
+        self, data_dir: Path, aspect: str | None, options: Mapping[str, str] = NO_OPTIONS
+    ) -> dict[str, Path]:
         """Files by role: `train`, `val`, `test`, and `docs`, a file or a folder."""
         names: dict[str, tuple[str, ...]] = {split: split_files(split) for split in _SPLITS}
         return own_files(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from feature_store.errors import BadInputError, quoted, shown
 from feature_store.sources.base import (
+    NO_OPTIONS,
     Example,
     FeatureDefaults,
     Query,
@@ -103,7 +104,9 @@ class HateXplain:
         ),
     )
 
-    def inputs(self, data_dir: Path, aspect: str | None) -> dict[str, Path]:
+    def inputs(
+        self, data_dir: Path, aspect: str | None, options: Mapping[str, str] = NO_OPTIONS
+    ) -> dict[str, Path]:
         """Files by role: `posts` and `divisions`."""
         names = {"posts": plain_or_gz("dataset.json"), "divisions": plain_or_gz("post_id_divisions.json")}
         return find_inputs(data_dir, self.name, names)

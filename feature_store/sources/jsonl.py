@@ -38,6 +38,7 @@ from feature_store.fingerprint import unit_interval
 from feature_store.scripts import CHINESE, language
 from feature_store.segmenter import DICTIONARY, STOP_WORDS
 from feature_store.sources.base import (
+    NO_OPTIONS,
     Example,
     FeatureDefaults,
     Query,
@@ -102,7 +103,9 @@ class Jsonl:
     sample_version = 1
     remote_files: tuple[RemoteFile, ...] = ()
 
-    def inputs(self, data_dir: Path, aspect: str | None) -> dict[str, Path]:
+    def inputs(
+        self, data_dir: Path, aspect: str | None, options: Mapping[str, str] = NO_OPTIONS
+    ) -> dict[str, Path]:
         """Files by role: `task`, `train`, `test`, and `val` where there is one."""
         names: dict[str, tuple[str, ...]] = {split: split_files(split) for split in _SPLITS}
         return own_files(

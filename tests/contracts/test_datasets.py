@@ -1,5 +1,6 @@
 """What every registered data set must keep, run on its own sample corpus."""
 
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -53,6 +54,19 @@ class TestDataset:
 
     def test_its_parts_agree(self, features: Features):
         assert check_features(features) == []
+
+    def test_its_parts_agree_with_every_choice_of_an_option(
+        self, target: tuple[str, str | None], features: Features, cache_dir: Path
+    ):
+        source = REGISTRY[target[0]]
+        if target[1] not in (None, *source.aspects[:1]):
+            pytest.skip("the options of an aspect are those of the first one")
+        for option in source.options:
+            for value in option.choices:
+                request = sample_request(*target, cache_dir)
+                found = open_features(dataclasses.replace(request, options={option.name: value}))
+                assert check_features(found) == []
+                assert (found.fingerprint == features.fingerprint) == (value == option.default)
 
     def test_every_split_has_rows_of_the_schema(self, features: Features):
         assert features.splits == REGISTRY[features.dataset].splits

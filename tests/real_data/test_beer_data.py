@@ -1,6 +1,7 @@
 """The real beer files: sizes, splits, densities, and text that comes out of the tokenizer as it went in."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -42,6 +43,47 @@ def test_split_sizes(features: Features):
 
 def test_everything_agrees_and_no_annotated_review_is_in_training(features: Features):
     assert check_features(features) == []
+
+
+SHINGLE = 5
+"""Tokens of a piece by which texts are compared."""
+
+
+def shingles(tokens: list[str]) -> set[str]:
+    return {" ".join(tokens[i : i + SHINGLE]) for i in range(len(tokens) - SHINGLE + 1)}
+
+
+@pytest.mark.parametrize(
+    ("aspect", "num_plain", "num_residual"),
+    [("appearance", 19117, (8000, 12000)), ("smell", 19120, (2000, 4000)), ("palate", 19123, (2500, 4000))],
+)
+def test_no_annotated_review_or_one_nearly_equal_is_in_a_pool(
+    aspect: str, num_plain: int, num_residual: tuple[int, int], data_dir: Path, tmp_path: Path
+):
+    for how in ("plain", "residual", "vectors"):
+        request = FeatureRequest(
+            **{"aspect": aspect, "data_dir": data_dir, "cache_dir": tmp_path, "options": {"pool": how}},
+            **{"embedding": "random", "embedding_size": 4, "max_length": 2000},
+        )
+        features = open_features(request)
+        assert check_features(features) == []
+        table = features.table("pool" if how == "vectors" else "train").to_pydict()
+        number = {"appearance": 0, "smell": 1, "palate": 2}[aspect]
+        own = f"reviews.aspect{number}."
+        pool = [t for t, i in zip(table["tokens"], table["example_id"], strict=True) if not i.startswith(own)]
+        if how == "residual":
+            assert num_residual[0] < len(pool) < num_residual[1]
+        else:
+            assert len(pool) == num_plain
+        annotated = [t for s in ("val_annotated", "test") for t in features.table(s)["tokens"].to_pylist()]
+        holding: dict[str, list[int]] = {}
+        for number, tokens in enumerate(annotated):
+            for piece in shingles(tokens):
+                holding.setdefault(piece, []).append(number)
+        for tokens in pool:
+            pieces = Counter(n for piece in shingles(tokens) for n in holding.get(piece, ()))
+            for number, shared in pieces.most_common(1):
+                assert shared < 0.5 * len(shingles(annotated[number])), " ".join(tokens)
 
 
 def test_the_cut_is_said(features: Features):

@@ -71,6 +71,12 @@ def test_a_list_of_methods_and_another_target(planned):
     assert {run.base["target_selection_rate"] for run in prepared.runs} == {0.1}
 
 
+def test_an_option_of_the_data_is_every_methods(planned):
+    chosen = ["--methods", "hardkuma,infocal", "--seeds", "1", "--option", "pool=plain"]
+    assert run_command(compare.main, [*SAMPLE, *chosen]) == 0
+    assert [run.options for run in planned[0].runs] == [{"pool": "plain"}] * 2
+
+
 def test_one_method_may_have_a_value_of_its_own(planned):
     chosen = ["--methods", "hardkuma,fresh,infocal-no-adv", "--seeds", "1"]
     values = ["hardkuma.lambda_coherence=0.5", "hidden_size=7", "infocal-no-adv.hidden_size=9"]

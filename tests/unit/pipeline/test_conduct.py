@@ -124,10 +124,13 @@ def test_a_winner_that_meets_the_criterion_is_registered_with_its_origin(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     searching(monkeypatch, *THREE)
-    text = conducted(tracker, tmp_path)
+    text = conducted(tracker, tmp_path, run=run_settings(options={"pool": "plain"}))
     version = registry.find(tracker, NAME, registry.CHALLENGER)
     run = parent(tracker)
     assert (run.status, run.tags["criterion_met"]) == ("FINISHED", "true")
+    for tags in (run.tags, version.tags, tracker.run(version.run_id).tags):
+        assert tags["option.pool"] == "plain"
+    assert "beer/palate (pool=plain)" in text
     assert run.tags["winner_trial_id"] == "a"
     assert version.run_id == run.tags["winner_run_id"]
     assert tracker.run(version.run_id).tags[TRIAL_TAG] == "a"

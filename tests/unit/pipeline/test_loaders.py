@@ -1,5 +1,6 @@
 import itertools
 import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ import pyarrow as pa
 import pytest
 import torch
 
-from feature_store.store import Features, load_features
+from feature_store.store import FeatureRequest, Features, load_features, open_features
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, Task
+from infocal.language_model import LanguageModelTrainer
 from pipeline import loaders
 from pipeline.errors import PipelineError
 from pipeline.loaders import (
@@ -313,6 +315,33 @@ def test_the_language_model_is_trained_once(scored: tuple[Features, Ragged], mon
     assert all(np.array_equal(again[row], first[row]) for row in range(len(first)))
     with pytest.raises(AssertionError, match="trained again"):
         language_model_scores(features, LanguageModelConfig(**LANGUAGE_MODEL | {"seed": 1}), CPU)
+
+
+def test_the_language_model_learns_from_a_pool_and_scores_the_training_texts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    request = FeatureRequest(
+        aspect="palate", sample=True, embedding="random", options={"pool": "vectors"}, cache_dir=tmp_path
+    )
+    features = open_features(request)
+    learnt = []
+    train_epoch = LanguageModelTrainer.train_epoch
+    monkeypatch.setattr(
+        LanguageModelTrainer,
+        "train_epoch",
+        lambda trainer, batches: train_epoch(trainer, watched(batches, learnt)),
+    )
+    scores = language_model_scores(features, LanguageModelConfig(**LANGUAGE_MODEL), CPU)
+    texts = [features.table(split)["token_ids"].to_pylist() for split in ("train", "pool")]
+    assert sorted(learnt) == sorted(texts[0] + texts[1])
+    assert scores.lengths.tolist() == [len(text) for text in texts[0]]
+
+
+def watched(batches: Iterable[Batch], texts: list[list[int]]) -> Iterator[Batch]:
+    """The batches; keeps the tokens of each text."""
+    for batch in batches:
+        texts += [row[real].tolist() for row, real in zip(batch.token_ids, batch.is_token, strict=True)]
+        yield batch
 
 
 def test_a_machine_that_may_not_train_it_says_what_is_missing(scored: tuple[Features, Ragged]):

@@ -51,6 +51,17 @@ def test_a_training_is_logged_so_that_every_command_knows_it(capsys: pytest.Capt
     assert run_command(reproduce.main, again) == 0
 
 
+def test_a_training_on_a_pool_says_so_in_tags_and_on_its_pages(tmp_path: Path):
+    assert run_command(train.main, [*FLAGS, "--option", "pool=vectors"]) == 0
+    tracker = Tracker("sqlite:///mlflow.db", create=False)
+    run = the_run(tracker)
+    assert run.tags["option.pool"] == "vectors"
+    for name in ("curve.html", "rationales.html"):
+        page = Path(tracker.download(run.run_id, name, tmp_path)).read_text()
+        assert "beer/palate (pool=vectors)" in page
+    assert load_package(Path("mine")).metadata["options"] == {"pool": "vectors"}
+
+
 def test_without_the_flag_nothing_is_logged(tmp_path: Path):
     assert run_command(train.main, [flag for flag in FLAGS if flag != "--track"]) == 0
     assert not (tmp_path / "mlflow.db").exists()

@@ -325,6 +325,11 @@ def test_study_page_stands_alone_and_names_its_charts():
         assert svg.find("title")[0].text and svg.find("desc")[0].text
 
 
+def test_study_page_names_the_options_of_its_data():
+    page = study_page(options={"pool": "plain"})
+    assert page.find("h1")[0].words == "study-1: beer palate (pool=plain)"
+
+
 def test_study_page_says_what_was_found():
     words = study_page().words
     assert (

@@ -1,0 +1,155 @@
+"""Further texts for an aspect of beer: the reviews of the other two aspects' held-out files, its pool.
+
+Every review has all five scores, but each file was chosen so that the scores of *its* aspect depend little on
+the others' [Lei et al. 2016]. In the pool the aspect's score follows the others', so a model may learn from
+what is said of another aspect.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Scores = npt.NDArray[np.float64]
+
+RESIDUAL, VECTORS = "residual", "vectors"
+
+KEY_TOKENS = 10
+"""Reviews that begin with the same ten tokens count as one: users post a text again with small changes."""
+
+
+class Review(NamedTuple):
+    """A line of a review file."""
+
+    place: str
+    """`FILE:LINE`, which stands nowhere else."""
+    scores: list[float]
+    """Appearance, smell, palate, taste, overall, in [0, 1]."""
+    tokens: list[str]
+
+
+@dataclass(slots=True)
+class Known:
+    """What the pool must not repeat, and what it is compared with: the aspect's own reviews."""
+
+    aspect: int
+    """Number of the aspect's score."""
+    keys: set[str] = field(default_factory=set)
+    scores: list[list[float]] = field(default_factory=list)
+
+    def add_text(self, tokens: Sequence[str]) -> bool:
+        """Remember how a text begins; returns whether none before it began so."""
+        key = " ".join(tokens[:KEY_TOKENS])
+        is_new = key not in self.keys
+        self.keys.add(key)
+        return is_new
+
+    def add(self, review: Review) -> None:
+        """Remember one of the aspect's own reviews."""
+        self.add_text(review.tokens)
+        self.scores.append(review.scores)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The reviews that are no repetition."""
+
+    places: dict[str, int]
+    """Where each stands; its row in `scores`."""
+    scores: "Scores"
+    """Of each review, [N, 5]."""
+    num_equal: int
+    """Reviews that begin as one before them, an annotated one or one of the aspect's own."""
+
+
+def unknown_reviews(read: Callable[[], Iterable[Review]], known: Known) -> Pool:
+    """The reviews that begin as none before them; `known` learns how they begin."""
+    import numpy as np  # takes time that a list of the sources need not wait for
+
+    places: dict[str, int] = {}
+    scores: list[list[float]] = []
+    num_equal = 0
+    for review in read():
+        if known.add_text(review.tokens):
+            places[review.place] = len(scores)
+            scores.append(review.scores)
+        else:
+            num_equal += 1
+    return Pool(places, np.array(scores).reshape(len(scores), -1), num_equal)
+
+
+def chosen(pool: Pool, known: Known) -> Collection[str]:
+    """Places of the reviews whose score the others predict worst, after [Lei et al. 2016].
+
+    The aspect's score is regressed on the other four over the pool, by least squares. The reviews with the
+    largest absolute residual are taken, as many as keep the mean absolute correlation of the aspect's
+    score with the other four no higher than in the aspect's own reviews.
+
+    Differs: [Lei et al. 2016] pick reviews "until the sentiment correlation increases dramatically".
+    """
+    import numpy as np
+
+    if len(pool.places) < 2:
+        return ()
+    target, others = _apart(pool.scores, known.aspect)
+    inputs = np.column_stack([np.ones(len(target)), others])
+    residual = np.abs(target - inputs @ np.linalg.lstsq(inputs, target, rcond=None)[0])
+    # rounded, so that equal scores rank equally on every machine; the first line wins
+    order = np.argsort(-residual.round(9), kind="stable")
+    limit = mean_correlations(np.array(known.scores), known.aspect)[-1]
+    is_low = mean_correlations(pool.scores[order], known.aspect) <= limit
+    num_kept = int(np.flatnonzero(is_low)[-1]) + 1 if is_low.any() else 0
+    rows = set(order[:num_kept].tolist())
+    return {place for place, row in pool.places.items() if row in rows}
+
+
+def mean_correlations(scores: "Scores", aspect: int) -> "Scores":
+    """Mean absolute correlation of an aspect's score with the other four, over the first 1, 2, ... N reviews.
+
+    Args:
+        scores: of the reviews, [N, 5].
+        aspect: column of the aspect's score.
+
+    Returns:
+        Means in [0, 1], [N]; NaN as long as a score does not vary.
+    """
+    import numpy as np
+
+    target, others = _apart(scores, aspect)
+    count = np.arange(1, len(target) + 1)
+
+    def covariance(a: "Scores", b: "Scores") -> "Scores":
+        return np.cumsum(a * b, axis=0) / column - np.cumsum(a, axis=0) * np.cumsum(b, axis=0) / column**2
+
+    column = count[:, None]
+    own = target[:, None]
+    variance = covariance(own, own) * covariance(others, others)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # a variance of rounding errors is none
+        found = np.abs(covariance(own, others)) / np.sqrt(np.where(variance > 1e-12, variance, np.nan))
+    means: Scores = found.mean(axis=1)
+    return means
+
+
+def _apart(scores: "Scores", aspect: int) -> tuple["Scores", "Scores"]:
+    import numpy as np
+
+    return scores[:, aspect], np.delete(scores, aspect, axis=1)
+
+
+def note(how: str, aspect: str, counts: Mapping[str, int], files: Sequence[str]) -> str:
+    """What is said of a pool wherever its features are used."""
+    said = f"`pool={how}`: {counts['pool']} reviews of {' and '.join(files)}"
+    equal = f"{counts['pool_equal']} that begin as another one are left out"
+    if how == VECTORS:
+        return f"{said} train the word vectors and the language model, and nothing else; {equal}"
+    if how == RESIDUAL:
+        return (
+            f"{said} are training texts, too: those whose score for {aspect} a linear regression on the "
+            f"other scores misses most, as many as are no more correlated than the aspect's own; {equal}, "
+            f"and {counts['pool_correlated']} that are more correlated"
+        )
+    return f"{said} are training texts, too; in them {aspect} goes with the other scores; {equal}"
