@@ -88,6 +88,18 @@ def oracle_k(golds: Golds, lengths: Lengths, rate: float) -> list[Mask]:
     ]
 
 
+def ceiling_f1(rate: float, density: float) -> float:
+    """The highest micro F1 of masks that select a share of all tokens: the oracle's, which wastes none.
+
+    Args:
+        rate: selection rate, in [0, 1].
+        density: share of the tokens that humans marked, in (0, 1].
+    """
+    if not 0 <= rate <= 1 or not 0 < density <= 1:
+        raise ValueError(f"`rate` must lie in [0, 1] and `density` in (0, 1], but got {rate} and {density}")
+    return 2 * min(rate, density) / (rate + density)
+
+
 def trivial_masks(golds: Golds, lengths: Lengths, rate: float, *, seed: int) -> dict[str, list[Mask]]:
     """Masks of the five lines by name: `all_tokens`, `no_tokens`, `random_k`, `first_k`, `oracle_k`.
 

@@ -210,6 +210,11 @@ def load_scores(directory: Path) -> dict[str, Any]:
         raise StateError("expected the number of an epoch, and numbers", where=str(directory / BEST_SCORES))
     if found["degenerate"] is not None and not isinstance(found["degenerate"], str):
         raise StateError("expected a name as `degenerate`", where=str(directory / BEST_SCORES))
+    low, doubts = found.get("lower_bound"), found.get("intervals", {})
+    if not isinstance(low, float | None) or not all(
+        len(one) == 3 and all(type(number) in (int, float) for number in one) for one in doubts.values()
+    ):
+        raise StateError("expected intervals of three numbers", where=str(directory / BEST_SCORES))
     return dict(found)
 
 

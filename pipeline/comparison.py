@@ -316,6 +316,7 @@ class Comparison:
             degenerate=None if config.is_dense else scores["degenerate"] or on_test,
             is_dense=config.is_dense,
             is_finished=config.is_dense or scores["epoch"] >= config.start_epochs,
+            texts={} if reading.counts is None else reading.counts.as_lists(),
         )
 
     def table(self) -> Standings:
@@ -456,7 +457,11 @@ def _metrics(table: Standings) -> dict[str, float]:
             continue
         for column in table.columns:
             cell = row.cells.get(column.score)
-            figures = {"p": row.p_values.get(column.score)}
+            figures = {"p": row.p_values.get(column.score), "p_holm": row.corrected.get(column.score)}
+            gap = row.differences.get(column.score)
+            if gap is not None:
+                figures |= {"difference": gap.estimate, "difference_se": gap.interval.error}
+                figures |= {"difference_low": gap.interval.low, "difference_high": gap.interval.high}
             if cell is not None:
                 figures |= {"mean": cell.mean, "sd": cell.deviation}
             label = "".join(c if c.isalnum() or c in " -_." else "" for c in row.name)

@@ -201,7 +201,7 @@ def _parameters(prepared: StudySettings) -> dict[str, Any]:
     """Parameters of the study's run: all settings but the nested ones, which get names of their own."""
     values = dataclasses.asdict(prepared)
     run = values.pop("run")
-    del values["first_points"], run["origin"]
+    del values["first_points"], run["origin"], run["rival"]
     base = {f"base.{name}": value for name, value in run.pop("base").items()}
     language_model = {f"language_model.{name}": value for name, value in run.pop("language_model").items()}
     return values | run | {"criterion": str(prepared.run.criterion)} | base | language_model

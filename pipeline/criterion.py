@@ -2,15 +2,19 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from pipeline.storage import Location
 from search_spaces.base import Bound, Criterion
 
 CRITERION_TAG = "criterion_json"
 """Tag of a run and of a model version: the criterion as `search_spaces.base.Criterion.to_json` writes it."""
+JUDGED_TAG = "test_criterion_json"
+"""Tag of a model version: the criterion that test was judged by, in terms of test scores."""
+RIVAL_TAG = "rival_json"
+"""Tag of a model version: the rival whose precision its criterion reads, as `pipeline.rival.Rival.as_tag`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,11 @@ class Candidate:
     scores: Mapping[str, float]
     degenerate: str | None = None
     """Name of the trivial mask that the best epoch has, which meets no criterion."""
+    intervals: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Score -> low end, high end and standard error over draws of validation texts; empty in what older
+    versions stored."""
+    lower_bound: float | None = None
+    """The low end of what the criterion maximises; None where it was not drawn."""
 
     @property
     def is_met(self) -> bool:
@@ -35,12 +44,52 @@ class Candidate:
         return self.violation == 0
 
 
-def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Best first; of equal values the earlier epoch, then the order given, which is that of the trials.
+_T = TypeVar("_T")
 
-    A trial's id says nothing: Tune draws it at random.
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a trial's best epoch is ranked by."""
+
+    value: float
+    """The criterion's: the metric where the bounds hold, else minus the violation, below 0."""
+    lower_bound: float | None
+    """The low end of the metric's interval over draws of validation texts; None: not drawn."""
+    epoch: int
+
+
+def standing_of(numbers: Mapping[str, Any]) -> Standing:
+    """What the numbers that a trial reported last say of its best epoch."""
+    return Standing(
+        numbers["best_objective"], numbers.get("best_lower_bound"), int(numbers.get("best_epoch", 0))
+    )
+
+
+def best_first(trials: Iterable[_T], standing: Callable[[_T], Standing]) -> list[_T]:
+    """Trials in order, the best first: here alone it is said which is the best.
+
+    Those that meet the criterion's bounds come first, by the lower bound of what it maximises: a figure that
+    could as well be luck counts for less. Bounds are met by the figures themselves. The others follow by
+    their violation. Of equal ones the higher value comes first, then the earlier epoch, then the order given,
+    which is that in which trials were begun: their ids say nothing, Tune draws them at random.
+
+    Where a trial that meets the bounds has no lower bound (an older version trained it), all are ranked by
+    their values.
     """
-    return sorted(candidates, key=lambda c: (-c.value, c.epoch))
+    found = [(standing(one), one) for one in trials]
+    by_bound = all(one.lower_bound is not None for one, _ in found if one.value >= 0)
+
+    def key(one: Standing) -> tuple[bool, float, float, int]:
+        is_met = one.value >= 0
+        first = one.lower_bound if is_met and by_bound and one.lower_bound is not None else one.value
+        return not is_met, -first, -one.value, one.epoch
+
+    return [one for _, one in sorted(found, key=lambda pair: key(pair[0]))]
+
+
+def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Best first, as `best_first` has it."""
+    return best_first(candidates, lambda one: Standing(one.value, one.lower_bound, one.epoch))
 
 
 _NEAR = 0.05
@@ -58,7 +107,8 @@ def judged(candidates: Iterable[Candidate], criterion: Criterion) -> list[Candid
     for one in candidates:
         violation = criterion.violation(one.scores) + (one.degenerate is not None)
         value = one.scores[criterion.metric] if violation == 0 else -violation
-        found.append(dataclasses.replace(one, violation=violation, value=value))
+        low = next(iter(one.intervals.get(criterion.metric, ())), None)
+        found.append(dataclasses.replace(one, violation=violation, value=value, lower_bound=low))
     return ranked(found)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from pipeline import columns
+from pipeline.results import give_or_take
 from pipeline.settings import title
 
 _METRICS = (
@@ -24,6 +25,12 @@ def of_experiment(dataset: str, aspect: str) -> str:
     )
 
 
+def _figure(numbers: Mapping[str, float], name: str) -> str:
+    """A score, with its standard error where that was drawn."""
+    error = numbers.get(f"{name}_se")
+    return give_or_take(f"{numbers[name]:.3f}", "" if error is None else f"{error:.3f}")
+
+
 def of_trial(study: str, dataset: str, numbers: Mapping[str, float], num_epochs: int) -> str:
     """What came of a trial.
 
@@ -34,7 +41,7 @@ def of_trial(study: str, dataset: str, numbers: Mapping[str, float], num_epochs:
         num_epochs: how many epochs it trained.
     """
     scored = [
-        f"{column.label.lower()} {numbers[f'best_val_{column.score}']:.3f}"
+        f"{column.label.lower()} {_figure(numbers, f'best_val_{column.score}')}"
         for column in columns.columns(dataset)
         if f"best_val_{column.score}" in numbers
     ]

@@ -30,7 +30,7 @@ from pipeline import (
     published,
     registry,
 )
-from pipeline.criterion import CRITERION_TAG
+from pipeline.criterion import CRITERION_TAG, Standing, best_first
 from pipeline.errors import PipelineError
 from pipeline.results import Findings, Links, ScoreRow, Searched, TrialResult
 from pipeline.tracking import PARENT_TAG, READINGS_TAG, STUDY_TAG, TrackedRun, Tracker, read_back
@@ -188,9 +188,9 @@ def check_is_study(study: TrackedRun) -> None:
 
 
 def ranked(trials: Sequence[TrialResult]) -> list[TrialResult]:
-    """Trials that have a score, best first; of equal ones the earlier epoch, then the earlier start."""
-    scored = [(trial.objective, trial) for trial in trials if trial.objective is not None]
-    return [trial for _, trial in sorted(scored, key=lambda pair: (-pair[0], pair[1].epoch or 0))]
+    """Trials that have a score, best first, as `pipeline.criterion.best_first` has it."""
+    scored = [trial for trial in trials if trial.objective is not None]
+    return best_first(scored, lambda t: Standing(t.objective or 0.0, t.lower_bound, t.epoch or 0))
 
 
 def importance(trials: Sequence[TrialResult], searched: Sequence[Searched]) -> tuple[dict[str, float], str]:
@@ -406,7 +406,9 @@ def _trial(run: TrackedRun, searched: Sequence[Searched], shown: Sequence[str]) 
         searched={name: float(value) for name, value in values.items() if isinstance(value, int | float)},
         epoch=int(metrics["best_epoch"]) if "best_epoch" in metrics else None,
         objective=metrics.get("best_objective"),
+        lower_bound=metrics.get("best_lower_bound"),
         scores=_scores(metrics, "best_val_", shown),
+        errors={n: metrics[f"best_val_{n}_se"] for n in shown if f"best_val_{n}_se" in metrics},
     )
 
 

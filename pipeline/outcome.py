@@ -27,12 +27,12 @@ from pipeline import (
     study_report,
     summary,
 )
-from pipeline.criterion import CRITERION_TAG, Candidate
+from pipeline.criterion import CRITERION_TAG, RIVAL_TAG, Candidate, Standing, best_first, standing_of
 from pipeline.errors import USER_ERRORS, PipelineError
-from pipeline.ledger import OBJECTIVE
 from pipeline.loaders import embeddings_of, language_model_dir, language_model_scores
 from pipeline.lone_run import LoneRun
 from pipeline.progress import epoch_line
+from pipeline.rival import Rival
 from pipeline.scoring import final_validation, rate_of_lines, trivial_validation
 from pipeline.settings import Commands, RunSettings, commands, make_folder, parsed_again
 from pipeline.storage import STAGED, Storage
@@ -166,9 +166,10 @@ def _check_nothing_better_is_lost(study: Study, winner: Candidate, command: str)
     Raises:
         PipelineError: if a trial that reported a better epoch has lost its weights.
     """
-    better = [r for r in study.lost() if r.last is not None and r.last.numbers[OBJECTIVE] > winner.value]
-    if better:
-        record = max(better, key=lambda r: r.last.numbers[OBJECTIVE] if r.last else -math.inf)
+    own = Standing(winner.value, winner.lower_bound, winner.epoch)
+    lost = [(standing_of(record.last.numbers), record) for record in study.lost() if record.last is not None]
+    best, record = best_first([(own, None), *lost], lambda pair: pair[0])[0]
+    if record is not None and best.value > -math.inf:
         number = study.ledger.number(winner.trial_id)
         raise PipelineError(
             f"the best trial, trial-{record.begin.number:02d}, has lost the weights of its best epoch",
@@ -257,6 +258,7 @@ def package_metadata(
         "calibrated_threshold": scores.get("val_calibrated_threshold"),
         "criterion": str(run.criterion),
         "min_precision": min_precision(run),
+        "selection_rate_held": run.criterion.rate,
         "scores": dict(scores),
         "max_length": run.config().max_length,
         "class_names": list(features.task.class_names or ()),
@@ -312,6 +314,10 @@ def _version_tags(prepared: StudySettings, winner: Candidate, features: Features
         "corpus": "sample" if prepared.sample else "real",
         **{name: f"{v:.4f}" for name, v in best_shown(prepared.run.dataset, winner.scores).items()},
     }
+    if prepared.run.criterion.rate is not None:
+        tags["selection_rate_held"] = f"{prepared.run.criterion.rate:g}"
+    if prepared.run.rival:
+        tags[RIVAL_TAG] = Rival(**prepared.run.rival).as_tag()
     limit = min_precision(prepared.run)
     return tags if limit is None else tags | {"min_precision": str(limit)}
 

@@ -16,9 +16,9 @@ from pipeline import data_options, figures, markup
 from pipeline.columns import Column, columns, label_of
 from pipeline.figures import ERRORS, Epochs
 from pipeline.published import PublishedRow
-from pipeline.results import MISSING, Findings, ScoreRow, TrialResult, number, percent
+from pipeline.results import MISSING, Findings, ScoreRow, TrialResult, give_or_take, number, percent
 from pipeline.standings import Standings
-from search_spaces.base import Criterion
+from search_spaces.base import Criterion, at_rate
 
 _NUM_EXAMPLES = 10
 """Rationales on a study's page; the winner's own page has them all."""
@@ -134,7 +134,14 @@ def sentence(criterion: Criterion | None) -> str:
     signs = {"at_least": "≥", "at_most": "≤"}
     bounds = [f"{label_of(bound.metric)} {signs[bound.kind]} {bound.limit:g}" for bound in criterion.bounds]
     conditions = f" with {' and '.join(bounds)}" if bounds else ""
-    return f"best {label_of(criterion.metric)}{conditions}, on validation"
+    rate = "" if criterion.rate is None else f", {at_rate(criterion.rate)}"
+    return f"best {label_of(criterion.metric)}{conditions}{rate}, on validation"
+
+
+def _why(criterion: Criterion | None) -> str:
+    """Where a threshold that a rival gave comes from; empty where it is fixed."""
+    why = "" if criterion is None else criterion.why
+    return f"The {why}" if why.startswith("threshold ") else ""
 
 
 def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
@@ -155,6 +162,8 @@ def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
         title=_study_title(findings),
         findings=findings,
         criterion=sentence(findings.criterion),
+        why=_why(findings.criterion),
+        maximised="" if findings.criterion is None else label_of(findings.criterion.metric),
         verdict=_verdict(findings),
         registered=_registered(findings),
         groups=groups,
@@ -189,17 +198,26 @@ def _verdict(findings: Findings) -> str:
     if winner is None:
         return "No trial finished an epoch, so there is nothing to choose from."
     figures_of = ", ".join(
-        f"{column.label} {percent(winner.scores.get(column.score))}"
+        f"{column.label} {_with_error(winner, column.score)}"
         for column in columns(findings.dataset)
         if column.is_share and not column.score.startswith("selection_rate") and _is_scored(column, findings)
     )
     figures_of += f" with {percent(winner.scores.get('selection_rate'))} of the tokens selected"
+    if winner.errors:
+        figures_of += " (± one standard error over draws of the validation texts)"
     epoch = "" if winner.epoch is None else f" at epoch {winner.epoch + 1}"
     if winner.is_met:
         return f"The best trial is {winner.name}{epoch}: {figures_of}, on validation. It meets the criterion."
     short = "" if winner.objective is None else f", short by {-winner.objective:.3f}"
     missed = "No trial meets the criterion" + ("." if findings.versions else ", so nothing was registered.")
     return f"{missed} The nearest is {winner.name}{epoch}: {figures_of}, on validation{short}."
+
+
+def _with_error(trial: TrialResult, score: str) -> str:
+    """A share in percent, with its standard error where that is known."""
+    error = trial.errors.get(score)
+    value = trial.scores.get(score)
+    return percent(value) if error is None else give_or_take(_hundred(value, 1), percent(error))
 
 
 def _registered(findings: Findings) -> list[str]:
@@ -257,6 +275,7 @@ def _own_rows(findings: Findings) -> list[ScoreRow]:
         name=f"{winner.name}, best epoch",
         scores=winner.scores,
         note="meets the criterion" if winner.is_met else "does not meet the criterion",
+        errors=winner.errors,
     )
     if not findings.spread:
         return [row]
@@ -286,6 +305,7 @@ def _trial_row(trial: TrialResult, findings: Findings) -> dict[str, Any]:
         "searched": [trial.searched.get(one.name) for one in findings.searched],
         "epoch": None if trial.epoch is None else trial.epoch + 1,
         "scores": trial.scores,
+        "errors": trial.errors,
         "objective": trial.objective,
         "verdict": verdict,
         "state": trial.failure.replace("_", " ") or ended,

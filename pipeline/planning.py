@@ -18,7 +18,7 @@ from pipeline.columns import TASK_SCORES
 from pipeline.errors import PipelineError
 from search_spaces import registry
 from search_spaces.base import Criterion
-from search_spaces.criteria import out_of_reach
+from search_spaces.criteria import PAPER, RELATIVE, RIVAL, expected, out_of_reach
 
 if TYPE_CHECKING:
     from feature_store.store import FeatureRequest, Features
@@ -34,7 +34,7 @@ _GOLD_FREE = frozenset(f"val_{name}" for name in (*TASK_SCORES, "selection_rate"
 
 
 def run_settings(
-    given: argparse.Namespace, tracked: Mapping[str, Any], num_threads: int = 1
+    given: argparse.Namespace, tracked: Mapping[str, Any], num_threads: int = 1, *, holds_rate: bool = False
 ) -> settings.RunSettings:
     """Check the flags and resolve what a worker needs; the features' folder is still missing.
 
@@ -44,6 +44,8 @@ def run_settings(
         given: parsed flags.
         tracked: hyper-parameters of an earlier run to start from.
         num_threads: torch threads of a trial.
+        holds_rate: whether models are judged at the selection rate that they aim at, where they have one,
+            though no flag names it; of real data only: the sample corpus keeps p >= 0.5.
 
     Raises:
         UserError: of the room that refuses a name or a value.
@@ -75,9 +77,70 @@ def run_settings(
         num_threads=num_threads,
         hold_rate=given.target_selection_rate is not None,
     )
+    rate = run.config().target_selection_rate
+    if holds_rate and 0 < rate < 1 and _holds_by_default(given):
+        run = dataclasses.replace(run, hold_rate=True)
+    run = with_criterion(run, criterion, _kind(given, run))
     if not given.sample and not registry.depends_on_data(given.dataset):
         check_epochs(run)  # where the start follows from the data, once these are read
     return run
+
+
+def _holds_by_default(given: argparse.Namespace) -> bool:
+    return not given.sample or getattr(given, "criterion", None) == RELATIVE
+
+
+def with_criterion(
+    run: settings.RunSettings, criterion: Criterion, kind: str | None = None
+) -> settings.RunSettings:
+    """The settings with another criterion, which says at what rate models are judged, where it is held.
+
+    Args:
+        run: the settings.
+        criterion: the other one.
+        kind: `relative`, `paper`, or empty where nobody searches; None: as it is.
+    """
+    rate = run.config().target_selection_rate
+    if run.hold_rate and 0 < rate < 1:
+        criterion = criterion.at_rate(rate)
+    return dataclasses.replace(
+        run, criterion=criterion, criterion_kind=run.criterion_kind if kind is None else kind
+    )
+
+
+def _kind(given: argparse.Namespace, run: settings.RunSettings) -> str:
+    """Where the threshold on precision comes from, as far as the flags say it; empty where nobody searches.
+
+    Raises:
+        PipelineError: if a rival is asked for that no flag lets be measured.
+    """
+    if not hasattr(given, "criterion"):
+        return ""
+    if given.min_precision is not None:
+        return PAPER
+    is_possible = run.hold_rate and not run.config().is_dense and reads_rationales(run.criterion)
+    if given.criterion == RELATIVE and not is_possible:
+        lack = (
+            f"{settings.title(run.dataset, run.aspect)} is judged by its predictions, not by human rationales"
+            if not reads_rationales(run.criterion)
+            else "a model without a target selection rate cannot be compared with another at one rate"
+        )
+        raise PipelineError(lack, where="--criterion relative", hint="`--criterion paper` needs neither")
+    if given.criterion is not None:
+        return str(given.criterion)
+    return RELATIVE if is_possible and not given.sample else PAPER
+
+
+def reads_rationales(criterion: Criterion) -> bool:
+    """Whether a criterion reads scores for which texts must be annotated."""
+    return not _GOLD_FREE.issuperset(criterion.metrics)
+
+
+def criterion_in_words(run: settings.RunSettings) -> str:
+    """The criterion, or what is known of it before its rival was measured."""
+    if run.criterion_kind != RELATIVE or run.rival:
+        return str(run.criterion)
+    return expected(run.criterion, registry.title(RIVAL))
 
 
 def _target_rate(given: argparse.Namespace) -> float:
@@ -214,7 +277,7 @@ def with_features(
     if registry.depends_on_data(run.dataset):
         num_texts = len(features.table("train"))
         run = _settled(given, run, criterion_of(features), num_texts)
-        logger.info("criterion: %s", run.criterion)
+        logger.info("criterion: %s", criterion_in_words(run))
         if not given.sample:
             logger.info("%d training texts: %s", num_texts, start_of(run))
         return run
@@ -249,7 +312,7 @@ def _check_annotated(
     given: argparse.Namespace, run: settings.RunSettings, num_texts: int, num_annotated: int
 ) -> None:
     """Refuse validation texts without a rationale where the criterion reads them."""
-    if not num_annotated and not _GOLD_FREE.issuperset(run.criterion.metrics):
+    if not num_annotated and reads_rationales(run.criterion):
         raise PipelineError(
             f"none of the {num_texts} annotated validation texts of "
             f"{settings.title(run.dataset, run.aspect)} has a human rationale: no epoch could be chosen",
@@ -260,6 +323,8 @@ def _check_annotated(
 
 def _warn_of_bar(run: settings.RunSettings, num_texts: int) -> None:
     """Say before anything is trained that no model is known to come as far as the criterion asks."""
+    if run.criterion_kind == RELATIVE:
+        return
     for bound in run.criterion.bounds:
         known = (
             out_of_reach(run.dataset, run.aspect, num_texts, bound.limit)
@@ -289,8 +354,21 @@ def start_of(run: settings.RunSettings) -> str:
 def _settled(
     given: argparse.Namespace, run: settings.RunSettings, criterion: Criterion, num_texts: int
 ) -> settings.RunSettings:
-    """The settings with what follows from data of one's own."""
-    return dataclasses.replace(run, criterion=criterion, base=_schedule(given, run, num_texts))
+    """The settings with what follows from data of one's own.
+
+    Raises:
+        PipelineError: if a rival's precision is to be read, and nobody marked a rationale.
+    """
+    kind = run.criterion_kind
+    if kind == RELATIVE and not reads_rationales(criterion):
+        if given.criterion == RELATIVE:
+            raise PipelineError(
+                "nobody marked a rationale in a validation text, so no precision can be measured",
+                where="--criterion relative",
+                hint="`--criterion paper` chooses by the predictions",
+            )
+        kind = PAPER
+    return with_criterion(dataclasses.replace(run, base=_schedule(given, run, num_texts)), criterion, kind)
 
 
 def _schedule(given: argparse.Namespace, run: settings.RunSettings, num_texts: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 from ray import tune
 from ray.tune.experiment import Trial
 
+from pipeline.criterion import best_first, standing_of
 from pipeline.ledger import Ledger
 from pipeline.scheduler import trial_id_of
 from pipeline.trainable import FAILURE, FAILURE_MESSAGE
@@ -84,9 +85,9 @@ class ProgressLines(tune.Callback):
         text = f"{done} done, {len(records) - len(over)} running, "
         text += f"{len(over) - done - failed} stopped early, {failed} failed"
         text += f" of {self.num_trials}"
-        every = [epoch.numbers for record in records for epoch in record.epochs.values()]
-        if every:
-            best = max(every, key=lambda numbers: numbers["best_objective"])
+        latest = [record.last.numbers for record in records if record.last is not None]
+        if latest:
+            best = best_first(latest, standing_of)[0]
             text += f" | best {_rationale(best, 'best_')}" + (
                 "" if best["criterion_violation"] == 0 else " (criterion not met yet)"
             )

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline import planning, settings
-from pipeline.criterion import CRITERION_TAG
+from pipeline.criterion import CRITERION_TAG, JUDGED_TAG, RIVAL_TAG
 from pipeline.errors import CriterionNotMet, PipelineError, run_command
 from pipeline.uris import without_password
 from search_spaces import registry as search_spaces
 from search_spaces.base import Criterion
+from search_spaces.criteria import MARGIN
 
 if TYPE_CHECKING:
+    from pipeline.assessment import Subject
     from pipeline.registry import ModelVersion
     from pipeline.tracking import Tracker
 
@@ -141,10 +143,16 @@ def _judge(
         subject = assessment.of_version(tracker, version, given, Path(folder))
         stated = planning.criterion_of(subject.features)
         criterion, origin = threshold(stated_of(version, stated), given.min_precision, version.tags)
+        if given.min_precision is None and RIVAL_TAG in version.tags:
+            criterion, origin = against_rival(tracker, subject, criterion)
         reading = assessment.read_test(tracker, subject)
     print(assessment.describe(subject, reading))
     missed = misses(criterion, reading.scores)
-    verdict = {"test_criterion": str(criterion), "test_criterion_met": str(not missed).lower()}
+    verdict = {
+        "test_criterion": str(criterion),
+        JUDGED_TAG: criterion.to_json(),
+        "test_criterion_met": str(not missed).lower(),
+    }
     registry.tag(tracker, version, verdict)
     if missed:
         raise CriterionNotMet(
@@ -153,9 +161,53 @@ def _judge(
         )
     print("\n" + "; ".join(str(bound) for bound in criterion.bounds) + f": met ({origin})")
     if holder is not None:
-        standing, _ = threshold(stated_of(holder, stated), given.min_precision, holder.tags)
+        standing = _standing(holder, stated, given.min_precision)
         _surpass(tracker, version, holder, given, standing, reading.scores)
     return outcome.example_text(subject.features)
+
+
+def against_rival(tracker: "Tracker", subject: "Subject", criterion: Criterion) -> tuple[Criterion, str]:
+    """The criterion with the threshold that the rival's precision on test gives, and where that comes from.
+
+    The rival reads the very texts that the model will be judged on, at the threshold that holds its rate on
+    validation; its scores are recorded on the model's run, as `rival_test_NAME`.
+
+    Args:
+        tracker: the store.
+        subject: the model, whose version names the rival.
+        criterion: that of the model, in terms of test scores.
+
+    Raises:
+        UserError: if the version names none, or it cannot be trained again where it is not kept.
+    """
+    from pipeline import registry
+    from pipeline.rival import Rival, model_of
+    from pipeline.scoring import Scores, score_test
+
+    version = subject.version
+    if version is None:
+        raise ValueError(f"{subject.label} is no registered version")
+    asked = Rival.of_tag(version.tags[RIVAL_TAG], f"tag `{RIVAL_TAG}` of {version.uri}")
+    bound = next(b for b in criterion.bounds if b.metric == _on_test(_PRECISION))
+
+    def log_reading(scores: Scores) -> None:
+        named = {f"rival_{name}": value for name, value in scores.items() if name.startswith("test_")}
+        tracker.log_metrics(subject.run_id, named, step=0)
+        registry.tag(tracker, version, {f"rival_{bound.metric}": round(scores[bound.metric], 6)})
+
+    reading = score_test(model_of(asked, subject.features), subject.features, None, log_reading)
+    precision, rate = reading.scores[bound.metric], reading.scores["test_selection_rate"]
+    limit = round(max(0.0, precision - MARGIN), 3)
+    bounds = tuple(dataclasses.replace(b, limit=limit) if b == bound else b for b in criterion.bounds)
+    origin = f"{asked.name}'s {precision:.3f} on test, where it selects {100 * rate:.1f} %, less {MARGIN:g}"
+    return dataclasses.replace(criterion, bounds=bounds, why=origin), origin
+
+
+def _standing(holder: "ModelVersion", default: Criterion, min_precision: float | None) -> Criterion:
+    """The criterion that the champion was judged by on test; that it was chosen by, where none is known."""
+    if min_precision is None and JUDGED_TAG in holder.tags:
+        return _parsed(holder, JUDGED_TAG)
+    return threshold(stated_of(holder, default), min_precision, holder.tags)[0]
 
 
 def stated_of(version: "ModelVersion", default: Criterion) -> Criterion:
@@ -168,12 +220,14 @@ def stated_of(version: "ModelVersion", default: Criterion) -> Criterion:
     Raises:
         PipelineError: if what the version has is none.
     """
-    if CRITERION_TAG not in version.tags:
-        return default
+    return _parsed(version, CRITERION_TAG) if CRITERION_TAG in version.tags else default
+
+
+def _parsed(version: "ModelVersion", tag: str) -> Criterion:
     try:
-        return Criterion.from_json(version.tags[CRITERION_TAG])
+        return Criterion.from_json(version.tags[tag])
     except ValueError as error:
-        raise PipelineError(str(error), where=f"tag `{CRITERION_TAG}` of {version.uri}") from error
+        raise PipelineError(str(error), where=f"tag `{tag}` of {version.uri}") from error
 
 
 def _surpass(
@@ -253,7 +307,7 @@ def threshold(
         except ValueError as error:
             raise PipelineError(f"{error}", where="--min-precision") from error
     bounds = tuple(dataclasses.replace(bound, metric=_on_test(bound.metric)) for bound in criterion.bounds)
-    return Criterion(metric=_on_test(criterion.metric), bounds=bounds, why=criterion.why), origin
+    return dataclasses.replace(criterion, metric=_on_test(criterion.metric), bounds=bounds), origin
 
 
 def _on_test(name: str) -> str:

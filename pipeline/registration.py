@@ -1,6 +1,7 @@
 """A trial of a study that has ended becomes a registered model, under a criterion stated afterwards."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,10 +10,12 @@ from pipeline import conduct, feature_copies, mlflow_page, outcome, registry, su
 from pipeline.criterion import CRITERION_TAG, Candidate, judged, within_reach
 from pipeline.errors import CriterionNotMet, PipelineError
 from pipeline.ledger import Ledger
+from pipeline.settings import RunSettings
 from pipeline.study import Study, StudySettings
 from pipeline.study_folder import StudyFolder
 from pipeline.tracking import Tracker
-from search_spaces.base import Criterion
+from search_spaces.base import Criterion, at_rate
+from search_spaces.criteria import PAPER
 from search_spaces.registry import space
 
 
@@ -48,7 +51,7 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
         CriterionNotMet: if the trial, or every trial, misses the criterion; names limits that would do.
         PipelineError: if there is no such trial, it has no weights, or the criterion reads an unknown score.
     """
-    criterion = _criterion(prepared.run.criterion, wanted)
+    criterion = _criterion(prepared.run, wanted)
     ledger = Ledger(folder.directory, folder.publish)
     study = Study(
         prepared, space(prepared.run.method, prepared.run.dataset, prepared.space_name), folder, ledger
@@ -63,7 +66,7 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
     chosen = _chosen(study, judged(candidates, criterion), criterion, wanted.number, command)
     study.settings = dataclasses.replace(
         prepared,
-        run=dataclasses.replace(prepared.run, criterion=criterion),
+        run=_judged_by(criterion, prepared.run),
         model_name=wanted.model_name or prepared.model_name,
     )
     features = feature_copies.features_of(prepared.run)
@@ -89,6 +92,7 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
     lines = [
         f"trial-{number:02d} at its epoch {chosen.epoch + 1}: {figures}",
         f"meets the criterion stated: {criterion}",
+        *([f"  {criterion.why}"] if study.settings.run.rival else []),
         "",
         *summary.registered(study.settings, version, tracker.uri, outcome.example_text(features)),
         f"  {mlflow_page.how_to_open(tracker.uri)}",
@@ -96,17 +100,39 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
     return "\n".join(lines)
 
 
-def _criterion(of_study: Criterion, wanted: Wanted) -> Criterion:
+def _judged_by(criterion: Criterion, run: RunSettings) -> RunSettings:
+    """The study's settings under another criterion, whose limits no rival has given."""
+    if criterion == run.criterion:
+        return run
+    return dataclasses.replace(run, criterion=criterion, criterion_kind=PAPER, rival={})
+
+
+def _criterion(run: RunSettings, wanted: Wanted) -> Criterion:
+    """The criterion stated, for models that select what those of the study do.
+
+    Raises:
+        PipelineError: if it asks for another selection rate, or states a limit that it cannot have.
+    """
+    of_study = run.criterion
     if wanted.criterion is not None:
-        return wanted.criterion
+        rate = wanted.criterion.rate
+        if rate is not None and not math.isclose(rate, of_study.rate or 0.0, abs_tol=1e-5):
+            there = "at p >= 0.5" if of_study.rate is None else at_rate(of_study.rate)
+            raise PipelineError(
+                f"the study's models were judged {there}, and the criterion asks for them {at_rate(rate)}",
+                where="--criterion",
+                hint="search with `--target-selection-rate`, or leave the rate out",
+            )
+        return dataclasses.replace(wanted.criterion, rate=of_study.rate)
     if wanted.min_precision is None:
         return of_study
     try:
-        return of_study.with_limit("val_token_precision", wanted.min_precision)
+        stated = of_study.with_limit("val_token_precision", wanted.min_precision)
     except ValueError as error:
         raise PipelineError(
             str(error), where="--min-precision", hint=f'state it whole: --criterion "{of_study}"'
         ) from error
+    return dataclasses.replace(stated, why="the threshold was stated by hand") if run.rival else stated
 
 
 def _check_scores(criterion: Criterion, candidates: Sequence[Candidate]) -> None:

@@ -24,6 +24,11 @@ def percent(value: float | None, digits: int = 1) -> str:
     )
 
 
+def give_or_take(value: str, error: str) -> str:
+    """A figure with its standard error: `0.612 ± 0.034`."""
+    return f"{value} ± {error}" if error else value
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialResult:
     """One trial and the scores of its best epoch on validation; None: not known."""
@@ -43,8 +48,12 @@ class TrialResult:
     """Best epoch, from 0."""
     objective: float | None = None
     """The criterion's value at the best epoch: below 0 where a bound is broken."""
+    lower_bound: float | None = None
+    """The low end of what the criterion maximises, over draws of validation texts."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """Scores of the best epoch by their flat names, without `val_`."""
+    errors: Mapping[str, float] = field(default_factory=dict)
+    """Their standard errors over draws of validation texts, where they were drawn."""
 
     @property
     def precision(self) -> float | None:
@@ -70,6 +79,8 @@ class ScoreRow:
     scores: Mapping[str, float] = field(default_factory=dict)
     """By their flat names, without a prefix."""
     note: str = ""
+    errors: Mapping[str, float] = field(default_factory=dict)
+    """Standard errors of the scores, where they are known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,8 @@ from infocal import baselines, metrics
 from infocal.batch import Batch
 from infocal.config import Task
 from infocal.faithfulness import model_faithfulness
-from infocal.rationalizer import Rationalizer
+from infocal.rationalizer import HALF, Rationalizer
+from infocal.resampling import TextCounts
 from infocal.trainer import Prediction, Trainer, predict, select_probabilities
 from pipeline.loaders import Loader, task_of
 from search_spaces.registry import metric_mode
@@ -61,9 +62,11 @@ class Validation:
     """For the annotated set, in the order of its table."""
     degenerate: str | None
     """Name of the trivial mask the model has fallen to on `val`."""
+    counts: TextCounts | None = None
+    """What its scores are made of, text by text."""
 
 
-def hold_rate(trainer: Trainer, data: ValidationData, rate: float) -> None:
+def hold_rate(trainer: Trainer, data: ValidationData, rate: float) -> metrics.DegenerateKind | None:
     """Set the threshold of the trainer's evaluated model so that it selects at a rate.
 
     Found on the texts on which rationales are scored, whose annotations it does not read: where `val` and
@@ -73,12 +76,19 @@ def hold_rate(trainer: Trainer, data: ValidationData, rate: float) -> None:
         trainer: its evaluated model is changed; checkpoints and packages keep the threshold.
         data: the validation sets.
         rate: target selection rate, in (0, 1].
+
+    Returns:
+        Name of the trivial mask that the selector has at p >= 0.5 on `val`, whatever its threshold: any
+        selector meets a rate, one that has died, too. None where it has none, or selects every token always.
     """
     model = trainer.evaluated_model
     if model.config.is_dense:
-        return
+        return None
     found = select_probabilities(model, data.annotated.in_order(BATCH_SIZE), trainer.device)
     model.threshold = metrics.threshold_for_rate(found, rate)
+    if data.annotated is not data.val:
+        found = select_probabilities(model, data.val.in_order(BATCH_SIZE), trainer.device)
+    return metrics.degenerate_kind(metrics.apply_threshold(found, HALF))
 
 
 def validate(predictor: Predictor, data: ValidationData, target_rate: float) -> Validation:
@@ -97,7 +107,32 @@ def validate(predictor: Predictor, data: ValidationData, target_rate: float) -> 
     scores |= rationale_scores(predictions, data.annotated.golds(), threshold, data.mode)
     masks = metrics.apply_threshold(probabilities, 0.5)
     return Validation(
-        {f"val_{name}": value for name, value in scores.items()}, predictions, metrics.degenerate_kind(masks)
+        {f"val_{name}": value for name, value in scores.items()},
+        predictions,
+        metrics.degenerate_kind(masks),
+        text_counts(plain, predictions, data.annotated.golds(), data.task),
+    )
+
+
+def text_counts(
+    plain: Sequence[Prediction], marked: Sequence[Prediction], golds: Sequence[Mask | None], task: Task
+) -> TextCounts:
+    """What scores are made of, text by text; masks are those at p >= 0.5.
+
+    Args:
+        plain: predictions whose task scores count.
+        marked: those whose rationales count.
+        golds: one for each of `marked`.
+        task: what is predicted.
+    """
+    target = np.array([prediction.target for prediction in plain])
+    output = np.stack([prediction.output for prediction in plain])
+    is_score = task.kind == "regression"
+    return TextCounts.of(
+        metrics.apply_threshold([prediction.select_probability for prediction in marked], HALF),
+        golds,
+        output[:, 0].astype(np.float64) if is_score else output.argmax(axis=1),
+        target.astype(np.float64) if is_score else target.astype(np.int64),
     )
 
 
@@ -150,6 +185,8 @@ class TestReading:
     """Scores of the test texts about each group, the largest group first; see `group_scores`."""
     predictions: list[Prediction]
     example_ids: list[str]
+    counts: TextCounts | None = None
+    """What the scores are made of, text by text."""
 
 
 def score_test(
@@ -190,6 +227,7 @@ def score_test(
         group_scores(predictions, golds, table["groups"].to_pylist(), task, mode),
         predictions,
         table["example_id"].to_pylist(),
+        text_counts(predictions, predictions, golds, task),
     )
 
 

@@ -22,9 +22,11 @@ from pipeline.study_folder import OPTUNA_DB, SETTINGS, SETTINGS_COPY, STUDIES
 from pipeline.uris import without_password
 from search_spaces import registry
 from search_spaces.base import Space, num_points
+from search_spaces.criteria import PAPER, RELATIVE, RIVAL, paper_bar
 
 if TYPE_CHECKING:
     from pipeline.optuna_export import Export
+    from pipeline.settings import RunSettings
     from pipeline.study import StudySettings
 
 logger = logging.getLogger("pipeline.search")
@@ -47,6 +49,13 @@ def build_parser() -> argparse.ArgumentParser:
         type=settings.positive_int,
         default=30,
         help="configurations to try (default: %(default)s)",
+    )
+    study.add_argument(
+        "--criterion",
+        choices=(PAPER, RELATIVE),
+        help="whose threshold on precision: paper, fixed ones; relative, 2 points below HardKuma's, which is "
+        "trained first on the same features, for as many epochs and at the same selection rate, and kept "
+        "(default: relative on real data with human rationales, else paper)",
     )
     study.add_argument("--space", default="paper", help="search space: paper or wide (default: %(default)s)")
     study.add_argument(
@@ -149,6 +158,7 @@ def main(arguments: Sequence[str]) -> int:
         if not given.resume:
             save(prepared, folder)  # so that it can be resumed from now on
         prepared = _with_features(given, prepared)
+        prepared = _with_rival(given, prepared, folder)
         # Ray prints that a node has died, and MLflow where a run is: stdout holds the result alone
         with contextlib.redirect_stdout(sys.stderr):
             result = conduct(
@@ -199,7 +209,32 @@ def _with_features(given: argparse.Namespace, prepared: "StudySettings") -> "Stu
             where=f"--resume --name {prepared.name}",
             hint="are these the same files as before? name their folder with `--data-dir`",
         )
+    if run.features_dir:  # it was begun: what it is judged by stays as it was
+        kept = {name: getattr(run, name) for name in ("criterion", "criterion_kind", "rival")}
+        built = dataclasses.replace(built, **kept)
     return dataclasses.replace(prepared, run=built)
+
+
+def _with_rival(
+    given: argparse.Namespace, prepared: "StudySettings", folder: study_folder.StudyFolder
+) -> "StudySettings":
+    """The settings with what a rival reaches, where the criterion reads it; a study keeps what it began with.
+
+    Raises:
+        PipelineError: if the rival cannot be trained.
+    """
+    run = prepared.run
+    if run.criterion_kind != RELATIVE or run.rival:
+        return prepared
+    from pipeline import feature_copies, rival
+    from pipeline.conduct import save
+
+    features = feature_copies.features_of(run)
+    is_asked_for = given.criterion == RELATIVE
+    run = rival.settled(run, features, sample=prepared.sample, is_asked_for=is_asked_for)
+    prepared = dataclasses.replace(prepared, run=run)
+    save(prepared, folder)
+    return prepared
 
 
 def _export(given: argparse.Namespace, name: str, storage: Storage, directory: Location) -> "Export | None":
@@ -217,7 +252,8 @@ def _export(given: argparse.Namespace, name: str, storage: Storage, directory: L
 
 def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySettings":
     """Check every flag and resolve the settings; the features' folder is still missing."""
-    run = planning.run_settings(given, {}, num_threads=max(1, int(given.cpus_per_trial)))
+    threads = max(1, int(given.cpus_per_trial))
+    run = planning.run_settings(given, {}, num_threads=threads, holds_rate=True)
     run = dataclasses.replace(run, checkpoint_s=given.checkpoint_every)
     space = registry.space(given.method, given.dataset, given.space)
     fixed = [r.name for r in space if r.name in run.base]
@@ -287,6 +323,21 @@ def _with_first_flags(given: argparse.Namespace, prepared: "StudySettings") -> a
     return argparse.Namespace(**vars(first) | {name: getattr(given, name) for name in anew})
 
 
+def _criterion(run: "RunSettings") -> list[str]:
+    """The criterion in the plan, with what has to be measured for it."""
+    lines = [f"criterion    {planning.criterion_in_words(run)}"]
+    if run.criterion_kind != RELATIVE:
+        return lines
+    if run.rival:
+        return [*lines, f"             {run.criterion.why}"]
+    name, fixed = registry.title(RIVAL), paper_bar(run.criterion)
+    measured = (
+        f"{name} is trained first on the same features for {run.num_epochs} epochs, once: kept beside them"
+    )
+    beside = "" if fixed is None else f"; the paper's threshold: {fixed:g}"
+    return [*lines, f"             {measured}{beside}"]
+
+
 def _trials(asked: int, space: Space) -> str:
     there = num_points(space)
     if there is None or there >= asked:
@@ -343,7 +394,7 @@ def _plan(
         f"results      {directory}",
         f"tracking     {uri}",
         *data,
-        f"criterion    {run.criterion}",
+        *_criterion(prepared.run),
         f"trials       {_trials(prepared.num_trials, space)} of {run.num_epochs} epochs",
         f"GPUs         {_gpus(prepared, address)}",
         f"sampler      {prepared.sampler}, seed {run.seed}",

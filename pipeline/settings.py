@@ -65,6 +65,11 @@ class RunSettings:
     """Where a machine without that folder fetches the features from; empty: all share the folder."""
     hold_rate: bool = False
     """Whether the threshold is set on validation texts so that the target selection rate is met."""
+    criterion_kind: str = ""
+    """`relative` where the threshold on precision is a rival's, which is measured before the search; `paper`
+    where it is fixed; empty in what older versions stored, and where nobody searches."""
+    rival: dict[str, Any] = field(default_factory=dict)
+    """What was measured for that threshold, as `pipeline.rival` says it; empty until then."""
     checkpoint_s: float = 60.0
     """Seconds of training between the states that a search keeps within an epoch; 0: none."""
     origin: dict[str, Any] = field(default_factory=dict)

@@ -3,16 +3,26 @@
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from statistics import mean, stdev
+from dataclasses import asdict, dataclass, field, replace
+from statistics import mean, median, stdev
 from typing import Any
 
 from feature_store.sources.base import NO_OPTIONS
+from infocal.baselines import ceiling_f1
 from infocal.methods.registry import INFOCAL
+from infocal.resampling import SCORES, Difference, TextCounts, is_defined, paired_difference
 from pipeline import published
 from pipeline.columns import Column, columns, compared
 from pipeline.data_options import target
 from pipeline.results import number
+from pipeline.significance import (
+    ALPHA,
+    MIN_SEEDS,
+    POWER,
+    holm,
+    smallest_difference,
+    smallest_paired_difference,
+)
 from search_spaces import registry
 
 MAX_OFF_TARGET = 0.01
@@ -28,6 +38,11 @@ MARKS = {
 
 _HEADLINES = ("token_f1", "hatexplain_token_f1", "macro_f1", "explained_rate")
 """Scores that the printed t-test is of: the first one that the rows have."""
+_F1 = "token_f1"
+CEILING_SHARE = Column("ceiling_share", "of the ceiling")
+"""Token F1 over that of the oracle which selects the target share of the annotated texts' tokens."""
+_AT_RATE = frozenset({"random_k", "first_k", "oracle_k"})
+"""Trivial lines that select the target share."""
 _MISSING = "-"
 
 
@@ -50,6 +65,9 @@ class Outcome:
     is_dense: bool = False
     is_finished: bool = True
     """Whether the best epoch lies behind the start, in which the selection is not yet what is aimed at."""
+    texts: dict[str, list[int] | list[float]] = field(default_factory=dict)
+    """What the scores are made of, text by text, as `infocal.resampling.TextCounts.as_lists` has it; empty in
+    what older versions stored."""
     failure: str = ""
     """Name of the failure that ended training; empty where none did."""
     failure_message: str = ""
@@ -75,6 +93,10 @@ class Row:
     """By the scores' flat names; what nobody measured is left out."""
     p_values: Mapping[str, float] = field(default_factory=dict)
     """Of the paired t-test against InfoCal, by score."""
+    differences: Mapping[str, Difference] = field(default_factory=dict)
+    """From InfoCal's mean, by score, over draws of texts and seeds."""
+    corrected: Mapping[str, float] = field(default_factory=dict)
+    """Their p-values, corrected for as many methods, by score."""
     marks: str = ""
     note: str = ""
 
@@ -87,18 +109,35 @@ class Standings:
     columns: Sequence[Column]
     rows: Sequence[Row]
     headline: Column | None
-    """Whose p stands in the last column."""
+    """Whose p and difference stand in the last columns."""
     notes: Sequence[str]
+    smallest: Mapping[str, float] = field(default_factory=dict)
+    """Smallest differences of the headline score that this design finds, by test; empty: not known."""
+    ceiling: float | None = None
+    """Highest micro F1 at the target rate on the annotated texts."""
 
     def header(self) -> list[str]:
         """Labels of the columns, the rows' names left out."""
         labels = [column.label + (" %" if column.is_share else "") for column in self.columns]
-        return [*labels, f"p ({self.headline.label})"] if self.headline else labels
+        if self.headline is None:
+            return labels
+        label = self.headline.label
+        more = [f"{label}, less InfoCal's [95 %]", "p, Holm"] if self._has_differences else []
+        return [*labels, f"p ({label})", *more]
 
     def texts(self, row: Row) -> list[str]:
         """The cells of a row as they are printed: shares in percent, `mean ± deviation`."""
         cells = [_text(row.cells.get(column.score), column) for column in self.columns]
-        return [*cells, _p_text(row.p_values.get(self.headline.score))] if self.headline else cells
+        if self.headline is None:
+            return cells
+        score = self.headline.score
+        more = [_gap_text(row.differences.get(score), self.headline), _p_text(row.corrected.get(score))]
+        return [*cells, _p_text(row.p_values.get(score)), *(more if self._has_differences else [])]
+
+    @property
+    def _has_differences(self) -> bool:
+        """Whether a row has the interval of the headline score."""
+        return self.headline is not None and any(self.headline.score in row.differences for row in self.rows)
 
     def used_marks(self) -> list[str]:
         """The signs that stand in the table, each with what it says."""
@@ -121,6 +160,14 @@ def _p_text(p: float | None) -> str:
     if p is None:
         return _MISSING
     return "<0.001" if p < 0.001 else number(p)
+
+
+def _gap_text(gap: Difference | None, column: Column) -> str:
+    if gap is None:
+        return _MISSING
+    factor, digits = (100, 1) if column.is_share else (1, 4)
+    estimate, low, high = (factor * value for value in (gap.estimate, gap.interval.low, gap.interval.high))
+    return f"{estimate:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
 
 
 def over_seeds(values: Sequence[float]) -> Cell:
@@ -172,16 +219,30 @@ def standings(
     """
     methods = list(dict.fromkeys(outcome.method for outcome in outcomes))
     by_method = {name: [o for o in outcomes if o.method == name] for name in methods}
+    ceiling = _ceiling(outcomes, target_rate)
     rows = [*_own_rows(dataset, aspect, by_method, target_rate), *beside]
-    every = compared(dataset)
+    rows = [_with_share(row, ceiling) for row in rows]
+    every = [*compared(dataset)]
+    place = max((i + 1 for i, c in enumerate(every) if c.score in (_F1, "hatexplain_token_f1")), default=0)
+    every.insert(place, CEILING_SHARE)
     shown = [c for c in every if any(c.score in row.cells for row in rows)] or list(columns(dataset))
     of = target(dataset, aspect, options)
+    headline = next((c for name in _HEADLINES for c in shown if c.score == name), None)
+    rows = _with_differences(rows, by_method, [c.score for c in shown])
+    smallest = {} if headline is None else _smallest(rows, by_method, headline.score)
     return Standings(
         title=f"{of}: methods at {100 * target_rate:g} % of the tokens, on test",
         columns=shown,
         rows=rows,
-        headline=next((c for name in _HEADLINES for c in shown if c.score == name), None),
-        notes=[*_method_notes(by_method), *notes],
+        headline=headline,
+        notes=[
+            *_method_notes(by_method),
+            *_notes_on_differences(rows, by_method, headline, smallest),
+            *_notes_on_ceiling(ceiling, target_rate),
+            *notes,
+        ],
+        smallest=smallest,
+        ceiling=ceiling,
     )
 
 
@@ -205,6 +266,136 @@ def _own_rows(
             note=_failures(outcomes),
         )
         yield from (_published_row(row, dataset) for row in printed if row.method == label)
+
+
+# ------------------------------------------------------------------------------- the share of the ceiling
+
+
+def _ceiling(outcomes: Sequence[Outcome], target_rate: float) -> float | None:
+    """The highest micro F1 at the target rate; None where nobody marked anything."""
+    known = [one.scores["gold_density"] for one in outcomes if one.scores.get("gold_density")]
+    return ceiling_f1(target_rate, known[0]) if known else None
+
+
+def _with_share(row: Row, ceiling: float | None) -> Row:
+    """A row with its F1 over that of the oracle at the target rate, where its masks are held at that."""
+    is_held = (row.kind == "ours" and DENSE not in row.marks) or row.name in _AT_RATE
+    if ceiling is None or not is_held or _F1 not in row.cells:
+        return row
+    f1 = row.cells[_F1]
+    share = Cell(f1.mean / ceiling, None if f1.deviation is None else f1.deviation / ceiling)
+    return replace(row, cells={**row.cells, CEILING_SHARE.score: share})
+
+
+def _notes_on_ceiling(ceiling: float | None, target_rate: float) -> list[str]:
+    if ceiling is None:
+        return []
+    return [
+        f"{CEILING_SHARE.label}: token F1 over {100 * ceiling:.1f}, that of an oracle which selects "
+        f"{100 * target_rate:g} % of the annotated texts' tokens: a rate that is held caps F1. A method that "
+        "leaves alone the texts in which nobody marked anything selects more of the others, and may pass it"
+    ]
+
+
+# ---------------------------------------------------------------------- differences over texts and seeds
+
+
+def _with_differences(
+    rows: Sequence[Row], by_method: Mapping[str, Sequence[Outcome]], scores: Sequence[str]
+) -> list[Row]:
+    """The rows of methods with their differences from InfoCal, and p-values corrected for their number."""
+    methods = {registry.title(name): name for name in by_method if name != INFOCAL}
+    found: dict[str, dict[str, Difference]] = {}
+    for title_, name in methods.items():
+        pairs = _paired(by_method[name], by_method.get(INFOCAL, ()))
+        if pairs:
+            theirs, ours = zip(*pairs, strict=True)
+            defined = [s for s in scores if s in SCORES and is_defined(s, ours[0])]
+            found[title_] = {score: paired_difference(score, theirs, ours) for score in defined}
+    corrected: dict[str, dict[str, float]] = {name: {} for name in found}
+    for score in dict.fromkeys(score for gaps in found.values() for score in gaps):
+        for name, p in holm({n: gaps[score].p_value for n, gaps in found.items() if score in gaps}).items():
+            corrected[name][score] = p
+    return [
+        replace(row, differences=found[row.name], corrected=corrected[row.name])
+        if row.kind == "ours" and row.name in found
+        else row
+        for row in rows
+    ]
+
+
+def _paired(theirs: Sequence[Outcome], ours: Sequence[Outcome]) -> list[tuple[TextCounts, TextCounts]]:
+    """The counts of both methods for each seed that both have; empty where an older version stored none."""
+    known, others = ({one.seed: one.texts for one in some if one.texts} for some in (theirs, ours))
+    seeds = sorted(known.keys() & others.keys())
+    return [(TextCounts.of_lists(known[seed]), TextCounts.of_lists(others[seed])) for seed in seeds]
+
+
+def _smallest(
+    rows: Sequence[Row], by_method: Mapping[str, Sequence[Outcome]], score: str
+) -> dict[str, float]:
+    """Smallest differences of a score that the design finds, by test: median over methods, and the ends."""
+    gaps = [row.differences[score].interval.error for row in rows if score in row.differences]
+    found: dict[str, float] = {}
+    if gaps:
+        sizes = [smallest_difference(error) for error in gaps]
+        found |= {"interval": median(sizes), "interval_least": min(sizes), "interval_most": max(sizes)}
+    reference = _by_seed(by_method.get(INFOCAL, ()), score)
+    sizes = []
+    for name, outcomes in by_method.items():
+        theirs = _by_seed(outcomes, score)
+        seeds = sorted(theirs.keys() & reference.keys())
+        if name != INFOCAL and len(seeds) > 1:
+            deviation = stdev(theirs[seed] - reference[seed] for seed in seeds)
+            sizes.append(smallest_paired_difference(deviation, len(seeds)))
+    return found | ({"t_test": median(sizes)} if sizes else {})
+
+
+def _notes_on_differences(
+    rows: Sequence[Row],
+    by_method: Mapping[str, Sequence[Outcome]],
+    headline: Column | None,
+    smallest: Mapping[str, float],
+) -> list[str]:
+    """What the intervals are, what they can find, and whether anything may be claimed."""
+    if headline is None or len(by_method) < 2 or INFOCAL not in by_method:
+        return []
+    num_seeds = len({outcome.seed for outcomes in by_method.values() for outcome in outcomes})
+    said = []
+    if any(headline.score in row.differences for row in rows):
+        said.append(
+            f"{headline.label}, less InfoCal's: interval of 95 % over draws of texts and seeds, both paired; "
+            "p, Holm: two-sided, of the same draws, corrected for the number of methods"
+        )
+    said += _smallest_in_words(smallest, headline, num_seeds)
+    if num_seeds < MIN_SEEDS:
+        said.append(
+            f"no claim follows from {num_seeds} seed{'s' * (num_seeds > 1)}: it takes {MIN_SEEDS} (`--seeds "
+            f"{MIN_SEEDS}`); with fewer, an interval over seeds is too narrow"
+        )
+    older = [
+        registry.title(n) for n, some in by_method.items() if any(not o.texts and not o.failure for o in some)
+    ]
+    if older and len(older) < len(by_method):
+        said.append(f"without an interval, for an older version stored them: {', '.join(older)}")
+    return said
+
+
+def _smallest_in_words(smallest: Mapping[str, float], headline: Column, num_seeds: int) -> list[str]:
+    if not smallest:
+        return []
+    factor, unit = (100, " points") if headline.is_share else (1, "")
+    parts = []
+    if "interval" in smallest:
+        least, size, most = (factor * smallest[n] for n in ("interval_least", "interval", "interval_most"))
+        spread = f" ({least:.2g} to {most:.2g}, by method)" if most > least else ""
+        parts.append(f"{size:.2g}{unit} by the interval{spread}")
+    if "t_test" in smallest:
+        parts.append(f"{factor * smallest['t_test']:.2g}{unit} by the t-test")
+    return [
+        f"the smallest difference in {headline.label} that {num_seeds} seeds on these texts find with "
+        f"{POWER:.0%} power at alpha {ALPHA:g}, two-sided, before Holm: {'; '.join(parts)}"
+    ]
 
 
 def _by_seed(outcomes: Sequence[Outcome], score: str) -> dict[int, float]:

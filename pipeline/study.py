@@ -296,4 +296,6 @@ class Study:
             violation=best["violation"],
             scores=best["scores"],
             degenerate=best["degenerate"],
+            intervals=best.get("intervals", {}),
+            lower_bound=best.get("lower_bound"),
         )

@@ -9,9 +9,11 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from infocal.resampling import LEVEL, NUM_DRAWS
 from pipeline import columns, mlflow_page
 from pipeline.criterion import Candidate, within_reach
 from pipeline.data_options import target
+from pipeline.results import give_or_take
 from pipeline.settings import RunSettings, add_data_arguments, model_name, parsed_again, parser
 from pipeline.storage import Location
 from pipeline.study import StudySettings
@@ -68,7 +70,9 @@ def of_study(
     """
     run = prepared.run
     head = f"{target(run.dataset, run.aspect, run.options)}: {len(candidates)} trials, {run.criterion}"
-    lines = [head, "", table(candidates, run.dataset)]
+    lines = [head, *([run.criterion.why] if run.rival else []), "", table(candidates, run.dataset)]
+    if legend := _legend(candidates, run.criterion):
+        lines += ["", legend.strip()]
     over_seeds = spread([candidates[0], *replicates], run.dataset)
     if over_seeds:
         parts = [
@@ -97,11 +101,12 @@ def note(winner: Candidate, run_id: str, criterion: Criterion, dataset: str, reg
         dataset: whose scores are shown.
         registered: name and version of its model, if it has one.
     """
-    figures = ", ".join(f"{k} {winner.scores[n]:.3f}" for k, n in _columns(dataset, winner.scores).items())
+    figures = figures_of(winner, dataset)
     outcome = f"registered as `{registered}`" if registered else "nothing was registered"
     return (
         f"Best trial at its epoch {winner.epoch + 1}: {figures}. "
         f"Criterion ({criterion}): {_verdict(winner.violation, winner.degenerate)}; {outcome}.\n\n"
+        f"{_legend([winner], criterion)}"
         "Artifact `report.html` shows what the study taught. Each trial is a child run, with its rationales "
         f"in `rationales.html` and its epochs in `curve.html`; the best one is run `{run_id}`."
     )
@@ -144,6 +149,17 @@ def data_flags(prepared: StudySettings) -> str:
     return shlex.join(flags)
 
 
+def _legend(candidates: Sequence[Candidate], criterion: Criterion) -> str:
+    """What stands behind `±`, and by what trials are ordered; empty where nothing was drawn."""
+    if not any(one.intervals for one in candidates):
+        return ""
+    label = columns.label_of(criterion.metric).lower()
+    return (
+        f"± one standard error over {NUM_DRAWS:,} draws of the validation texts; trials that meet the "
+        f"criterion stand by the low end of the {LEVEL:.0%} interval of {label}.\n\n"
+    )
+
+
 def _missed(candidates: Sequence[Candidate], criterion: Criterion, dataset: str, register: str) -> list[str]:
     """What to do where no trial meets the criterion: the command that registers a useful one."""
     said = [f"No trial meets the criterion ({criterion}): nothing was registered."]
@@ -177,9 +193,21 @@ def advice(candidates: Sequence[Candidate], run: RunSettings, register: str) -> 
 
 
 def figures_of(candidate: Candidate, dataset: str) -> str:
-    """The scores of a trial's best epoch in words."""
+    """The scores of a trial's best epoch in words, with their standard errors where they were drawn."""
     found = _columns(dataset, candidate.scores)
-    return ", ".join(f"{label} {candidate.scores[name]:.3f}" for label, name in found.items())
+    return ", ".join(f"{label} {_figure(candidate, name, 3)}" for label, name in found.items())
+
+
+def _figure(candidate: Candidate, name: str, digits: int) -> str:
+    """A score, with its standard error over draws of validation texts where that is known."""
+    if name not in candidate.intervals:
+        return f"{candidate.scores[name]:.{digits}f}"
+    digits = 4 if name in _SMALL else 3  # more would be noise
+    return give_or_take(f"{candidate.scores[name]:.{digits}f}", f"{candidate.intervals[name][2]:.{digits}f}")
+
+
+_SMALL = ("val_mse", "val_mae")
+"""Errors of scores in [0, 1], whose third digit is the first that says something."""
 
 
 def stated(relaxed: Criterion, criterion: Criterion) -> str:
@@ -230,7 +258,7 @@ def table(candidates: Sequence[Candidate], dataset: str) -> str:
     rows = [[*searched, "epoch", *shown, "criterion"]]
     for candidate in candidates:
         scores = candidate.scores
-        figures = [f"{scores[name]:.4f}" if name in scores else "-" for name in shown.values()]
+        figures = [_figure(candidate, name, 4) if name in scores else "-" for name in shown.values()]
         met = _verdict(candidate.violation, candidate.degenerate)
         values = [f"{candidate.config[name]:g}" for name in searched]
         rows.append([*values, str(candidate.epoch + 1), *figures, met])

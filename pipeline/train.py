@@ -47,7 +47,8 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     cluster.prepare_environment()
     storage = settings.storage(given.storage, given.sample)
-    run = planning.run_settings(given, _start(given, storage), num_threads=given.threads)
+    start = _start(given, storage)
+    run = planning.run_settings(given, start, num_threads=given.threads, holds_rate=True)
     name = settings.default_name(run.dataset, run.aspect)
     output = Path(given.output) if given.output else storage.folder / "models" / name
     if output.exists():

@@ -1,6 +1,7 @@
 """One trial: train, evaluate each epoch, keep the best one, report; the same with and without Ray."""
 
 import contextlib
+import dataclasses
 import logging
 import re
 import tempfile
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 
 from feature_store.store import Features
+from infocal import resampling
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, MethodConfig
 from infocal.errors import StateError, TrainingFailure
@@ -155,10 +157,10 @@ class Trial:
         terms = trainer.train_epoch(batches)
         trained = time.monotonic()
         target = self.config.target_selection_rate
-        if self.run.hold_rate:
-            hold_rate(trainer, self.validation, target)
+        fallen = hold_rate(trainer, self.validation, target) if self.run.hold_rate else None
         # where the threshold is held already, there is none to calibrate beside it
         found = validate(trainer.predict, self.validation, 0.0 if self.run.hold_rate else target)
+        found = dataclasses.replace(found, degenerate=fallen or found.degenerate)
         self._guard(found)
         # the criterion first: MLflow's comparison opens with the first metric
         result: Result = {"epoch": number, EPOCHS: number + 1}
@@ -175,16 +177,17 @@ class Trial:
         armed = self.trainer.epoch - 1 >= self.config.start_epochs and not self.config.is_dense
         if armed and found.degenerate is not None:
             rate = found.scores["val_selection_rate"]
-            raise TrainingFailure(
-                found.degenerate, f"epoch {self.trainer.epoch - 1}: selection rate {rate:.3f}"
-            )
+            said = f"selection rate {rate:.3f}"
+            if self.run.hold_rate:
+                said = f"the selector is trivial at p >= 0.5, and the threshold holds the rate of {rate:.3f}"
+            raise TrainingFailure(found.degenerate, f"epoch {self.trainer.epoch - 1}: {said}")
 
     def _choose(self, found: Validation, number: int) -> Result:
         """The criterion's figures of this epoch and of the best one; keeps the weights if they are one."""
         is_result = self.trainer.is_presentable and (found.degenerate is None or self.config.is_dense)
         this = best_of(self.run.criterion, found, number, is_result=is_result)
         if not self.progress.best or rank(this) > rank(self.progress.best):
-            self.progress.best = this
+            self.progress.best = this = this | doubt(self.run, found)
             checkpoints.save_best(
                 self.directory / checkpoints.BEST,
                 self.trainer.evaluated_model,
@@ -199,6 +202,8 @@ class Trial:
         return {
             # repeated by every epoch, so that a trial's last result is its summary
             **{f"best_{name}": value for name, value in ordered.items()},
+            **{f"best_{name}_se": doubts[2] for name, doubts in best.get("intervals", {}).items()},
+            **({"best_lower_bound": best["lower_bound"]} if best.get("lower_bound") is not None else {}),
             "objective": this["value"],
             "best_objective": best["value"],
             "best_epoch": best["epoch"],
@@ -245,6 +250,26 @@ def best_of(criterion: Criterion, found: Validation, epoch: int, *, is_result: b
         "degenerate": found.degenerate,
         "scores": dict(found.scores),
     }
+
+
+def doubt(run: RunSettings, found: Validation) -> Result:
+    """What `best/scores.json` says of how far an epoch's scores would move with other validation texts.
+
+    Returns:
+        `intervals`, score -> its low end, its high end and its standard error, for the scores that reports
+        show and the criterion reads; `lower_bound`, the low end of what the criterion maximises, or None.
+    """
+    if found.counts is None:
+        return {}
+    shown = [
+        name.removeprefix("val_") for name in (*run.criterion.metrics, *best_shown(run.dataset, found.scores))
+    ]
+    drawn = resampling.intervals(
+        found.counts, [name for name in shown if not name.startswith("selection_rate")]
+    )
+    every = {f"val_{name}": [one.low, one.high, one.error] for name, one in drawn.items()}
+    own = every.get(run.criterion.metric)
+    return {"intervals": every, "lower_bound": own and own[0]}
 
 
 def rank(epoch: Result) -> tuple[float, float]:

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal, Protocol, get_args
 
 Role = Literal["scientific", "nuisance"]
@@ -14,6 +14,7 @@ _CONDITION = re.compile(r"(\w+) *([<>]=) *(-?\d*\.?\d+(?:e[-+]?\d+)?)")
 _SENTENCE = re.compile(
     r"(?:best +)?(?P<metric>(?!best\b)\w+)(?: +with +(?P<conditions>"
     rf"{_CONDITION.pattern}(?: *, *{_CONDITION.pattern})*))?"
+    r"(?: *,? *at +(?P<percent>\d*\.?\d+) *% +of +the +tokens)?"
 )
 """What a criterion looks like as a sentence."""
 
@@ -154,6 +155,9 @@ class Criterion:
     metric: str
     bounds: tuple[Bound, ...]
     why: str
+    rate: float | None = None
+    """Share of the tokens that every model selects when it is judged, by a threshold that is set for it, in
+    (0, 1); None: a model selects what it selects, at p >= 0.5."""
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -191,7 +195,15 @@ class Criterion:
         changed = [
             Bound(metric=b.metric, limit=limit, kind=b.kind) if b.metric == metric else b for b in self.bounds
         ]
-        return Criterion(metric=self.metric, bounds=tuple(changed), why=self.why)
+        return replace(self, bounds=tuple(changed))
+
+    def at_rate(self, rate: float) -> "Criterion":
+        """The same criterion for models that select this share of the tokens, in (0, 1).
+
+        A bound on the selection rate that such models could not keep, or would miss by rounding, moves aside:
+        the rate is held on validation texts, and others differ a little.
+        """
+        return replace(self, bounds=tuple(_around(bound, rate) for bound in self.bounds), rate=rate)
 
     def to_json(self) -> str:
         """The criterion as JSON, for `from_json`."""
@@ -210,13 +222,21 @@ class Criterion:
                 Bound(metric=str(one["metric"]), limit=float(one["limit"]), kind=one["kind"])
                 for one in stored["bounds"]
             )
-            return cls(metric=str(stored["metric"]), bounds=bounds, why=str(stored["why"]))
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            rate = stored.get("rate")  # older ones state none
+            return cls(
+                metric=str(stored["metric"]),
+                bounds=bounds,
+                why=str(stored["why"]),
+                rate=None if rate is None else float(rate),
+            )
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"expected a criterion as JSON, but got {text[:100]!r} ({error})") from error
 
     @classmethod
     def parse(cls, text: str, why: str = "as stated") -> "Criterion":
         """The criterion of a sentence such as `str` gives, `best NAME with NAME >= NUMBER, NAME <= NUMBER`.
+
+        `, at NUMBER % of the tokens` may follow.
 
         Raises:
             ValueError: if the text is no such sentence.
@@ -230,8 +250,32 @@ class Criterion:
             Bound(metric=name, limit=float(limit), kind="at_least" if sign == ">=" else "at_most")
             for name, sign, limit in _CONDITION.findall(found["conditions"] or "")
         )
-        return cls(metric=found["metric"], bounds=bounds, why=why)
+        percent = found["percent"]
+        rate = None if percent is None else round(float(percent) / 100, _DIGITS)
+        return cls(metric=found["metric"], bounds=bounds, why=why, rate=rate)
 
     def __str__(self) -> str:
         conditions = ", ".join(str(bound) for bound in self.bounds)
-        return f"best {self.metric}" + (f" with {conditions}" if conditions else "")
+        text = f"best {self.metric}" + (f" with {conditions}" if conditions else "")
+        return text if self.rate is None else f"{text}, {at_rate(self.rate)}"
+
+
+_ROOM = 0.02
+"""How far the selection rate of other texts may lie above the one that is held on validation texts."""
+SELECTION_RATE = "val_selection_rate"
+
+
+def _around(bound: Bound, rate: float) -> Bound:
+    """A bound that models of this selection rate can keep."""
+    if bound.metric != SELECTION_RATE:
+        return bound
+    if bound.kind == "at_most" and bound.limit <= rate:
+        return replace(bound, limit=round(rate + _ROOM, _DIGITS))
+    if bound.kind == "at_least" and bound.limit >= rate:
+        return replace(bound, limit=round(rate / 2, _DIGITS))
+    return bound
+
+
+def at_rate(rate: float) -> str:
+    """A held selection rate in words: `at 8 % of the tokens`."""
+    return f"at {100 * rate:.6g} % of the tokens"

@@ -1,8 +1,52 @@
 """What a dataset's best model is: its criterion by aspect, and the definitions that its scores follow."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from search_spaces.base import Bound, Criterion
+from search_spaces.base import Bound, Criterion, at_rate
+
+PAPER, RELATIVE = "paper", "relative"
+"""Kinds of criterion: with fixed thresholds, and by the paper's rule, which reads a rival's precision."""
+RIVAL = "hardkuma"
+"""The method whose precision the rule reads; a best rival in [Sha2023], table 2, on all three aspects."""
+MARGIN = 0.02
+"""How far below the rival's precision a model may lie: [Sha2023] section 4.2."""
+PRECISION = "val_token_precision"
+
+
+def for_rival(stated: Criterion) -> Criterion:
+    """By what the rival's own best epoch is chosen: the same, without a bound on precision."""
+    return replace(stated, bounds=tuple(bound for bound in stated.bounds if bound.metric != PRECISION))
+
+
+def relative(stated: Criterion, precision: float, rival: str, told: str) -> Criterion:
+    """The criterion whose threshold on precision is the rival's, less `MARGIN`.
+
+    Args:
+        stated: the data set's own, with or without a threshold of its own, which gives way.
+        precision: the rival's on the annotated validation texts, in [0, 1].
+        rival: how it is called.
+        told: how it was measured.
+    """
+    bound = Bound(metric=PRECISION, limit=round(max(0.0, precision - MARGIN), 3), kind="at_least")
+    why = f"threshold {bound.limit:g} = {rival}'s {precision:.3f} on validation - {MARGIN:g}, {told}"
+    fixed = paper_bar(stated)
+    return replace(
+        stated,
+        bounds=(bound, *for_rival(stated).bounds),
+        why=why if fixed is None else f"{why}; the paper's threshold: {fixed:g}",
+    )
+
+
+def paper_bar(stated: Criterion) -> float | None:
+    """The fixed threshold on precision; None where a data set has none."""
+    return next((bound.limit for bound in stated.bounds if bound.metric == PRECISION), None)
+
+
+def expected(stated: Criterion, rival: str) -> str:
+    """The relative criterion in words, before the rival was measured."""
+    bounds = [f"{PRECISION} >= {rival}'s - {MARGIN:g}", *map(str, for_rival(stated).bounds)]
+    rate = "" if stated.rate is None else f", {at_rate(stated.rate)}"
+    return f"best {stated.metric} with {', '.join(bounds)}{rate}"
 
 
 def _recall_at(precision: float) -> Criterion:

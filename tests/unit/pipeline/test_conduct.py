@@ -18,11 +18,12 @@ from infocal.errors import StateError
 from pipeline import checkpoints, cluster, mirror, outcome, registry
 from pipeline import conduct as module
 from pipeline.conduct import conduct, synchronise
-from pipeline.criterion import CRITERION_TAG, Candidate
+from pipeline.criterion import CRITERION_TAG, RIVAL_TAG, Candidate
 from pipeline.errors import CriterionNotMet, PipelineError
 from pipeline.ledger import Ledger
 from pipeline.packing import Measurement
 from pipeline.registration import Wanted, register
+from pipeline.rival import Rival
 from pipeline.settings import Commands, RunSettings
 from pipeline.storage import Storage
 from pipeline.study import Study, StudySettings
@@ -535,3 +536,53 @@ def test_a_study_of_other_data_is_refused_before_it_trains(
     searching(monkeypatch, lambda study: pytest.fail("it trained"))
     with pytest.raises(PipelineError, match="`infocal-beer-palate` is of a task of kind class"):
         conducted(tracker, tmp_path / "second", name="second")
+
+
+# ------------------------------------------------------------------------------ at a rate, against a rival
+
+
+def test_a_criterion_for_another_selection_rate_is_refused(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    prepared = ended(tracker, tmp_path, monkeypatch)
+    stated = Criterion.parse("best val_token_f1, at 8 % of the tokens")
+    with pytest.raises(
+        PipelineError,
+        match="--criterion: the study's models were judged at p >= 0.5, .* at 8 % of the tokens",
+    ):
+        register(prepared, results(tmp_path), tracker.uri, Wanted(criterion=stated))
+
+
+RIVAL = {
+    "method": "hardkuma",
+    "config": {},
+    "num_epochs": 2,
+    "rate": 0.125,
+    "criterion": criterion(0.0).to_json(),
+    "seed": 0,
+    "precision": 0.52,
+    "epoch": 1,
+}
+
+
+def test_a_winner_keeps_its_rate_and_its_rival(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    searching(monkeypatch, trial("a"))
+    relative = dataclasses.replace(criterion(0.5), rate=0.125, why="threshold 0.5 = HardKuma's 0.520 - 0.02")
+    run = run_settings(criterion=relative, criterion_kind="relative", rival=RIVAL, hold_rate=True)
+    text = conducted(tracker, tmp_path, run=run)
+    assert text.splitlines()[0].endswith(f"{relative}") and "at 12.5 % of the tokens" in str(relative)
+    assert text.splitlines()[1] == relative.why
+    version = registry.find(tracker, NAME, registry.CHALLENGER)
+    assert version.tags["selection_rate_held"] == "0.125"
+    assert Rival.of_tag(version.tags[RIVAL_TAG], "a tag") == Rival(**RIVAL)
+    assert "at 12.5 % of the tokens" in parent(tracker).tags["criterion"]
+    page = (tmp_path / "runs/studies/first/report.html").read_text()
+    assert "at 12.5 % of the tokens" in page and "The threshold 0.5 = HardKuma" in page
+    prepared = StudySettings.load(tmp_path / "runs/studies/first", "first")
+    register(prepared, results(tmp_path), tracker.uri, Wanted(min_precision=0.4, model_name="other"))
+    other = registry.find(tracker, "other", registry.CHALLENGER)
+    assert RIVAL_TAG not in other.tags, "a threshold that was stated is no rival's"
+    stated = Criterion.from_json(other.tags[CRITERION_TAG])
+    assert (stated.rate, stated.why) == (0.125, "the threshold was stated by hand")

@@ -83,3 +83,43 @@ def test_bounds_that_hold_stay_as_they_are():
     assert str(relaxed) == "best val_f1 with val_accuracy >= 0.58, val_selection_rate <= 0.5"
     trial = candidate(scores={"val_f1": 0.4, "val_accuracy": 0.7, "val_selection_rate": 0.613})
     assert str(within_reach([trial], both)[0]).endswith("val_accuracy >= 0.61, val_selection_rate <= 0.62")
+
+
+# ------------------------------------------------------ by the lower bound, among those that meet
+
+
+def drawn(name: str, value: float, low: float | None, **more: Any) -> Candidate:
+    return candidate(name, value=value, violation=max(0.0, -value), lower_bound=low, **more)
+
+
+def names(found: list[Candidate]) -> list[str]:
+    return [one.trial_id for one in found]
+
+
+def test_of_trials_that_meet_the_criterion_the_one_whose_interval_begins_highest_is_best():
+    lucky, steady, missed = drawn("l", 0.64, 0.50), drawn("s", 0.62, 0.57), drawn("m", -0.01, 0.60)
+    for shuffled in itertools.permutations([lucky, steady, missed]):
+        assert names(ranked(shuffled)) == ["s", "l", "m"], (
+            "no bound of luck makes up for a bound that is missed"
+        )
+
+
+def test_of_equal_lower_bounds_the_higher_value_comes_first_then_the_earlier_epoch():
+    order = [drawn("a", 0.64, 0.5, epoch=9), drawn("b", 0.6, 0.5, epoch=1), drawn("c", 0.6, 0.5, epoch=2)]
+    for shuffled in itertools.permutations(order):
+        assert names(ranked(shuffled)) == ["a", "b", "c"]
+
+
+def test_where_an_older_version_drew_nothing_all_are_ranked_by_their_values():
+    assert names(ranked([drawn("new", 0.62, 0.6), drawn("old", 0.64, None)])) == ["old", "new"]
+    assert names(ranked([drawn("low", 0.64, 0.5), drawn("high", 0.62, 0.6), drawn("old", -0.1, None)])) == [
+        *("high", "low", "old")
+    ]
+
+
+def test_another_criterion_takes_the_interval_of_what_it_maximises():
+    scores = {"val_token_precision": 0.9, "val_token_recall": 0.5, "val_token_f1": 0.6}
+    one = candidate("a", scores=scores, intervals={"val_token_f1": [0.55, 0.66, 0.03]}, lower_bound=0.4)
+    f1 = Criterion(metric="val_token_f1", bounds=(), why="a test")
+    assert judged([one], f1)[0].lower_bound == 0.55
+    assert judged([one], criterion(0.5))[0].lower_bound is None, "that of recall was not drawn"

@@ -441,3 +441,13 @@ def test_importance_leaves_out_trials_that_were_stopped_early():
     stopped = [dataclasses.replace(one, is_stopped_early=True, objective=-9.0) for one in ended]
     assert findings.importance([*ended, *stopped], AB) == findings.importance(ended, AB)
     assert findings.importance(stopped, AB)[1].endswith("and there are 0.")
+
+
+def test_the_page_and_the_choice_agree_on_the_best_trial():
+    found = [
+        TrialResult(run_id="l", name="l", status="FINISHED", objective=0.64, lower_bound=0.5, epoch=1),
+        TrialResult(run_id="s", name="s", status="FINISHED", objective=0.62, lower_bound=0.57, epoch=1),
+        TrialResult(run_id="m", name="m", status="FINISHED", objective=-0.1, lower_bound=0.6, epoch=1),
+        TrialResult(run_id="r", name="r", status="RUNNING"),
+    ]
+    assert [trial.run_id for trial in findings.ranked(found)] == ["s", "l", "m"]

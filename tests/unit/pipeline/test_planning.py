@@ -21,6 +21,7 @@ from pipeline import planning
 from pipeline.errors import PipelineError
 from pipeline.origin import origin_of
 from pipeline.search import build_parser
+from pipeline.settings import RunSettings
 from search_spaces import registry
 from search_spaces.base import Bound, Criterion
 from tests.own_corpora import own_records, write_own
@@ -347,3 +348,84 @@ def test_a_bar_that_is_known_to_be_out_of_reach_is_told_before_training(
     planning._warn_of_bar(run_settings(aspect=aspect, criterion=criterion(limit)), num_texts)
     assert (f"val_token_precision >= {limit} is out of reach of these {num_texts}" in caplog.text) == is_told
     assert ("--min-precision" in caplog.text) == is_told
+
+
+# ------------------------------------------------------------------------- the criterion that a search has
+
+
+def searched(*more: str, aspect: str = "palate") -> RunSettings:
+    return planning.run_settings(flags(*more, aspect=aspect), {}, holds_rate=True)
+
+
+def test_a_search_on_real_data_holds_its_rate_and_reads_a_rival():
+    run = searched()
+    assert (run.hold_rate, run.criterion_kind, run.rival) == (True, "relative", {})
+    assert run.criterion == registry.criterion("beer", "palate").at_rate(0.08)
+    assert planning.criterion_in_words(run) == (
+        "best val_token_recall with val_token_precision >= HardKuma's - 0.02, at 8 % of the tokens"
+    )
+
+
+def test_a_search_on_the_sample_keeps_its_fixed_criterion_and_rate():
+    run = searched("--sample")
+    assert (run.hold_rate, run.criterion_kind) == (False, "paper")
+    assert run.criterion == registry.criterion("beer", "palate")
+    assert planning.criterion_in_words(run) == str(run.criterion)
+    asked = searched("--sample", "--criterion", "relative")
+    assert (asked.hold_rate, asked.criterion_kind, asked.criterion.rate) == (True, "relative", 0.18)
+
+
+@pytest.mark.parametrize("more", [["--criterion", "paper"], ["--min-precision", "0.6"]])
+def test_a_fixed_threshold_is_asked_for(more: list[str]):
+    run = searched(*more)
+    assert (run.hold_rate, run.criterion_kind) == (True, "paper")
+    limit = 0.6 if "--min-precision" in more else 0.878
+    assert [bound.limit for bound in run.criterion.bounds] == [limit]
+    both = searched("--min-precision", "0.6", "--criterion", "relative")
+    assert both.criterion_kind == "paper", "a threshold that is stated wins"
+
+
+def test_data_judged_by_predictions_keep_their_criterion():
+    given = build_parser().parse_args(["--dataset", "cail-small", "--aspect", "charges"])
+    run = planning.run_settings(given, {}, holds_rate=True)
+    assert (run.hold_rate, run.criterion_kind, run.criterion.rate) == (True, "paper", 0.13)
+    given.criterion = "relative"
+    with pytest.raises(PipelineError, match="--criterion relative: cail-small/charges is judged by its pred"):
+        planning.run_settings(given, {}, holds_rate=True)
+
+
+@pytest.mark.parametrize("no_rate", [["--set", "target_selection_rate=0.0"], ["--method", "infocal-dense"]])
+def test_without_a_rate_there_is_no_rival(no_rate: list[str]):
+    run = searched(*no_rate)
+    assert (run.hold_rate, run.criterion_kind, run.criterion.rate) == (False, "paper", None)
+    with pytest.raises(PipelineError, match="a model without a target selection rate cannot be compared"):
+        searched(*no_rate, "--criterion", "relative")
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_own_data_have_a_rival_where_somebody_marked_a_rationale(tmp_path: Path, marked: bool):
+    records = own_records()
+    records["val"][0] |= {"rationale": [[0, 2]] if marked else None}
+    write_own(tmp_path / "data", records)
+    given = own_flags(tmp_path, "--epochs", "300")
+    run = planning.run_settings(given, {}, holds_rate=True)
+    for settled in (planning.with_features(given, run), planning.looked_at(given, run)[0]):
+        assert settled.criterion_kind == ("relative" if marked else "paper")
+        assert settled.criterion.rate == 0.2
+        assert settled.criterion.metric == ("val_token_f1" if marked else "val_macro_f1")
+    given.criterion = "relative"
+    asked = planning.run_settings(given, {}, holds_rate=True)
+    if marked:
+        assert planning.with_features(given, asked).criterion_kind == "relative"
+        return
+    with pytest.raises(
+        PipelineError, match="--criterion relative: nobody marked a rationale in a validation"
+    ):
+        planning.with_features(given, asked)
+
+
+def test_the_note_of_a_bar_out_of_reach_is_of_fixed_bars_alone(caplog: pytest.LogCaptureFixture):
+    planning._warn_of_bar(searched(), 9000)
+    assert caplog.messages == []
+    planning._warn_of_bar(searched("--criterion", "paper"), 9000)
+    assert "val_token_precision >= 0.878 is out of reach of these 9000 training texts" in caplog.messages[0]

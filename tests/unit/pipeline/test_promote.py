@@ -3,12 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import promote, registry
+from feature_store.store import Features
+from infocal.rationalizer import Rationalizer
+from pipeline import promote, registry, rival
+from pipeline.criterion import CRITERION_TAG, JUDGED_TAG, RIVAL_TAG
 from pipeline.errors import CriterionNotMet, PipelineError, run_command
+from pipeline.rival import Rival
 from pipeline.tracking import Tracker
 from search_spaces import registry as search_spaces
 from search_spaces.base import Bound, Criterion
-from tests.small_store import NAME, next_version, sample_cache, store_with_model
+from tests.small_store import NAME, next_version, sample_cache, sample_model, store_with_model
 
 SCORES = {"test_token_precision": 0.9, "test_token_recall": 0.5}
 
@@ -290,3 +294,70 @@ def test_the_criterion_is_the_one_that_the_version_states(tracker: Tracker):
     broken = next_version(tracker, criterion_json="{}")
     with pytest.raises(PipelineError, match=f"tag `criterion_json` of models:/{NAME}/3: expected"):
         promote.stated_of(broken, criterion_at(0.5))
+
+
+# -------------------------------------------------------------------------------- against a rival, on test
+
+
+RIVAL = Rival(
+    method="hardkuma",
+    config={},
+    num_epochs=4,
+    rate=0.18,
+    criterion=Criterion(metric="val_token_recall", bounds=(), why="a test").to_json(),
+    precision=0.6,
+)
+
+
+def with_rival(tracker: Tracker) -> registry.ModelVersion:
+    """A challenger chosen at a precision of .58 or more: the rival's .6 on validation less 2 points."""
+    bound = Bound(metric="val_token_precision", limit=0.58, kind="at_least")
+    stated = Criterion(metric="val_token_recall", bounds=(bound,), why="a test", rate=0.18)
+    tags = {CRITERION_TAG: stated.to_json(), "min_precision": "0.58", RIVAL_TAG: RIVAL.as_tag()}
+    return next_version(tracker, **tags)
+
+
+def test_the_threshold_on_test_is_what_the_rival_reaches_there(
+    tracker: Tracker, run_id: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    version = with_rival(tracker)
+    asked: list[Rival] = []
+
+    def model_of(one: Rival, features: Features) -> Rationalizer:
+        asked.append(one)
+        return sample_model()
+
+    monkeypatch.setattr(rival, "model_of", model_of)
+    assert promote.main(command(tracker)) == 0
+    assert asked == [RIVAL]
+    # both select nearly every token of test, so their precision is the share of marked tokens
+    precision = tracker.run(run_id).metrics["test_token_precision"]
+    limit = round(precision - 0.02, 3)
+    said = f"HardKuma's {precision:.3f} on test, where it selects"
+    printed = capsys.readouterr().out
+    assert f"test_token_precision >= {limit:g}: met ({said}" in printed
+    found = registry.find(tracker, NAME, registry.CHAMPION)
+    assert found.version == version.version
+    assert float(found.tags["rival_test_token_precision"]) == pytest.approx(precision, abs=1e-6)
+    assert "at 18 % of the tokens" in found.tags["test_criterion"]
+    judged = Criterion.from_json(found.tags[JUDGED_TAG])
+    assert limits(judged) == {"test_token_precision": limit} and judged.why.startswith(said)
+    assert tracker.run(run_id).metrics["rival_test_token_precision"] == pytest.approx(precision)
+
+
+def test_a_threshold_that_is_stated_reads_no_rival(tracker: Tracker, monkeypatch: pytest.MonkeyPatch):
+    with_rival(tracker)
+    monkeypatch.setattr(rival, "model_of", lambda *_: pytest.fail("the rival was read"))
+    assert run_command(promote.main, command(tracker, "--min-precision", "0.99")) == 2
+
+
+def test_a_champion_is_compared_by_what_it_was_judged_by(tracker: Tracker, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rival, "model_of", lambda *_: sample_model())
+    with_rival(tracker)
+    assert promote.main(command(tracker)) == 0
+    holder = registry.champion(tracker, NAME)
+    assert holder is not None
+    judged = Criterion.from_json(holder.tags[JUDGED_TAG])
+    assert promote._standing(holder, criterion_at(0.9), None) == judged
+    with_rival(tracker)
+    assert promote.main(command(tracker)) == 0, "an equal model may take its place"

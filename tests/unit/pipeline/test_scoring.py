@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from infocal import metrics
+from infocal import metrics, resampling
 from infocal.batch import Batch
 from infocal.config import Task
 from infocal.faithfulness import model_faithfulness
@@ -332,3 +332,19 @@ def test_only_this_module_opens_the_test_split():
     assert "test" in reader, "the scan itself works"
     others = {name: found - NO_SPLITS for name, found in others.items()}
     assert {name: found for name, found in others.items() if found} == DIGESTS
+
+
+def test_counts_give_the_scores_again():
+    found = validate(by_place, data([4, 4], [4, 3], [[0], [0, 1]]), target_rate=0.0)
+    assert found.counts is not None
+    for name in ("token_precision", "token_recall", "token_f1", "selection_rate", "mse"):
+        assert resampling.score(name, found.counts) == pytest.approx(found.scores[f"val_{name}"])
+
+
+def test_counts_of_a_classification_give_its_scores_again():
+    reading = score_test(post_model(), post_features(), None, lambda scores: None)
+    assert reading.counts is not None
+    for name in ("hatexplain_token_f1", "token_f1", "accuracy", "macro_f1", "selection_rate_annotated"):
+        assert resampling.score(name, reading.counts) == pytest.approx(reading.scores[f"test_{name}"])
+    again = resampling.TextCounts.of_lists(reading.counts.as_lists())
+    assert again.as_lists() == reading.counts.as_lists()

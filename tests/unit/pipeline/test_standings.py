@@ -1,8 +1,12 @@
+import html
 import math
+from statistics import stdev
 
 import pytest
 
-from pipeline import standings, typeset
+from infocal.resampling import TextCounts, paired_difference
+from pipeline import pages, standings, typeset
+from pipeline.significance import holm, smallest_difference, smallest_paired_difference
 from pipeline.standings import (
     DEGENERATE,
     DENSE,
@@ -197,3 +201,119 @@ def test_latex_is_a_booktabs_table():
     assert body[3].startswith(r"InfoCal - L\_lm & 50.0 $\pm$ 0.0 & ")
     assert body[-3:-1] == [r"\midrule", r"random\_k & - & - & 10.0 & - & - & - \\"]
     assert all(line.count("&") == 6 for line in body if line.endswith(r"\\"))
+
+
+# ---------------------------------------------------------------------- intervals, corrections, ceilings
+
+
+def texts(hits: list[int], selected: int = 2, marked: int = 2) -> dict[str, list[int] | list[float]]:
+    """Counts of texts of ten tokens with so many hits each; F1 is their mean over two."""
+    size = len(hits)
+    return {
+        "lengths": [10] * size,
+        "annotated": [1] * size,
+        "selected": [selected] * size,
+        "marked": [marked] * size,
+        "hits": hits,
+        "predicted_score": [0.5] * size,
+        "target_score": [0.5] * size,
+    }
+
+
+def seeds_of(method: str, *hits: list[int], **changes) -> list[Outcome]:
+    found = []
+    for seed, one in enumerate(hits):
+        f1 = sum(one) / (2 * len(one))
+        scores = outcome().scores | {"token_f1": f1, "gold_density": 0.2, "selection_rate": 0.2}
+        found.append(outcome(method, seed, scores=scores, texts=texts(one), **changes))
+    return found
+
+
+OURS = [[2, 2, 1, 0, 2, 1, 0, 2], [2, 1, 1, 0, 2, 1, 1, 2], [2, 2, 1, 0, 1, 1, 0, 2]]
+WORSE = [[max(0, hit - 1) for hit in one] for one in OURS]
+
+
+def test_a_difference_from_infocal_has_an_interval_over_texts_and_seeds():
+    found = table([*seeds_of("infocal", *OURS), *seeds_of("hardkuma", *WORSE)], target_rate=0.2)
+    gap = row(found, "HardKuma").differences["token_f1"]
+    theirs, ours = ([TextCounts.of_lists(texts(one)) for one in some] for some in (WORSE, OURS))
+    assert gap == paired_difference("token_f1", theirs, ours)
+    assert gap.estimate == pytest.approx(sum(map(sum, WORSE)) / 48 - sum(map(sum, OURS)) / 48)
+    assert gap.interval.high < 0 and row(found, "HardKuma").corrected["token_f1"] == gap.p_value
+    assert found.header()[-3:] == ["p (F1)", "F1, less InfoCal's [95 %]", "p, Holm"]
+    ends = 100 * gap.interval.low, 100 * gap.interval.high
+    assert (
+        found.texts(row(found, "HardKuma"))[-2]
+        == f"{100 * gap.estimate:+.1f} [{ends[0]:+.1f}, {ends[1]:+.1f}]"
+    )
+    assert found.texts(row(found, "InfoCal"))[-2:] == ["-", "-"]
+    stored = {one["name"]: one["differences"] for one in found.as_json()["rows"]}
+    assert stored["HardKuma"]["token_f1"]["interval"]["low"] == gap.interval.low
+
+
+def test_p_values_are_corrected_for_as_many_methods_as_are_compared():
+    others = [*seeds_of("hardkuma", *WORSE), *seeds_of("bernoulli", *WORSE), *seeds_of("attention", *OURS)]
+    found = table([*seeds_of("infocal", *OURS), *others], target_rate=0.2)
+    plain = {r.name: r.differences["token_f1"].p_value for r in found.rows if r.differences}
+    assert len(plain) == 3
+    assert {r.name: r.corrected["token_f1"] for r in found.rows if r.differences} == holm(plain)
+    assert row(found, "HardKuma").corrected["token_f1"] == pytest.approx(3 * plain["HardKuma"])
+
+
+def test_every_format_has_the_interval_the_correction_the_ceiling_and_the_smallest_difference():
+    found = table([*seeds_of("infocal", *OURS), *seeds_of("hardkuma", *WORSE)], target_rate=0.2)
+    gap = found.texts(row(found, "HardKuma"))[-2]
+    page = pages.comparison_page(found, command="python", is_sample=False)
+    for text in (typeset.markdown(found), html.unescape(page)):
+        assert gap in text and "of the ceiling %" in text and "p, Holm" in text
+        assert (
+            "the smallest difference in F1 that 3 seeds on these texts find with 80% power at alpha 0.05"
+            in text
+        )
+        assert "no claim follows from 3 seeds: it takes 8" in text
+    assert gap in typeset.latex(found) and r"of the ceiling \%" in typeset.latex(found)
+    assert set(found.as_json()["smallest"]) == {"interval", "interval_least", "interval_most", "t_test"}
+
+
+def test_the_smallest_difference_is_that_of_the_intervals_and_of_the_t_test():
+    found = table([*seeds_of("infocal", *OURS), *seeds_of("hardkuma", *WORSE)], target_rate=0.2)
+    error = row(found, "HardKuma").differences["token_f1"].interval.error
+    assert found.smallest["interval"] == pytest.approx(smallest_difference(error))
+    gaps = [sum(w) / 16 - sum(o) / 16 for w, o in zip(WORSE, OURS, strict=True)]
+    assert found.smallest["t_test"] == pytest.approx(smallest_paired_difference(stdev(gaps), 3))
+
+
+def test_eight_seeds_allow_a_claim():
+    many = [OURS[seed % 3] for seed in range(8)]
+    found = table([*seeds_of("infocal", *many), *seeds_of("hardkuma", *many)], target_rate=0.2)
+    assert not any("no claim" in note for note in found.notes)
+    one = table([*seeds_of("infocal", *OURS[:1]), *seeds_of("hardkuma", *WORSE[:1])], target_rate=0.2)
+    assert any(
+        note.startswith("no claim follows from 1 seed: it takes 8 (`--seeds 8`)") for note in one.notes
+    )
+
+
+def test_outcomes_of_an_older_version_have_no_interval_and_that_is_said():
+    old = [outcome("hardkuma", seed) for seed in range(3)]
+    found = table([*seeds_of("infocal", *OURS), *old, *seeds_of("attention", *WORSE)], target_rate=0.2)
+    assert row(found, "HardKuma").differences == {}
+    assert "without an interval, for an older version stored them: HardKuma" in found.notes
+
+
+def test_the_share_of_the_ceiling_is_f1_over_the_oracles_at_the_target_rate():
+    found = table(
+        [*seeds_of("infocal", *OURS), *seeds_of("infocal-dense", *OURS, is_dense=True)],
+        target_rate=0.05,
+        beside=standings.trivial_rows({"oracle_k": {"token_f1": 0.4}, "all_tokens": {"token_f1": 0.3}}),
+    )
+    # of 100 tokens 20 are marked and 5 may be selected: F1 = 2 x 5 / (5 + 20)
+    assert found.ceiling == pytest.approx(0.4)
+    f1 = row(found, "InfoCal").cells["token_f1"]
+    share = row(found, "InfoCal").cells["ceiling_share"]
+    assert (share.mean, share.deviation) == (pytest.approx(f1.mean / 0.4), pytest.approx(f1.deviation / 0.4))
+    assert row(found, "oracle_k").cells["ceiling_share"].mean == pytest.approx(1)
+    for name in ("all_tokens", "InfoCal - L_adv - L_ib (w/o)", "[Sha2023] table 2: InfoCal"):
+        assert "ceiling_share" not in row(found, name).cells
+    labels = found.header()
+    assert labels[labels.index("F1 %") + 1] == "of the ceiling %"
+    assert any("token F1 over 40.0, that of an oracle which selects 5 %" in note for note in found.notes)

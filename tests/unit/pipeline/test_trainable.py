@@ -420,3 +420,36 @@ def test_a_trivial_mask_meets_no_criterion(degenerate: str | None, met: bool):
     assert best["is_met"] == met
     assert best["value"] == (1.0 if met else -1.0)
     assert best["violation"] == (0.0 if met else 1.0)
+
+
+@pytest.mark.parametrize("method", ["infocal", "hardkuma", "bernoulli"])
+def test_a_dead_selector_does_not_pass_because_its_rate_is_held(tmp_path: Path, method: str):
+    dead = {"start_selection_rate": 0.0001, "dense_epochs": 0.0, "ramp_epochs": 0.0, "learning_rate": 1e-6}
+    dead |= {"min_learning_rate": 0.0, "target_selection_rate": 0.18}
+    run = run_settings(method=method, base=dead, hold_rate=True, num_epochs=1)
+    found = trained(tmp_path, run, {}).reports.results[-1]
+    assert found["failure"] == "degenerate_none"
+    assert (
+        "the selector is trivial at p >= 0.5, and the threshold holds the rate of 0.18"
+        in (found["failure_message"])
+    )
+
+
+def test_the_best_epoch_says_how_far_its_scores_would_move_with_other_texts(whole: Trained):
+    best = checkpoints.load_scores(whole.directory / checkpoints.BEST)
+    result = whole.reports.results[-1]
+    for name in ("val_token_precision", "val_token_recall", "val_token_f1", "val_mse"):
+        low, high, error = best["intervals"][name]
+        assert low <= best["scores"][name] <= high and 0 < error < 0.2
+        assert result[f"best_{name}_se"] == error
+    assert best["lower_bound"] == best["intervals"]["val_token_recall"][0] == result["best_lower_bound"]
+
+
+@pytest.mark.parametrize("doubts", [{"val_mse": [1.0, 2.0]}, {"val_mse": ["a", "b", "c"]}, [1.0]])
+def test_intervals_that_are_none_are_refused(whole: Trained, tmp_path: Path, doubts: Any):
+    shutil.copytree(whole.directory / checkpoints.BEST, tmp_path / "best")
+    path = tmp_path / "best" / checkpoints.BEST_SCORES
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"intervals": doubts}))
+    checkpoints.write_digests(tmp_path / "best", checkpoints._OF_BEST)
+    with pytest.raises(StateError, match="expected intervals of three numbers|cannot be read"):
+        checkpoints.load_scores(tmp_path / "best")

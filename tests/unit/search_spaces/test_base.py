@@ -274,3 +274,60 @@ def test_a_criterion_is_read_from_its_own_sentence(text: str):
 def test_another_sentence_is_no_criterion(text: str):
     with pytest.raises(ValueError, match="expected `best NAME with NAME >= NUMBER, NAME <= NUMBER`, but got"):
         Criterion.parse(text)
+
+
+# --------------------------------------------------------------------------------- at one selection rate
+
+
+def of_rate(*bounds: Bound) -> Criterion:
+    return Criterion(metric="val_token_recall", bounds=bounds, why="a test")
+
+
+def rate_bound(limit: float, kind: str) -> Bound:
+    return Bound(metric="val_selection_rate", limit=limit, kind=kind)
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"), [(0.08, "8"), (0.5, "50"), (0.125, "12.5"), (0.0075, "0.75"), (1 / 3, "33.3333")]
+)
+def test_a_criterion_says_at_which_rate_models_are_judged(rate: float, said: str):
+    bound = Bound(metric="val_token_precision", limit=0.74, kind="at_least")
+    text = str(of_rate(bound).at_rate(rate))
+    assert text == f"best val_token_recall with val_token_precision >= 0.74, at {said} % of the tokens"
+    assert str(of_rate().at_rate(rate)) == f"best val_token_recall, at {said} % of the tokens"
+    for one in (text, str(of_rate().at_rate(rate))):
+        assert str(Criterion.parse(one)) == one
+        assert Criterion.parse(one).rate == pytest.approx(rate, abs=1e-6)
+
+
+def test_the_rate_is_the_same_after_json_and_older_json_has_none():
+    one = of_rate(rate_bound(0.3, "at_most")).at_rate(0.08)
+    assert Criterion.from_json(one.to_json()) == one
+    older = one.to_json().replace(', "rate": 0.08', "")
+    assert Criterion.from_json(older).rate is None
+    with pytest.raises(ValueError, match="expected a criterion as JSON"):
+        Criterion.from_json(one.to_json().replace('"rate": 0.08', '"rate": [8]'))
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "rate", "limit"),
+    [
+        (0.5, "at_most", 0.5, 0.52),  # a held rate of .5003 would miss it by rounding
+        (0.3, "at_most", 0.4, 0.42),
+        (0.14, "at_most", 0.13, 0.14),
+        (0.01, "at_least", 0.08, 0.01),
+        (0.01, "at_least", 0.01, 0.005),
+    ],
+)
+def test_a_bound_that_a_held_rate_cannot_keep_moves_aside(given: float, kind: str, rate: float, limit: float):
+    assert of_rate(rate_bound(given, kind)).at_rate(rate).bounds == (rate_bound(limit, kind),)
+
+
+def test_a_held_rate_leaves_other_bounds():
+    precision = Bound(metric="val_token_precision", limit=0.05, kind="at_least")
+    assert of_rate(precision).at_rate(0.2).bounds == (precision,)
+
+
+def test_another_limit_keeps_the_rate():
+    bound = Bound(metric="val_token_precision", limit=0.74, kind="at_least")
+    assert of_rate(bound).at_rate(0.08).with_limit("val_token_precision", 0.5).rate == 0.08

@@ -1,0 +1,46 @@
+"""Fixed thresholds, and those that a rival gives."""
+
+import pytest
+
+from search_spaces import criteria
+from search_spaces.base import Bound, Criterion
+from search_spaces.registry import criterion
+
+
+def test_the_relative_threshold_is_the_rivals_precision_less_two_points():
+    stated = criterion("beer", "palate").at_rate(0.08)
+    found = criteria.relative(stated, 0.7614, "HardKuma", "at 8 % of the tokens after 10 epochs, cached")
+    assert str(found) == "best val_token_recall with val_token_precision >= 0.741, at 8 % of the tokens"
+    assert found.why == (
+        "threshold 0.741 = HardKuma's 0.761 on validation - 0.02, at 8 % of the tokens after 10 epochs, "
+        "cached; the paper's threshold: 0.878"
+    )
+
+
+def test_a_criterion_without_a_threshold_on_precision_gets_one_and_keeps_its_bounds():
+    stated = criterion("hatexplain", "").at_rate(0.5)
+    found = criteria.relative(stated, 0.5, "HardKuma", "told")
+    assert str(found) == (
+        "best val_hatexplain_token_f1 with val_token_precision >= 0.48, val_accuracy >= 0.61, "
+        "val_selection_rate <= 0.52, at 50 % of the tokens"
+    )
+    assert found.why == "threshold 0.48 = HardKuma's 0.500 on validation - 0.02, told"
+
+
+def test_a_rival_without_precision_asks_for_nothing():
+    found = criteria.relative(criterion("beer", "palate"), 0.01, "HardKuma", "told")
+    assert found.bounds == (Bound(metric="val_token_precision", limit=0.0, kind="at_least"),)
+
+
+@pytest.mark.parametrize(("dataset", "aspect"), [("beer", "palate"), ("hatexplain", ""), ("jsonl", "")])
+def test_a_rival_is_chosen_without_a_threshold_on_precision(dataset: str, aspect: str):
+    stated = criterion(dataset, aspect)
+    own = criteria.for_rival(stated)
+    assert isinstance(own, Criterion) and own.metric == stated.metric
+    assert {bound.metric for bound in own.bounds} == {b.metric for b in stated.bounds} - {criteria.PRECISION}
+
+
+def test_before_it_is_measured_the_criterion_names_the_rival():
+    assert criteria.expected(criterion("beer", "palate").at_rate(0.08), "HardKuma") == (
+        "best val_token_recall with val_token_precision >= HardKuma's - 0.02, at 8 % of the tokens"
+    )
