@@ -126,21 +126,40 @@ def _right(c: TextCounts) -> NDArray[np.float64]:
     return _beside(c.predicted == c.target, np.ones(len(c.target)))
 
 
-def _by_class(c: TextCounts) -> Any:
-    """Three columns a class: predicted and target, predicted, target; sparse, for there may be hundreds."""
-    from scipy import sparse  # takes half a second
+@dataclass(frozen=True, slots=True)
+class _Memberships:
+    """Columns (D, K) of zeros and ones of which each text has a few: there may be hundreds of classes."""
 
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    shape: tuple[int, int]
+
+    def summed(self, block: Values) -> Values:
+        """(R, D) -> (R, K)."""
+        order = np.argsort(self.columns, kind="stable")
+        present, starts = np.unique(self.columns[order], return_index=True)
+        sums = np.zeros((len(block), self.shape[1]))
+        if len(present):
+            sums[:, present] = np.add.reduceat(block[:, self.rows[order]], starts, axis=1)
+        return sums
+
+
+_Sums = NDArray[np.float64] | _Memberships
+"""What is summed over D texts: K columns."""
+
+
+def _by_class(c: TextCounts) -> _Memberships:
+    """Three columns a class: predicted and target, predicted, target."""
     classes, codes = np.unique(np.concatenate((c.predicted, c.target)), return_inverse=True)
     p, t = np.split(codes, 2)
-    rows, right = np.arange(len(p)), p == t
-    groups = ((rows[right], p[right]), (rows, p), (rows, t))
-    shape = len(p), len(classes)
-    return sparse.hstack([sparse.csr_array((np.ones(len(r)), (r, k)), shape) for r, k in groups], "csr")
+    texts, right, num = np.arange(len(p)), p == t, len(classes)
+    rows = np.concatenate((texts[right], texts, texts))
+    return _Memberships(rows, np.concatenate((p[right], num + p, 2 * num + t)), (len(p), 3 * num))
 
 
-def _summed(block: Values, columns: Any) -> Values:
+def _summed(block: Values, columns: _Sums) -> Values:
     """(R, D), (D, K) -> (R, K)."""
-    sums: Values = (columns.T @ block.T).T
+    sums: Values = columns.summed(block) if isinstance(columns, _Memberships) else block @ columns
     return sums
 
 
@@ -166,7 +185,7 @@ def _explained(sums: Values) -> Values:
     return rate
 
 
-_Columns = Callable[[TextCounts], Any]
+_Columns = Callable[[TextCounts], _Sums]
 _Score = Callable[[Values], Values]
 
 
@@ -201,7 +220,7 @@ def score(name: str, counts: TextCounts) -> float:
     return float(of_sums(_all(columns(counts)))[0])
 
 
-def _all(columns: Any) -> Values:
+def _all(columns: _Sums) -> Values:
     """(D, K) -> (1, K): the sums of all texts."""
     return _summed(np.ones((1, columns.shape[0])), columns)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import torch
 
 from feature_store.cache import as_numpy
-from feature_store.sources.base import word_splits
+from feature_store.sources.base import POOL
 from feature_store.store import Features, derived, derived_dir
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, Task
@@ -213,8 +213,11 @@ def language_model_scores(
                 hint="remove the features' folder: it is fetched again, scores included",
             )
         loader = Loader(features.table("train"), task_of(features))
-        words = [features.table(split) for split in word_splits(features.splits)]
-        learnt = Loader(pa.concat_tables(words), task_of(features)) if len(words) > 1 else loader
+        learnt = loader
+        if POOL in features.splits:
+            # literal names: a test reads here that the test split is not opened
+            words = [features.table("train"), features.table("pool")]
+            learnt = Loader(pa.concat_tables(words), task_of(features))
         trainer = LanguageModelTrainer(
             config, embeddings_of(features), torch.tensor(features.token_counts), device
         )
