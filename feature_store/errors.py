@@ -13,6 +13,8 @@ MAX_MESSAGE = 1000
 _SHOWN = 60
 """Characters of a wrong value that a message quotes."""
 
+_JSON_WORDS = {None: "null", True: "true", False: "false"}
+
 
 class UserError(Exception):
     """An error that a user can mend; `str()` gives `WHERE: message`.
@@ -80,8 +82,11 @@ def quoted(names: Iterable[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """A wrong value for messages: as Python writes it, with quotes around text; the start of a long one."""
-    written = repr(value)
+    """A wrong value for messages, with quotes around text; the start of a long one.
+
+    What JSON calls null, true and false is called so here.
+    """
+    written = _JSON_WORDS[value] if value is None or isinstance(value, bool) else repr(value)
     return written if len(written) <= _SHOWN else f"{written[:_SHOWN]}..."
 
 

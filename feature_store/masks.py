@@ -9,7 +9,8 @@ A plain file is one JSON object a line (a name that ends in .gz is decompressed)
                         selected; null, in a file of human rationales: nobody annotated the text
     scores              optional: a number per token, larger means rather selected
 
-A `text` in place of its tokens is split at blanks, and spans then count its characters. The spans of
+A `text` in place of its tokens is split at blanks, one in Chinese by jieba, and spans then count its
+characters; a text of another language without blanks between words needs its tokens. The spans of
 doccano's exports (`label`, `labels` or `entities`) are read where there is no `rationale`. A span may have a
 name behind it: [start, end, label].
 
@@ -28,6 +29,7 @@ from typing import cast
 from feature_store.eraser_masks import EraserFile
 from feature_store.errors import BadInputError, RequestError, shown
 from feature_store.fingerprint import file_digest
+from feature_store.scripts import CHINESE, lacks_blanks
 from feature_store.sources import get_source
 from feature_store.sources.base import Report, resolve_aspect
 from feature_store.sources.beer import Beer, annotated_reviews
@@ -43,7 +45,7 @@ from feature_store.sources.fields import (
     whole,
 )
 from feature_store.sources.lines import filled_lines, parse_record
-from feature_store.tokenize import split_at_blanks
+from feature_store.tokenize import TOKENIZERS, Token, split_at_blanks
 
 _LARGEST = sys.float_info.max
 
@@ -276,7 +278,7 @@ def _positions(value: object, size: int | None, where: str) -> list[int] | None:
 def _of_text(record: dict[str, object], where: str) -> dict[str, object]:
     """A record with its text's tokens in place of the text, and spans of characters as positions' mask."""
     text = check_text(record["text"], "text", where)
-    pieces = split_at_blanks(text)
+    pieces = _pieces(text, where)
     key = next((key for key in ("rationale", *_DOCCANO) if key in record), "rationale")
     others = {name: value for name, value in record.items() if name not in ("text", *_DOCCANO)}
     found = others | {"tokens": [piece.text for piece in pieces]}
@@ -287,6 +289,20 @@ def _of_text(record: dict[str, object], where: str) -> dict[str, object]:
     for start, end in check_spans(_offsets(value), len(text), f"`{key}`", where, "characters"):
         marked[start:end] = b"\1" * (end - start)
     return found | {"rationale": [int(any(marked[piece.start : piece.end])) for piece in pieces]}
+
+
+def _pieces(text: str, where: str) -> list[Token]:
+    """The text's tokens, equal for equal texts."""
+    found = lacks_blanks(text)
+    if found is None:
+        return split_at_blanks(text)
+    if found != CHINESE:
+        raise BadInputError(
+            f"this text is {found}, which has no blanks between words, and there is no tokenizer for it",
+            where=where,
+            hint="give `tokens` in place of `text`, and spans that count tokens",
+        )
+    return TOKENIZERS["jieba"](text)
 
 
 def _offsets(value: object) -> object:

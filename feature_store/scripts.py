@@ -51,6 +51,17 @@ def language(text: str) -> str | None:
     return name if most > _LETTERS_PER_WORD * len(_OTHER_WORD.findall(start)) else None
 
 
+def lacks_blanks(text: str) -> str | None:
+    """The language of a text whose pieces between blanks are clauses; None where they are words.
+
+    A text of such a language that was cut already has a blank behind each word.
+    """
+    name = language(text)
+    pieces = text.split()
+    length = sum(map(len, pieces)) / max(len(pieces), 1)
+    return name if name is not None and length > _LONGEST_WORDS.get(name, _LONGEST_ELSEWHERE) else None
+
+
 def clauses(words: Mapping[str, int], tokenizer: str) -> str | None:
     """A note that tokens of such a language are whole clauses; None where they are words, or few.
 

@@ -36,7 +36,7 @@ from feature_store.segmenter import (
 
 logger = logging.getLogger("feature_store")
 
-VERSION = 1
+VERSION = 2
 """Raise it when equal texts give other words."""
 
 ENV_WORKERS = "INFOCAL_WORKERS"

@@ -36,8 +36,8 @@ _MAX_CHARACTERS = 256
 _ENTRY = re.compile(r"(?P<word>.+?)(?:[ \t]+(?P<frequency>[0-9]+))?(?:[ \t]+[a-zA-Z]+)?")
 """jieba 0.42.1's `re_userdict`, with tabs as well as blanks."""
 
-DICTIONARY_FORMAT = 2
-"""Raise it when an equal dictionary gives other words."""
+DICTIONARY_FORMAT = 3
+"""Raise it when an equal dictionary, or equal stop words, give other words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ def parse_dictionary(lines: Iterable[tuple[int, str]], where: str) -> tuple[Word
 
 
 def parse_stop_words(lines: Iterable[tuple[int, str]]) -> frozenset[str]:
-    """Words to leave out, one a line."""
-    return frozenset(word for _, line in lines if (word := _clean(line)))
+    """Words to leave out, one a line; what stands behind a tab, such as a count, is not read."""
+    return frozenset(word for _, line in lines if (word := _clean(_clean(line).partition("\t")[0])))
 
 
 def _clean(line: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from feature_store import tokenize_posts
 from feature_store.errors import RequestError, quoted
+from feature_store.own_words import OwnWords
 from feature_store.segmenter import (
     DICTIONARY,
     STOP_WORDS,
@@ -103,17 +104,26 @@ class ChineseTokenizer:
     """Splits Chinese text into jieba's words; white space and stop words are left out.
 
     Args:
-        files: contents of the user's `dictionary` and `stop_words`, where there are any.
-
-    Raises:
-        BadInputError: if the dictionary breaks its format.
+        own: the user's words; it is shown those of each text.
     """
 
-    def __init__(self, files: Mapping[str, str]) -> None:
+    def __init__(self, own: OwnWords) -> None:
+        self._segmenter = Segmenter(own.words)
+        self._own = own
+
+    @classmethod
+    def of_files(cls, files: Mapping[str, str]) -> "ChineseTokenizer":
+        """The tokenizer of a package.
+
+        Args:
+            files: contents of the user's `dictionary` and `stop_words`, where there are any.
+
+        Raises:
+            BadInputError: if the dictionary breaks its format.
+        """
         numbered = {name: list(enumerate(text.split("\n"), start=1)) for name, text in files.items()}
         words = parse_dictionary(numbered[DICTIONARY], DICTIONARY) if DICTIONARY in files else ()
-        self._segmenter = Segmenter(words)
-        self._stop_words = parse_stop_words(numbered.get(STOP_WORDS, ()))
+        return cls(OwnWords(words, parse_stop_words(numbered.get(STOP_WORDS, ()))))
 
     def __call__(self, text: str) -> list[Token]:
         """Tokens of a text in order."""
@@ -121,8 +131,10 @@ class ChineseTokenizer:
 
     def _tokens(self, text: str) -> list[Token]:
         tokens, start = [], 0
-        for word in self._segmenter.cut(text):
-            if not word.isspace() and word not in self._stop_words:
+        words = self._segmenter.cut(text)
+        self._own.see(words)
+        for word in words:
+            if not word.isspace() and word not in self._own.stop_words:
                 tokens.append(Token(word, start, start + len(word)))
             start += len(word)
         return tokens
@@ -134,7 +146,7 @@ TOKENIZERS: dict[str, Tokenizer] = {
     "english": tokenize,
     "whitespace": split_at_blanks,
     "posts": tokenize_posts.tokenize,
-    "jieba": ChineseTokenizer({}),
+    "jieba": ChineseTokenizer(OwnWords()),
 }
 """What splits a free text, by the name that sources and built features give."""
 
@@ -156,4 +168,4 @@ def make_tokenizer(name: str, files: Mapping[str, str]) -> Tokenizer:
     if name not in TOKENIZERS or (files and name != "jieba"):
         what = f" that takes {quoted(files)}" if files else ""
         raise RequestError(f"no tokenizer `{name}`{what}; there is {quoted(TOKENIZERS)}")
-    return ChineseTokenizer(files) if files else TOKENIZERS[name]
+    return ChineseTokenizer.of_files(files) if files else TOKENIZERS[name]

@@ -22,6 +22,11 @@ class Token:
     end: int
 
 
+def visible(text: str) -> str:
+    """The text without characters that have no width."""
+    return _INVISIBLE.sub("", text)
+
+
 def without_invisible(
     tokenize: Callable[[str], list[Token]], text: str, *, keep_joiners: bool = False
 ) -> list[Token]:

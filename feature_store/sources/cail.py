@@ -19,7 +19,7 @@ from feature_store.cail_recipes import MIN_CASES, RECIPES, Case, CaseRecipe
 from feature_store.errors import BadInputError, MissingDataError, did_you_mean, shown
 from feature_store.fingerprint import file_digest, unit_interval
 from feature_store.own_words import OwnWords
-from feature_store.segmenter import DICTIONARY, STOP_WORDS, Word, parse_dictionary, parse_stop_words
+from feature_store.segmenter import DICTIONARY, STOP_WORDS, Word
 from feature_store.sources.base import (
     NO_OPTIONS,
     Example,
@@ -33,6 +33,8 @@ from feature_store.sources.base import (
 from feature_store.sources.fields import check_text, whole
 from feature_store.sources.lines import UTF8, filled_lines, parse_record, read_lines
 from feature_store.sources.locate import is_there, plain_or_gz
+from feature_store.sources.own_words import read_own_words
+from feature_store.tokens import visible
 
 VAL_RATE = 0.1
 """Share of the training cases of CAIL-big cut off as `val`: the first stage has none of its own."""
@@ -103,7 +105,7 @@ class Cail:
         ),
     )
     tokenizer = "jieba"
-    version = 1
+    version = 2
     sample_version = 1
 
     def __init__(self, name: str, title: str, folder: str, files: Mapping[str, str]) -> None:
@@ -189,7 +191,7 @@ class Cail:
             raise TypeError(f"expected what `task` returned, but got {task!r}")
         recipe = RECIPES[query.options["recipe"]]
         targets = _Targets(query.aspect, task, recipe)
-        own = _own_words(query)
+        own = read_own_words(query)
         report.dropped.update({reason: Counter() for reason in (*recipe.reasons, *_LABEL_REASONS, _NO_WORD)})
         in_train: set[bytes] = set()
         for role in self._files:
@@ -333,17 +335,6 @@ def _label_reason(case: Case, task: _CailTask) -> str | None:
 # ---------------------------------------------------------------------------------------------------- words
 
 
-def _own_words(query: Query) -> OwnWords:
-    """The user's dictionary and stop words; empty where there are none."""
-    words: tuple[Word, ...] = ()
-    if path := query.inputs.get(DICTIONARY):
-        words = parse_dictionary(read_lines(path, max_bytes=query.max_bytes), str(path))
-    stop_words: frozenset[str] = frozenset()
-    if path := query.inputs.get(STOP_WORDS):
-        stop_words = parse_stop_words(read_lines(path, max_bytes=query.max_bytes))
-    return OwnWords(words, stop_words)
-
-
 def _tokens(fact: str, lengths: Iterable[int], own: OwnWords) -> list[str]:
     tokens, start = [], 0
     for length in lengths:
@@ -419,13 +410,19 @@ def _parse_case(line: str, where: str) -> Case:
     ]
     # a label that stands twice is one label
     return Case(
-        fact=check_text(record["fact"], "fact", where),
+        fact=_fact(record["fact"], where),
         charges=tuple(dict.fromkeys(charges)),
         articles=tuple(dict.fromkeys(articles)),
         num_defendants=len(set(map(str, _list(meta["criminals"], "criminals", where)))),
         months=_months(term["imprisonment"], where),
         life_or_death=_flag(term, _TERM[0], where) | _flag(term, _TERM[1], where),
     )
+
+
+def _fact(value: object, where: str) -> str:
+    """The text of a case, without characters that have no width: they would split words."""
+    text = check_text(value, "fact", where)
+    return check_text(visible(text), "fact", where)
 
 
 def _mapping(value: object, name: str, keys: tuple[str, ...], where: str) -> dict[str, object]:

@@ -115,7 +115,10 @@ def check_spans(
             raise BadInputError(f"expected a span [start, end) in {key}, but got {shown(span)}", where=where)
         start, end = cast("list[int]", edges)
         if size is not None and not 0 <= start <= end <= size:
-            raise BadInputError(f"span {span} of {key} does not fit the text's {size} {unit}", where=where)
+            backwards = ": it ends before it begins" if end < start else ""
+            raise BadInputError(
+                f"span {span} of {key} does not fit the text's {size} {unit}{backwards}", where=where
+            )
         if not 0 <= start <= end:
             raise BadInputError(f"expected 0 <= start <= end in a span of {key}, but got {span}", where=where)
         checked.append((start, end))
@@ -138,6 +141,12 @@ def mask_positions(mask: Sequence[float], size: int, where: str) -> list[int]:
     Raises:
         BadInputError: if it has another length than the text, or another number.
     """
+    if len(mask) != size and len(mask) == 2 and max(mask) > 1:
+        raise BadInputError(
+            f"expected spans or a 0/1 mask as `rationale`, but got {list(mask)}",
+            where=where,
+            hint=f"a single span stands in a list, too: [{list(mask)}]",
+        )
     if len(mask) != size:
         raise BadInputError(f"a `rationale` of {len(mask)} zeros and ones for {size} tokens", where=where)
     if wrong := [entry for entry in mask if entry not in (0, 1)]:

@@ -61,11 +61,12 @@ from feature_store.sources.fields import (
     unread_keys,
 )
 from feature_store.sources.labels import LabelCount, check_label, class_names
-from feature_store.sources.lines import filled_lines, parse_record, read_lines
+from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.sources.locate import own_files, split_files
+from feature_store.sources.own_words import read_own_words
 from feature_store.sources.span_check import SpanCheck, form_that_fits
 from feature_store.sources.task_file import TaskFile, read_task_file
-from feature_store.tokenize import Token, Tokenizer, make_tokenizer
+from feature_store.tokenize import ChineseTokenizer, Token, Tokenizer, make_tokenizer
 
 VAL_RATE = 0.1
 """Share of the training texts cut off as `val` where there is no such file."""
@@ -143,7 +144,10 @@ class Jsonl:
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
         """The files in the order train, val, test; see `Source.examples`."""
         stated = read_task_file(query.inputs["task"])
-        reader = _Reader(stated, task, _tokenizer(str(task.tokenizer), query))
+        own = read_own_words(query)
+        is_changed = DICTIONARY in query.inputs or STOP_WORDS in query.inputs
+        tokenize = ChineseTokenizer(own) if is_changed else make_tokenizer(str(task.tokenizer), {})
+        reader = _Reader(stated, task, tokenize)
         ledger = Ledger()
         if "val" not in query.inputs:
             name = query.inputs["train"].name
@@ -164,24 +168,13 @@ class Jsonl:
                 report.notes.append(note)
         ledger.tell(report)
         reader.tell(report, query.inputs["train"].name)
+        report.notes += own.notes()
 
     def write_sample(self, data_dir: Path, seed: int) -> None:
         """Write the made-up corpus of `feature_store.sample`."""
         from feature_store import sample
 
         sample.write_jsonl(data_dir / self.name, seed=seed)
-
-
-def _tokenizer(name: str, query: Query) -> Tokenizer:
-    """What splits the texts, with the user's files that change its words."""
-    files = {
-        option: "".join(
-            f"{line}\n" for _, line in read_lines(query.inputs[option], max_bytes=query.max_bytes)
-        )
-        for option in (DICTIONARY, STOP_WORDS)
-        if option in query.inputs
-    }
-    return make_tokenizer(name, files)
 
 
 _MOST, _SOME = 0.9, 0.1
@@ -338,13 +331,15 @@ class _Reader:
             and self._low <= value <= self._high
         ):
             return (value - self._low) / (self._high - self._low)
-        is_text = isinstance(value, str)
+        hint = f"`score_range = [LOWEST, HIGHEST]` in {TASK_FILE} names the scores that there may be"
+        if isinstance(value, str):
+            hint = "a number in quotes is a text: write it without them"
+        elif value is None:
+            hint = "leave the line out: a text without a score can be neither learnt from nor scored"
         raise BadInputError(
             f"expected a score in [{_number(self._low)}, {_number(self._high)}], but got {shown(value)}",
             where=where,
-            hint="a number in quotes is a text: write it without them"
-            if is_text
-            else f"`score_range = [LOWEST, HIGHEST]` in {TASK_FILE} names the scores that there may be",
+            hint=hint,
         )
 
     def _rationale(self, value: object, words: _Words, where: str) -> list[int] | None:

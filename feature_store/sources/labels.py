@@ -60,14 +60,25 @@ class LabelCount:
         shown = names
         if len(names) > _MAX_SHOWN:
             shown = [name for name, _ in self._counts.most_common(_MAX_SHOWN)]
-        listed = ", ".join(f"`{name[:60]}` {self._counts[name]}" for name in shown)
+        listed = ", ".join(f"`{_visible(name)}` {self._counts[name]}" for name in shown)
         more = f", and {len(names) - len(shown)} with fewer" if len(shown) < len(names) else ""
         report.notes.append(f"{len(names)} classes in {file}: {listed}{more}")
         if self._num_with_blanks:
             report.notes.append(f"blanks around {self._num_with_blanks} labels are left out")
         for group in _nearly_equal(names):
-            counted = ", ".join(f"`{name[:60]}` ({self._counts[name]} texts)" for name in group)
+            counted = ", ".join(f"`{_visible(name)}` ({self._counts[name]} texts)" for name in group)
             report.notes.append(f"names of classes that are nearly equal: {counted}: are they one class?")
+
+
+def _visible(name: str) -> str:
+    """The beginning of a name, with escapes for the characters that nobody can see or tell from a blank."""
+    return "".join(_escaped(character) for character in name[:60])
+
+
+def _escaped(character: str) -> str:
+    is_hidden = unicodedata.category(character) in ("Cf", "Cc", "Zl", "Zp")
+    is_other_blank = character != " " and unicodedata.category(character) == "Zs"
+    return f"\\u{ord(character):04x}" if is_hidden or is_other_blank else character
 
 
 def _nearly_equal(names: Sequence[str]) -> list[list[str]]:

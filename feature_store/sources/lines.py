@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ MAX_LINE_BYTES = 64 * 2**20
 
 UTF8 = "UTF-8"
 _BYTE_ORDER_MARK = "\ufeff"
+_CHINESE = re.compile("[\u4e00-\u9fff]{2}")
 
 
 def read_lines(
@@ -157,8 +159,28 @@ class _Decoder:
         bad = line[failures[0].start : failures[0].start + 1].hex()
         expected = " and not ".join(self._encodings)
         raise BadInputError(
-            f"not {expected}: byte 0x{bad} at position {failures[0].start} of the line", where=where
+            f"not {expected}: byte 0x{bad} at position {failures[0].start} of the line",
+            where=where,
+            hint=_conversion(line),
         ) from failures[0]
+
+
+def _conversion(line: bytes) -> str:
+    """A hint that names the encoding which a line that is not UTF-8 may have."""
+    found, sign = "ENCODING", ""
+    if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+        found, sign = "UTF-16", "it begins as UTF-16 does: "
+    elif _CHINESE.search(line.decode("gb18030", errors="replace")) and _is_gb18030(line):
+        found, sign = "GB18030", "it may be GB18030 (GBK): "
+    return f"{sign}`iconv -f {found} -t UTF-8 FILE > NEW` writes it anew in UTF-8"
+
+
+def _is_gb18030(line: bytes) -> bool:
+    try:
+        line.decode("gb18030")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object]:

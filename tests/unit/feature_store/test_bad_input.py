@@ -74,11 +74,11 @@ def test_a_bad_review(
         ({"y": "good"}, "expected 5 scores, but got 'good'"),
         ({"y": [0.5, 0.5, float("nan"), 0.5, 0.5]}, r"expected a score in \[0, 1\], but got nan"),
         ({"y": [0.5, 0.5, 1.7, 0.5, 0.5]}, r"expected a score in \[0, 1\], but got 1.7"),
-        ({"y": [0.5, 0.5, True, 0.5, 0.5]}, r"expected a score in \[0, 1\], but got True"),
+        ({"y": [0.5, 0.5, True, 0.5, 0.5]}, r"expected a score in \[0, 1\], but got true"),
         ({"y": [0.5, 0.5, [], 0.5, 0.5]}, r"expected a score in \[0, 1\], but got \[\]"),
         ({"y": [0.5, 0.5, 10**400, 0.5, 0.5]}, r"expected a score in \[0, 1\], but got 1000"),
         ({"rid": 1.5}, "expected a whole number or text as `rid`, but got 1.5"),
-        ({"rid": True}, "expected a whole number or text as `rid`, but got True"),
+        ({"rid": True}, "expected a whole number or text as `rid`, but got true"),
     ],
 )
 def test_a_bad_annotation(

@@ -286,7 +286,7 @@ def without(name: str) -> dict[str, Any]:
         ({"fact": "事实"}, "no key `meta`"),
         (record(""), "an empty text as `fact`"),
         (record(" \n\u3000"), "an empty text as `fact`"),
-        ({**record(), "fact": None}, "expected text as `fact`, but got None"),
+        ({**record(), "fact": None}, "expected text as `fact`, but got null"),
         ({**record(), "fact": ["事实"]}, r"expected text as `fact`, but got \['事实'\]"),
         ('{"fact": "\\ud800", "meta": {}}', "no key `accusation` in `meta`"),
         ({**record(), "meta": []}, r"expected an object as `meta`, but got \[\]"),
@@ -300,14 +300,14 @@ def without(name: str) -> dict[str, Any]:
         (record(accusation=["[]"]), r"expected a charge's name in `accusation`, but got '\[\]'"),
         (record(relevant_articles=264), "expected a list as `relevant_articles`, but got 264"),
         (record(relevant_articles=["盗窃"]), "expected the number of an article, but got '盗窃'"),
-        (record(relevant_articles=[True]), "expected the number of an article, but got True"),
+        (record(relevant_articles=[True]), "expected the number of an article, but got true"),
         (record(relevant_articles=[2.5]), "expected the number of an article, but got 2.5"),
         (record(relevant_articles=["9" * 5000]), "expected the number of an article, but got '99999"),
         (record(relevant_articles=[10**12]), "expected the number of an article, but got 1000000000000"),
         (record(criminals="张某"), "expected a list as `criminals`, but got '张某'"),
         (record(imprisonment=-1), "expected a number of months as `imprisonment`, but got -1"),
         (record(imprisonment="6"), "expected a number of months as `imprisonment`, but got '6'"),
-        (record(imprisonment=True), "expected a number of months as `imprisonment`, but got True"),
+        (record(imprisonment=True), "expected a number of months as `imprisonment`, but got true"),
         (record(death_penalty=0), "expected true or false as `death_penalty`, but got 0"),
         (record(life_imprisonment="no"), "expected true or false as `life_imprisonment`, but got 'no'"),
         (record(accusation=["盗窍"]), "charge `盗窍` is not in the official list of 2"),
@@ -443,3 +443,25 @@ def test_users_files_travel_with_the_features(tmp_path: Path, cache_dir: Path):
     features = open_features(request)
     assert features.tokenizer_files == {"stop_words": "。\n的\n"}
     assert open_features(request, verify=True).tokenizer_files == features.tokenizer_files
+
+
+def test_characters_without_width_split_no_word_of_a_case(tmp_path: Path):
+    hidden = record("\ufeff被告人张某盗\u200b窃手\u00ad机。\u200b")
+    write(tmp_path, train=BOTH, val=[record()], test=[hidden])
+    examples, _, _ = read(tmp_path)
+    assert examples[-1].tokens == examples[200].tokens == ["被告人", "张某", "盗窃", "手机", "。"]
+
+
+def test_a_case_without_a_visible_character_is_named(tmp_path: Path):
+    write(tmp_path, train=BOTH, val=[record()], test=[record("\u200b\ufeff")])
+    with pytest.raises(BadInputError, match=r"data_test.json:1: an empty text as `fact`"):
+        read(tmp_path)
+
+
+def test_stop_words_may_have_a_count_behind_a_tab(tmp_path: Path):
+    stop_words = tmp_path / "stop.txt"
+    stop_words.write_text("。\t12\n被告人\t3\tn\n", encoding="utf-8")
+    write(tmp_path, train=BOTH, val=[record()], test=[record()])
+    examples, report, _ = read(tmp_path, stop_words=str(stop_words))
+    assert examples[200].tokens == ["张某", "盗窃", "手机"]
+    assert "stop words: 2 of 2 entries stand in the texts" in report.notes

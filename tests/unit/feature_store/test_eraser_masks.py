@@ -96,7 +96,7 @@ def test_what_was_done_without_hard_predictions_and_keys_of_a_fork_are_said(tmp_
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"annotation_id": "a"}, "expected a list of objects as `rationales`, but got None"),
+        ({"annotation_id": "a"}, "expected a list of objects as `rationales`, but got null"),
         (predicted(), f"neither `{HARD}` nor `{SOFT}`: nothing says what is selected"),
         (predicted(**{HARD: [{"start_token": 1}]}), "no key `end_token` in a span of"),
         (predicted(**{HARD: hard((3, 1))}), "expected 0 <= start <= end in a span of"),

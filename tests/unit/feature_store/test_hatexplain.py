@@ -196,7 +196,7 @@ def test_texts_of_several_splits_stay_and_are_counted(tmp_path: Path):
             {"annotators": [{"label": "rude", "target": None}]},
             "expected `hatespeech`, `normal`, `offensive` as `label`, but got 'rude'",
         ),
-        ({"annotators": [{"target": None}]}, "expected .* as `label`, but got None"),
+        ({"annotators": [{"target": None}]}, "expected .* as `label`, but got null"),
         (
             {"annotators": [{"label": "normal", "target": "Other"}]},
             "expected a list of groups or null as `target`, but got 'Other'",
@@ -208,7 +208,7 @@ def test_texts_of_several_splits_stay_and_are_counted(tmp_path: Path):
         ),
         ({"rationales": [1]}, r"expected a list of masks as `rationales`, but got \[1\]"),
         ({"rationales": [[0, 2, 0, 0]]}, "expected a mask of 0 and 1 in `rationales`, but got 2"),
-        ({"rationales": [[0, True, 0, 0]]}, "expected a mask of 0 and 1 in `rationales`, but got True"),
+        ({"rationales": [[0, True, 0, 0]]}, "expected a mask of 0 and 1 in `rationales`, but got true"),
     ],
 )
 def test_a_bad_post_is_named_with_file_line_and_id(tmp_path: Path, changes: dict[str, Any], message: str):

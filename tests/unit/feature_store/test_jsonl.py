@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feature_store.errors import MissingDataError
+from feature_store.errors import BadInputError, MissingDataError
 from feature_store.fingerprint import unit_interval
 from feature_store.sources.base import Example, Report
 from feature_store.store import FeatureRequest, open_features
@@ -301,3 +301,79 @@ def test_the_sample_is_read_as_it_was_made(tmp_path: Path):
             ]
     annotated = [example.rationale is not None for example in examples]
     assert 0.6 < sum(annotated) / len(annotated) < 0.95
+
+
+def _chinese(tmp_path: Path) -> Path:
+    records: dict[str, list[dict[str, Any]]] = {
+        split: [{"text": f"屏幕用了{split}{i}两天就坏了。", "label": "ab"[i % 2]} for i in range(size)]
+        for split, size in (("train", 12), ("val", 2), ("test", 2))
+    }
+    return write_own(tmp_path / "own", records)
+
+
+def test_own_words_of_own_texts_say_what_they_did(tmp_path: Path):
+    dictionary, stop_words = tmp_path / "words.txt", tmp_path / "stop.txt"
+    dictionary.write_text("两天就\t50\tn\n好 店\t5\n从不出现\n", encoding="utf-8")
+    stop_words.write_text("了\t7\n。\n这 家\n", encoding="utf-8")
+    features = open_features(
+        FeatureRequest(
+            dataset="jsonl",
+            data_dir=_chinese(tmp_path),
+            cache_dir=tmp_path / "cache",
+            embedding="random",
+            embedding_size=4,
+            options={"dictionary": str(dictionary), "stop_words": str(stop_words)},
+        )
+    )
+    notes = "\n".join(features.notes)
+    assert "dictionary: 1 of 3 words stand in the texts; 1 can never apply, " in notes
+    assert "are cut within them: `好 店`" in notes
+    assert "stop words: 2 of 3 entries stand in the texts; 1 can never apply, " in notes
+    tokens = features.table("val")["tokens"].to_pylist()
+    assert all("两天就" in text and not {"了", "。"} & set(text) for text in tokens)
+
+
+def test_a_dictionary_that_is_none_is_named_by_its_path(tmp_path: Path):
+    dictionary = tmp_path / "words.txt"
+    dictionary.write_text("屏幕\t3\n坏了\t0\n", encoding="utf-8")
+    request = FeatureRequest(
+        dataset="jsonl",
+        data_dir=_chinese(tmp_path),
+        cache_dir=tmp_path / "cache",
+        options={"dictionary": str(dictionary)},
+    )
+    with pytest.raises(BadInputError, match=f"^{re.escape(str(dictionary))}:2: expected a frequency of at"):
+        open_features(request)
+
+
+def test_a_name_that_looks_like_another_one_shows_what_is_hidden(tmp_path: Path):
+    records = own_records()
+    for i, record in enumerate(records["train"]):
+        record["label"] = ("food", "food\u200b", "late food", "late\u00a0food")[i % 4]
+    for split in ("val", "test"):
+        for record in records[split]:
+            record["label"] = "food"
+    notes = "\n".join(read_all("jsonl", write_own(tmp_path, records))[2].notes)
+    assert "nearly equal: `food` (5 texts), `food\\u200b` (5 texts)" in notes
+    assert "nearly equal: `late food` (5 texts), `late\\u00a0food` (5 texts)" in notes
+
+
+@pytest.mark.parametrize(
+    ("change", "message", "hint"),
+    [
+        ({"rationale": [0, 2]}, r"expected spans or a 0/1 mask as `rationale`, but got \[0, 2\]", "[[0, 2]]"),
+        (
+            {"rationale": [[5, 2]]},
+            r"span \[5, 2\] of `rationale` does not fit .*: it ends before it begins",
+            "",
+        ),
+        ({"score": None}, r"expected a score in \[1, 5\], but got null", "leave the line out"),
+        ({"score": True}, r"expected a score in \[1, 5\], but got true", "score_range"),
+    ],
+)
+def test_a_wrong_value_is_shown_as_it_is_written(
+    tmp_path: Path, change: dict[str, Any], message: str, hint: str
+):
+    with pytest.raises(BadInputError, match=message) as caught:
+        one(tmp_path, {"text": "so it is", "score": 1} | change, REGRESSION)
+    assert hint in (caught.value.hint or "")

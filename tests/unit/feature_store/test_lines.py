@@ -1,6 +1,7 @@
 """Lines of plain and zipped files, and what can be wrong with a file."""
 
 import gzip
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -154,3 +155,18 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path):
     path = tmp_path / "f.txt"
     path.write_bytes("one é\ntwo".encode("utf-8-sig"))
     assert read(path) == [(1, "one é"), (2, "two")]
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        ("好的\n".encode("utf-16"), "it begins as UTF-16 does: `iconv -f UTF-16 -t UTF-8 FILE > NEW`"),
+        ("屏幕坏了\n".encode("gbk"), r"it may be GB18030 \(GBK\): `iconv -f GB18030 -t UTF-8 FILE > NEW`"),
+        ("un café noir\n".encode("latin-1"), "^`iconv -f ENCODING -t UTF-8 FILE > NEW` writes it anew"),
+    ],
+)
+def test_the_encoding_that_a_file_may_have_is_named(tmp_path: Path, content: bytes, hint: str):
+    (tmp_path / "f").write_bytes(content)
+    with pytest.raises(BadInputError, match="f:1: not UTF-8: byte 0x") as caught:
+        read(tmp_path / "f")
+    assert re.search(hint, caught.value.hint or "")

@@ -120,3 +120,31 @@ def test_annotations_of_beer_are_read_by_its_source(tmp_path: Path):
 def test_a_missing_file_is_named(tmp_path: Path):
     with pytest.raises(MissingDataError, match="nowhere.jsonl: no such file"):
         read_masks(tmp_path / "nowhere.jsonl", aspect=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "spans", "tokens", "positions"),
+    [
+        (
+            "快递三个星期没有送到。",
+            [[0, 2], [6, 10]],
+            ["快递", "三个", "星期", "没有", "送到", "。"],
+            [0, 3, 4],
+        ),
+        ("屏幕\u200b坏 了 ，\n不行", [[0, 4]], None, [0]),
+        ("屏幕 坏 了", [[0, 2]], ["屏幕", "坏", "了"], [0]),
+        ("The screen broke", [[4, 10]], ["The", "screen", "broke"], [1]),
+    ],
+)
+def test_a_text_in_chinese_is_cut_into_words(
+    tmp_path: Path, text: str, spans: list[list[int]], tokens: list[str] | None, positions: list[int]
+):
+    found = one(tmp_path, {"id": 1, "text": text, "label": [[*span, "WHY"] for span in spans]})
+    assert found.positions == positions
+    assert tokens is None or found.tokens == tokens
+
+
+def test_a_text_that_nothing_can_cut_needs_its_tokens(tmp_path: Path):
+    with pytest.raises(BadInputError, match="m.*1: this text is Japanese, .* no tokenizer for it") as caught:
+        one(tmp_path, {"id": 1, "text": "部屋はとても狭かったです。", "label": [[0, 2]]})
+    assert caught.value.hint == "give `tokens` in place of `text`, and spans that count tokens"

@@ -45,10 +45,10 @@ def change(path: Path, number: int, changes: Any) -> None:
         ('{"text": "It is th', "not JSON: Unterminated string"),
         ("[1]", r"expected a JSON object, but got \[1\]"),
         ({"label": "absent"}, r"no key `label`; there is \['text'\]"),
-        ({"label": None}, "expected a whole number or text as `label`, but got None"),
+        ({"label": None}, "expected a whole number or text as `label`, but got null"),
         ({"label": ""}, "expected a whole number or text as `label`, but got ''"),
         ({"label": 1.5}, "expected a whole number or text as `label`, but got 1.5"),
-        ({"label": True}, "expected a whole number or text as `label`, but got True"),
+        ({"label": True}, "expected a whole number or text as `label`, but got true"),
         ({"label": "goood"}, "`goood` is none of the 2 classes `bad`, `good`"),
         ({"tokens": ["a"]}, "expected either `text` or `tokens`, but got both"),
         ({"text": None}, r"expected either `text` or `tokens`, but got neither; there is \['label'\]"),
@@ -98,7 +98,8 @@ def test_a_bad_score(tmp_path: Path, cache_dir: Path, leftovers: Leftovers, valu
     records = {s: [{"text": f"{s} {i}", "score": i / 9} for i in range(9)] for s in ("train", "val", "test")}
     folder = write_own(tmp_path / "data", records, REGRESSION)
     change(folder / "val.jsonl", 3, {"score": value})
-    shown = repr(value)[:20].replace("[", r"\[").replace("]", r"\]")
+    written = {"True": "true", "None": "null"}.get(repr(value), repr(value))
+    shown = written[:20].replace("[", r"\[").replace("]", r"\]")
     message = rf"val.jsonl:3: expected a score in \[0, 1\], but got {shown}"
     fails("jsonl", folder, cache_dir, leftovers, message)
 
@@ -211,9 +212,9 @@ def spans(docid: Any = "test1", start: Any = 2, end: Any = 4) -> list[list[dict[
         ({"classification": "absent"}, "no key `classification`; there is"),
         ({"evidences": "absent"}, "no key `evidences`; there is"),
         ({"classification": "PSO"}, "`PSO` is none of the 2 classes `NEG`, `POS`"),
-        ({"annotation_id": None}, "expected a whole number or text as `annotation_id`, but got None"),
+        ({"annotation_id": None}, "expected a whole number or text as `annotation_id`, but got null"),
         ({"annotation_id": "val0"}, r"the id `val0` stands in .*val.jsonl:1 already"),
-        ({"evidences": None}, "expected a list of lists as `evidences`, but got None"),
+        ({"evidences": None}, "expected a list of lists as `evidences`, but got null"),
         ({"evidences": spans()[0]}, "expected a list of lists as `evidences`, but got"),
         ({"evidences": [["x"]]}, "expected an object as evidence, but got 'x'"),
         ({"evidences": [[{"docid": "test1"}]]}, "no key `start_token` in an evidence; there is"),
@@ -222,7 +223,7 @@ def spans(docid: Any = "test1", start: Any = 2, end: Any = 4) -> list[list[dict[
         ({"evidences": spans(end=None)}, r"expected a span \[start, end\) in `evidences`, but got \[2, None"),
         ({"evidences": spans("tset1")}, "no document `tset1` in .*docs"),
         ({"evidences": spans("../../train.jsonl")}, "no document `../../train.jsonl` in .*docs"),
-        ({"evidences": spans(None)}, "expected a whole number or text as `docid`, but got None"),
+        ({"evidences": spans(None)}, "expected a whole number or text as `docid`, but got null"),
         ({"docids": ["test0"]}, "evidence in document `test1`, but `docids` are `test0`"),
         ({"docids": "test1"}, "expected a list as `docids`, but got 'test1'"),
         ({"annotation_id": "x", "evidences": []}, "no `docids`, no evidence and no document `x`"),
@@ -281,6 +282,6 @@ def test_a_query_that_is_missing_where_it_is_used(tmp_path: Path, cache_dir: Pat
     request = FeatureRequest(
         dataset="eraser", data_dir=folder, cache_dir=cache_dir, options={"query": "prepend"}
     )
-    with pytest.raises(BadInputError, match="val.jsonl:2: expected text as `query`, but got None"):
+    with pytest.raises(BadInputError, match="val.jsonl:2: expected text as `query`, but got null"):
         open_features(request)
     assert leftovers() == []

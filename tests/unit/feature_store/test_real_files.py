@@ -361,7 +361,7 @@ def test_whole_floats_in_mask_files(tmp_path: Path):
     [
         ("4", r"expected a score in \[1, 5\], but got '4'", "a number in quotes is a text"),
         ("4,5", r"expected a score in \[1, 5\], but got '4,5'", "a number in quotes is a text"),
-        (True, r"expected a score in \[1, 5\], but got True", "`score_range ="),
+        (True, r"expected a score in \[1, 5\], but got true", "`score_range ="),
         (0, r"expected a score in \[1, 5\], but got 0", "`score_range ="),
         (5.0000001, r"expected a score in \[1, 5\], but got 5.0000001", "`score_range ="),
     ],

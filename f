@@ -1,0 +1,1 @@
+un café noir
