@@ -9,6 +9,7 @@ Each review has all five scores, so the other two aspects' held-out files are fu
 `feature_store.sources.beer_pool`.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -26,7 +27,17 @@ from feature_store.sources.base import (
     SourceOption,
     TaskSpec,
 )
-from feature_store.sources.beer_pool import RESIDUAL, VECTORS, Known, Review, chosen, note, unknown_reviews
+from feature_store.sources.beer_pool import (
+    ADJUSTED,
+    RESIDUAL,
+    VECTORS,
+    Known,
+    Review,
+    adjusted,
+    chosen,
+    note,
+    unknown_reviews,
+)
 from feature_store.sources.fields import check_id, check_spans, check_tokens, positions
 from feature_store.sources.lines import filled_lines, parse_record, read_lines
 from feature_store.sources.locate import find_inputs, plain_or_gz
@@ -83,10 +94,10 @@ class Beer:
         SourceOption(
             name="pool",
             default="none",
-            choices=("none", "plain", RESIDUAL, VECTORS),
+            choices=("none", "plain", RESIDUAL, VECTORS, ADJUSTED),
             help="held-out reviews of the other two aspects, to learn from as well: all (plain), those whose "
-            "score the other scores predict worst (residual), or for word vectors and language model alone "
-            "(vectors)",
+            "score the other scores predict worst (residual), for word vectors and language model alone "
+            "(vectors), or all with what the other scores tell taken out of the targets (adjusted)",
             pool_values=(VECTORS,),
             is_later=True,
         ),
@@ -125,6 +136,28 @@ class Beer:
 
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
         """Annotated reviews first, then those of the review files, then the pool; see `Source.examples`."""
+        if query.options.get("pool") != ADJUSTED:
+            yield from self._examples(query, report)
+            return
+        targets = self._adjusted(query)
+        for example in self._examples(query, report):
+            if example.split == "train":
+                example = dataclasses.replace(example, target=targets[example.example_id])
+            yield example
+
+    def _adjusted(self, query: Query) -> dict[str, float]:
+        """Targets of the training texts, by their ids, without what the other scores tell."""
+        import numpy as np  # takes time that a list of the sources need not wait for
+
+        train = {e.example_id for e in self._examples(query, Report()) if e.split == "train"}
+        files = [path for role, path in query.inputs.items() if role != "annotations"]
+        reviews = [review for path in files for review in read_reviews(path, query.max_bytes)]
+        found = {review.place: review.scores for review in reviews if review.place in train}
+        targets = adjusted(np.array(list(found.values())), self._number(query.aspect))
+        return dict(zip(found, targets.tolist(), strict=True))
+
+    def _examples(self, query: Query, report: Report) -> Iterator[Example]:
+        """The same with the scores themselves as targets."""
         inputs, max_bytes = query.inputs, query.max_bytes
         number = self._number(query.aspect)
         annotated: set[str] = set()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Scores = npt.NDArray[np.float64]
 
-RESIDUAL, VECTORS = "residual", "vectors"
+RESIDUAL, VECTORS, ADJUSTED = "residual", "vectors", "adjusted"
 
 KEY_TOKENS = 10
 """Reviews that begin with the same ten tokens count as one: users post a text again with small changes."""
@@ -94,9 +94,7 @@ def chosen(pool: Pool, known: Known) -> Collection[str]:
 
     if len(pool.places) < 2:
         return ()
-    target, others = _apart(pool.scores, known.aspect)
-    inputs = np.column_stack([np.ones(len(target)), others])
-    residual = np.abs(target - inputs @ np.linalg.lstsq(inputs, target, rcond=None)[0])
+    residual = np.abs(pool.scores[:, known.aspect] - predicted(pool.scores, known.aspect))
     # rounded, so that equal scores rank equally on every machine; the first line wins
     order = np.argsort(-residual.round(9), kind="stable")
     limit = mean_correlations(np.array(known.scores), known.aspect)[-1]
@@ -104,6 +102,42 @@ def chosen(pool: Pool, known: Known) -> Collection[str]:
     num_kept = int(np.flatnonzero(is_low)[-1]) + 1 if is_low.any() else 0
     rows = set(order[:num_kept].tolist())
     return {place for place, row in pool.places.items() if row in rows}
+
+
+def predicted(scores: "Scores", aspect: int) -> "Scores":
+    """What the other four scores tell of an aspect's, by least squares over these reviews.
+
+    Args:
+        scores: of the reviews, [N, 5].
+        aspect: column of the aspect's score.
+
+    Returns:
+        Predictions, [N].
+    """
+    import numpy as np
+
+    target, others = _apart(scores, aspect)
+    inputs = np.column_stack([np.ones(len(target)), others])
+    fitted: Scores = inputs @ np.linalg.lstsq(inputs, target, rcond=None)[0]
+    return fitted
+
+
+def adjusted(scores: "Scores", aspect: int) -> "Scores":
+    """An aspect's score without what the other four tell of it, in [0, 1].
+
+        clamp(y - (y^ - mean y^), 0, 1),   y^ = `predicted`
+
+    Args:
+        scores: of the training reviews, [N, 5].
+        aspect: column of the aspect's score.
+
+    Returns:
+        Targets, [N], whose mean is about that of the scores.
+    """
+    told = predicted(scores, aspect)
+    # rounded, so that the last digit is the same on every machine
+    without: Scores = (scores[:, aspect] - (told - told.mean())).clip(0, 1).round(6)
+    return without
 
 
 def mean_correlations(scores: "Scores", aspect: int) -> "Scores":
@@ -146,6 +180,12 @@ def note(how: str, aspect: str, counts: Mapping[str, int], files: Sequence[str])
     equal = f"{counts['pool_equal']} that begin as another one are left out"
     if how == VECTORS:
         return f"{said} train the word vectors and the language model, and nothing else; {equal}"
+    if how == ADJUSTED:
+        return (
+            f"{said} are training texts, too; {equal}. The target of every training text is its score for "
+            f"{aspect} without what a linear regression on the other scores tells of it; other splits have "
+            "the scores themselves"
+        )
     if how == RESIDUAL:
         return (
             f"{said} are training texts, too: those whose score for {aspect} a linear regression on the "

@@ -18,6 +18,7 @@ from feature_store.sources.beer_pool import (
     Known,
     Pool,
     Review,
+    adjusted,
     chosen,
     mean_correlations,
     unknown_reviews,
@@ -44,10 +45,10 @@ def beginning(tokens: list[str]) -> tuple[str, ...]:
     return tuple(tokens[:10])
 
 
-def lines_of(corpus: Path) -> list[tuple[str, list[str], list[str]]]:
-    """Place, scores and tokens of every line of the other two aspects' files."""
+def lines_of(corpus: Path, numbers: tuple[int, ...] = (0, 1)) -> list[tuple[str, list[str], list[str]]]:
+    """Place, scores and tokens of every line of the files of these aspects."""
     found = []
-    for number in (0, 1):
+    for number in numbers:
         path = corpus / "beer" / f"reviews.aspect{number}.heldout.txt"
         for i, line in enumerate(path.read_text().splitlines(), start=1):
             scores, text = line.split("\t")
@@ -126,7 +127,7 @@ def test_a_missing_file_of_the_pool_is_named(corpus: Path):
 
 
 def test_an_unknown_pool_gets_a_suggestion():
-    message = "takes `none`, `plain`, `residual`, `vectors`, but got `plane`"
+    message = "takes `none`, `plain`, `residual`, `vectors`, `adjusted`, but got `plane`"
     with pytest.raises(RequestError, match=message) as caught:
         resolve_options(BEER, {"pool": "plane"})
     assert caught.value.hint == "did you mean `--option pool=plain`"
@@ -200,10 +201,48 @@ def test_residual_is_a_part_of_plain(corpus: Path, heldout: Path):
     assert [example for example in plain if example in residual] == residual, "in the files' order"
 
 
+# --------------------------------------------------------------------------------------- adjusted targets
+
+
+def test_adjusted_targets_by_hand():
+    # palate is 0.2 + 0.5 taste; the last two reviews lie 0.1 above and below it, at equal scores
+    scores = np.full((6, 5), 0.4)
+    scores[:, 3] = [0.0, 0.2, 0.8, 1.0, 0.5, 0.5]
+    scores[:, 2] = 0.2 + 0.5 * scores[:, 3] + [0, 0, 0, 0, 0.1, -0.1]
+    assert adjusted(scores, 2) == pytest.approx([0.45, 0.45, 0.45, 0.45, 0.55, 0.35])
+
+
+def test_adjusted_targets_are_uncorrelated_with_the_other_scores():
+    scores = np.random.default_rng(0).uniform(0.3, 0.7, size=(200, 5))
+    scores[:, 2] = 0.5 * scores[:, 2] + 0.5 * scores[:, 3]
+    found = adjusted(scores, 2)
+    assert found.mean() == pytest.approx(scores[:, 2].mean())
+    for other in (0, 1, 3, 4):
+        assert np.corrcoef(found, scores[:, other])[0, 1] == pytest.approx(0, abs=1e-5)
+
+
+def test_adjusted_targets_stay_in_their_range():
+    scores = np.random.default_rng(0).integers(0, 2, size=(50, 5)).astype(float)
+    assert ((adjusted(scores, 2) >= 0) & (adjusted(scores, 2) <= 1)).all()
+
+
+def test_only_targets_of_training_texts_are_adjusted(corpus: Path):
+    (plain, _), (found, report) = read(corpus, "plain"), read(corpus, "adjusted")
+    pairs = list(zip(plain, found, strict=True))
+    scores = {place: [float(s) for s in row] for place, row, _ in lines_of(corpus, (0, 1, 2))}
+    train = [example.example_id for example in plain if example.split == "train"]
+    expected = adjusted(np.array([scores[place] for place in train]), 2)
+    assert [e.target for e in found if e.split == "train"] == pytest.approx(expected.tolist())
+    assert all(a == b for a, b in pairs if a.split != "train")
+    assert all((a.example_id, a.tokens, a.split) == (b.example_id, b.tokens, b.split) for a, b in pairs)
+    assert any("without what a linear regression on the other scores tells of it" in n for n in report.notes)
+    assert report.counts["annotated"] == 30, "the files are read twice, and counted once"
+
+
 # ------------------------------------------------------------------------------------------- what is built
 
 
-@pytest.mark.parametrize("how", ["plain", "residual", "vectors"])
+@pytest.mark.parametrize("how", ["plain", "residual", "vectors", "adjusted"])
 def test_each_pool_has_features_of_its_own(make_request: Ask, how: str):
     without, request = make_request(), make_request(options={"pool": how})
     assert fingerprint_of(request) != fingerprint_of(without)
