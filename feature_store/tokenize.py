@@ -62,6 +62,17 @@ def tokenize(text: str) -> list[Token]:
     return without_invisible(_tokens, text)
 
 
+def tokenize_cased(text: str) -> list[Token]:
+    """The same tokens with their capital letters, for corpora that keep them."""
+
+    def cased(text: str) -> list[Token]:
+        if _stands_apart(text):
+            return split_at_blanks(text)
+        return [Token(_as_written(match, text), *match.span()) for match in _PIECE.finditer(text)]
+
+    return without_invisible(cased, text)
+
+
 def _tokens(text: str) -> list[Token]:
     if _is_in_corpus_form(text):
         return split_at_blanks(text)
@@ -78,10 +89,14 @@ def _apply_rules(text: str) -> list[Token]:
 
 
 def _written(match: re.Match[str], text: str) -> str:
+    return _as_written(match, text).lower()
+
+
+def _as_written(match: re.Match[str], text: str) -> str:
     if match[0] == '"':
         opens = match.start() == 0 or text[match.start() - 1].isspace() or text[match.start() - 1] in "([{"
         return "``" if opens else _CLOSING
-    return match[0].translate(_WRITTEN_AS).lower()
+    return match[0].translate(_WRITTEN_AS)
 
 
 def _is_in_corpus_form(text: str) -> bool:
@@ -89,14 +104,17 @@ def _is_in_corpus_form(text: str) -> bool:
 
     The corpus itself is not split without exception (`.no`, `st.`), so one clinging dot must not decide.
     """
-    if text != text.lower():
-        return False
+    return text == text.lower() and _stands_apart(text)
+
+
+def _stands_apart(text: str) -> bool:
+    """Whether punctuation stands apart more often than it clings to a word."""
     apart = clinging = 0
     for chunk in _CHUNK.findall(text):
         if _CORPUS_MARK.fullmatch(chunk):
             apart += 1
         else:
-            clinging += [token.text for token in _apply_rules(chunk)] != [chunk]
+            clinging += [token.text for token in _apply_rules(chunk)] != [chunk.lower()]
     return apart > clinging
 
 
@@ -144,6 +162,7 @@ Tokenizer = Callable[[str], list[Token]]
 
 TOKENIZERS: dict[str, Tokenizer] = {
     "english": tokenize,
+    "english_cased": tokenize_cased,
     "whitespace": split_at_blanks,
     "posts": tokenize_posts.tokenize,
     "jieba": ChineseTokenizer(OwnWords()),

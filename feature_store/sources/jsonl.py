@@ -19,10 +19,11 @@ stands for a key that is not there; 2.0 is as good as 2; blanks around a label d
     kind = "classification"               # or "regression"
     classes = ["no", "yes"]               # default: those of train.jsonl, sorted (numbers by their value)
     score_range = [1, 5]                  # of a regression, scaled to [0, 1]; default [0, 1]
-    tokenizer = "english"                 # or "chinese" (jieba), "whitespace", "posts"
+    tokenizer = "english"                 # or "english_cased", "chinese" (jieba), "whitespace", "posts"
     title = "what it is"
 
-Where no `tokenizer` is named, it is `english`, or jieba where the training texts are Chinese. A corpus that
+Where no `tokenizer` is named, it is `english`, or jieba where the training texts are Chinese, or
+`english_cased` where all texts are given as `tokens` and these have capital letters. A corpus that
 mixes them has to name one; Japanese, Thai, Lao, Burmese and Khmer texts have to be given as `tokens`.
 """
 
@@ -100,7 +101,7 @@ class Jsonl:
         )
     )
     tokenizer = "english"
-    version = 3
+    version = 4
     sample_version = 1
     remote_files: tuple[RemoteFile, ...] = ()
 
@@ -177,6 +178,7 @@ class Jsonl:
         sample.write_jsonl(data_dir / self.name, seed=seed)
 
 
+_CASED = "english_cased"
 _MOST, _SOME = 0.9, 0.1
 """Shares of the training texts from which on they count as all Chinese, and as more than a few."""
 
@@ -194,6 +196,7 @@ class _Survey:
         self.labels: set[str] = set()
         self._languages: Counter[str | None] = Counter()
         self._without_tokenizer: Counter[str | None] = Counter()
+        self._num_cased, self._is_split = 0, True
         for number, line in filled_lines(self._path, max_bytes=query.max_bytes):
             where = f"{self._path}:{number}"
             record = parse_record(line, where, () if label is None else (label,))
@@ -202,6 +205,8 @@ class _Survey:
             text, tokens = record.get("text"), record.get("tokens")
             found = language(text if isinstance(text, str) else " ".join(map(str, _list(tokens))))
             self._languages[found] += 1
+            self._is_split = self._is_split and not isinstance(text, str)
+            self._num_cased += any(token != token.lower() for token in map(str, _list(tokens)))
             if found not in (None, CHINESE) and isinstance(text, str):
                 self._without_tokenizer[found] += 1
 
@@ -235,7 +240,8 @@ class _Survey:
                 report.notes.append(
                     f"{count} of {total} texts are {found}: `{default}` makes a token of each clause"
                 )
-        return default
+        # lower-cased, the words of a free text would not be those of the corpus
+        return _CASED if self._is_split and self._num_cased >= _SOME * total else default
 
 
 def _list(value: object) -> list[object]:

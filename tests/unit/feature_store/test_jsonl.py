@@ -210,10 +210,33 @@ def test_many_keys_that_are_not_read(tmp_path: Path):
 
 
 def test_tokens_without_a_stated_tokenizer(tmp_path: Path):
-    record = {"tokens": ["So"], "label": "good"}
+    record = {"tokens": ["so"], "label": "good"}
     (note,) = notes(tmp_path, record)
     assert re.match("1 texts are given as tokens; .* will be split by `english`", note)
     assert notes(tmp_path, record, 'tokenizer = "whitespace"') == []
+
+
+@pytest.mark.parametrize(
+    ("records", "tokenizer"),
+    [
+        ([{"tokens": ["We", "stayed", "."]}, {"tokens": ["a", "lift"]}], "english_cased"),
+        ([{"tokens": ["Größe", "passt"]}], "english_cased"),
+        ([{"tokens": ["we", "stayed", "."]}, {"tokens": ["42", "!"]}], "english"),
+        # most texts were lower-cased, a few forgotten
+        ([{"tokens": ["a", "lift"]}] * 19 + [{"tokens": ["A"]}], "english"),
+        # texts are split here, and so is a free one
+        ([{"tokens": ["We", "stayed"]}, {"text": "We came by train."}], "english"),
+    ],
+)
+def test_a_free_text_gets_the_capital_letters_that_the_corpus_has(
+    tmp_path: Path, records: list[dict[str, Any]], tokenizer: str
+):
+    lines = [record | {"label": label} for record in records for label in ("good", "bad")]
+    write_own(tmp_path / "data", {"train": lines, "val": lines[:2], "test": lines[:2]})
+    request = FeatureRequest(
+        dataset="jsonl", data_dir=tmp_path / "data", cache_dir=tmp_path / "cache", embedding="random"
+    )
+    assert open_features(request).tokenizer == tokenizer
 
 
 # -------------------------------------------------------------------------------------- read back equal

@@ -102,6 +102,32 @@ def test_no_token_is_empty_or_has_white_space(text: str):
 
 
 @given(ENGLISH)
+def test_capital_letters_are_all_that_the_cased_tokenizer_keeps(text: str):
+    cased = TOKENIZERS["english_cased"](text)
+    assert [token.text for token in TOKENIZERS["english_cased"](" ".join(t.text for t in cased))] == [
+        token.text for token in cased
+    ]
+    if text == text.lower():
+        assert cased == tokenize(text)
+    for token in cased:
+        plain = text[token.start : token.end].replace("’", "'").replace("“", "``").replace("”", "''")
+        assert token.text in (plain, "``", "''")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("We stayed two nights. It's OK!", ["We", "stayed", "two", "nights", ".", "It", "'s", "OK", "!"]),
+        ("The ROOM was filthy.", ["The", "ROOM", "was", "filthy", "."]),
+        ("Don't go, Ana!", ["Do", "n't", "go", ",", "Ana", "!"]),
+    ],
+)
+def test_cased_words(text: str, expected: list[str]):
+    assert [token.text for token in TOKENIZERS["english_cased"](text)] == expected
+    assert words(text) == [word.lower() for word in expected]
+
+
+@given(ENGLISH)
 def test_twice_is_once(text: str):
     once = words(text)
     assert words(" ".join(once)) == once
@@ -125,7 +151,8 @@ def test_the_users_files_change_chinese_words():
 
 def test_a_tokenizer_that_there_is_not():
     with pytest.raises(
-        RequestError, match="no tokenizer `klingon`; there is `english`, `whitespace`, `posts`, `jieba`"
+        RequestError,
+        match="no tokenizer `klingon`; there is `english`, `english_cased`, `whitespace`, `posts`, `jieba`",
     ):
         make_tokenizer("klingon", {})
     with pytest.raises(RequestError, match="no tokenizer `english` that takes `stop_words`; there is"):
