@@ -153,7 +153,10 @@ class FreshTrainer(Trainer):
 
     @property
     def num_support_steps(self) -> int:
-        """Updates of the support model, >= 1; the classifier has those that follow."""
+        """Updates of the support model, >= 1; the classifier has those that follow.
+
+        Exact for epochs with up to six decimal places, in studies of up to 10^9 updates.
+        """
         # rounded first: 0.7 epochs of 10 steps are 7.000000000000001 in floating point
         return max(1, math.ceil(round(self.config.support_epochs * self.steps_per_epoch, 6)))
 

@@ -1,5 +1,9 @@
 """FRESH [Jain2020]: extractors, saliency, and three phases of which each leaves the others alone."""
 
+import math
+import random
+from fractions import Fraction
+
 import pytest
 import torch
 
@@ -130,7 +134,23 @@ def test_the_support_model_is_settled_once_whatever_the_number_of_steps(support_
             settled += [done] if done == run.num_support_steps else []
             supported += done < run.num_support_steps
         assert settled == [supported], steps
-        assert supported == max(1, -(-round(support_epochs * steps, 6) // 1))
+        assert supported == max(1, math.ceil(Fraction(str(support_epochs)) * steps))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_number_of_support_steps_is_that_of_exact_arithmetic(seed):
+    """Up to six decimal places and 10^9 updates, as the docstring promises; not one step more or less."""
+    chance = random.Random(seed)
+    run = trainer()
+    for _ in range(500):
+        places = chance.randint(0, 6)
+        tenth = 10**places
+        # products that are whole, or miss it by one unit of the last place, are the hard ones
+        steps = chance.choice([chance.randint(1, 10**6), tenth * chance.randint(1, 10), 2 * tenth + 1])
+        exact = Fraction(chance.randint(1, min(10**9 // steps, 1000) * tenth), tenth)
+        run.config = config(support_epochs=float(exact))
+        run.steps_per_epoch = steps
+        assert run.num_support_steps == max(1, math.ceil(exact * steps)), (exact, steps)
 
 
 @pytest.mark.parametrize("support_epochs", [0.4, 0.5, 0.999, 1.0, 1.4, 2.001])
