@@ -163,6 +163,7 @@ def _model_of(
             f"but {wanted.get(wrong[0], 'nothing')} was expected"
         )
     model = _as_described(description, embeddings)
+    _say_defaults(model.config.defaults_for(description["config"]), "the model's config")
     model.load_state_dict(weights)
     return model
 
@@ -252,7 +253,6 @@ def _as_described(description: Mapping[str, Any], embeddings: torch.Tensor) -> R
     """
     found = method(description.get("method", INFOCAL))
     config = found.config_class().from_mapping(description["config"])
-    _say_defaults(config.defaults_for(description["config"]), "the model's config")
     model: Rationalizer = found.trainer_class().model_class(config, Task(**description["task"]), embeddings)
     model.threshold = float(description.get("threshold", HALF))
     return model

@@ -65,6 +65,8 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.explainer import Explainer
 
     explainer = Explainer(package, batch_size=BATCH)
+    if not given.json:
+        logger.info("%s", how_marked(explainer.model.threshold))
     marks = _BOLD if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else _PLAIN
     for window in texts:
         for text, explanation in explained(window, explainer):
@@ -197,6 +199,18 @@ def _package(given: argparse.Namespace) -> "Package":
         return registry.load_version(tracker, name, which, Path(folder))
 
 
+def how_marked(held_threshold: float) -> str:
+    """Which tokens are marked, in a line.
+
+    Args:
+        held_threshold: the model's; the probabilities that are shown are moved so that it is 0.5.
+    """
+    from infocal.rationalizer import HALF
+
+    moved = "" if held_threshold == HALF else f" (moved from the model's own threshold, {held_threshold:.3g})"
+    return f"marked: tokens with p >= {HALF:g}{moved}"
+
+
 def line(text: str, explanation: "Explanation", marks: tuple[str, str]) -> str:
     """The prediction, and the text with its rationale marked, on one line."""
     return f"{explanation.said}\t{' '.join(marked(text, explanation, marks).splitlines())}"
@@ -221,12 +235,16 @@ def marked(text: str, explanation: "Explanation", marks: tuple[str, str]) -> str
 
 def as_json(text: str, explanation: "Explanation") -> str:
     """One line of JSON."""
+    from infocal.rationalizer import HALF
+
     answer: dict[str, Any] = {
         "text": text,
         "prediction": explanation.prediction,
         "probabilities": explanation.probabilities,
         "label": explanation.label,
         "num_unknown": explanation.num_unknown,
+        "threshold": HALF,
+        "held_threshold": explanation.held_threshold,
         "rationale": [token.token for token in explanation.rationale],
         "tokens": [dataclasses.asdict(token) for token in explanation.tokens],
     }

@@ -1,5 +1,6 @@
 """Text in, prediction and rationale out: what `pipeline.explain` and the served model share."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -8,8 +9,10 @@ import torch
 
 from feature_store.tokenize import Token, make_tokenizer
 from infocal.batch import Words
+from infocal.rationalizer import HALF
 from pipeline.checkpoints import Package
 from pipeline.errors import PipelineError
+from pipeline.scale import of_scale
 
 PADDING, UNKNOWN = 0, 1
 """Numbers of the words that stand for no token, and for all unknown ones."""
@@ -35,7 +38,8 @@ class Explanation:
     """What the model says about one text."""
 
     prediction: float
-    """Score of a regression on the user's scale, number of the class for a classification."""
+    """Score of a regression on the user's scale; of a classification the class where classes are whole
+    numbers, else its place among their names, from 0."""
     probabilities: list[float]
     """Of each class; empty for a regression."""
     label: str
@@ -47,6 +51,8 @@ class Explanation:
     """Lowest and highest score of a regression."""
     subject: str = "score"
     """What a score is called."""
+    held_threshold: float = HALF
+    """The model's own threshold; a token's `probability` is moved so that it is 0.5."""
 
     @property
     def said(self) -> str:
@@ -54,9 +60,7 @@ class Explanation:
         if self.label:
             text = f"predicted {self.label} ({max(self.probabilities):.3f})"
         else:
-            low, high = self.score_range
-            text = f"predicted {self.subject}: {self.prediction:.2f} of "
-            text += f"{high:g}" if low == 0 else f"{low:g} to {high:g}"
+            text = f"predicted {self.subject}: {self.prediction:.2f} {of_scale(*self.score_range)}"
         notes = []
         if self.num_unknown:
             notes.append(f"{self.num_unknown} of {len(self.tokens)} words unknown")
@@ -68,6 +72,18 @@ class Explanation:
     def rationale(self) -> list[ExplainedToken]:
         """The selected tokens."""
         return [token for token in self.tokens if token.selected]
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
+"""A class that is a number; longer ones do not fit a float."""
+
+
+def _numbers(class_names: Sequence[str]) -> list[float]:
+    """Classes that are whole numbers, as numbers; empty where one is not, or two are the same number."""
+    if not all(_WHOLE.fullmatch(name) for name in class_names):
+        return []
+    found = [float(name) for name in class_names]
+    return found if len(set(found)) == len(found) else []
 
 
 class NoTokenError(PipelineError):
@@ -98,6 +114,7 @@ class Explainer:
         self.number = {word: i for i, word in enumerate(package.vocabulary) if i != PADDING}
         self.batch_size = batch_size
         self.class_names: list[str] = package.metadata.get("class_names") or []
+        self.class_numbers = _numbers(self.class_names)
         low, high = package.metadata.get("score_range") or (0.0, 1.0)
         self.score_range = (float(low), float(high))
         self.subject = str(package.metadata.get("aspect") or "score")
@@ -150,7 +167,7 @@ class Explainer:
             number = int(np.argmax(output))
             low, high = self.score_range
             yield Explanation(
-                prediction=low + (high - low) * output[0] if regression else float(number),
+                prediction=low + (high - low) * output[0] if regression else self._number(number),
                 probabilities=[] if regression else output,
                 label="" if regression else self._name(number),
                 tokens=[
@@ -160,7 +177,11 @@ class Explainer:
                 num_unknown=int((token_ids[row, : len(text)] == UNKNOWN).sum()),
                 score_range=self.score_range,
                 subject=self.subject,
+                held_threshold=self.model.threshold,
             )
+
+    def _number(self, position: int) -> float:
+        return self.class_numbers[position] if self.class_numbers else float(position)
 
     def _name(self, number: int) -> str:
         return self.class_names[number] if self.class_names else f"class {number}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.errors import PipelineError
+from pipeline.scale import of_scale
 
 _CLOSING = frozenset(
     [
@@ -110,6 +111,8 @@ class MarkedText:
     target: str
     error: float | None
     """|prediction - target| of a regression."""
+    scale: str = ""
+    """What follows a score, such as `of 1 to 5`; empty for a class, and where nobody kept the scale."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,6 +190,7 @@ def _marked_text(order: int, prediction: Prediction) -> MarkedText:
         guider_prediction=_outcome(prediction.get("guider_prediction")),
         target=_outcome(prediction.get("target")),
         error=_error(prediction.get("prediction"), prediction.get("target")),
+        scale=of_scale(*prediction["score_range"]) if prediction.get("score_range") else "",
     )
 
 

@@ -71,7 +71,8 @@ def rationale_page(*, title: str, predictions: Sequence[markup.Prediction], note
     Args:
         title: of the page.
         predictions: entries of a trial's `best/predictions.json`: `example_id`, `tokens`, `human` (0 or 1 for
-            each token, or None), `probability`, `selected`, `prediction`, `guider_prediction`, `target`.
+            each token, or None), `probability`, `selected`, `prediction`, `guider_prediction`, `target`,
+            `score_range` (of a regression).
         note: what the texts and the model are; may be empty.
 
     Raises:

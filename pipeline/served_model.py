@@ -45,7 +45,7 @@ class Answer(BaseModel):
     """What is said about one text."""
 
     prediction: float
-    """Score on the scale of the data, or number of the class."""
+    """Score on the scale of the data; the class where classes are whole numbers, else its place, from 0."""
     probabilities: list[float]
     """Of each class; empty for a score."""
     label: str

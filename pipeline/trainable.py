@@ -308,6 +308,7 @@ def shown_predictions(found: Validation, features: Features) -> list[Result]:
                 "target": _scaled(prediction.target, ends)
                 if names is None
                 else names[int(prediction.target)],
+                "score_range": list(ends) if names is None else None,
             }
         )
     return shown

@@ -138,6 +138,39 @@ def test_json_holds_every_token(package: Path, capsys: pytest.CaptureFixture[str
         ("brûlée", 6, 12),
     ]
     assert answer["rationale"] == [token["token"] for token in answer["tokens"] if token["selected"]]
+    assert (answer["threshold"], answer["held_threshold"]) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        (0.5, "marked: tokens with p >= 0.5"),
+        (0.125, "marked: tokens with p >= 0.5 (moved from the model's own threshold, 0.125)"),
+        (0.98765, "marked: tokens with p >= 0.5 (moved from the model's own threshold, 0.988)"),
+    ],
+)
+def test_the_threshold_that_marks_is_stated(
+    held: float,
+    said: str,
+    package: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+):
+    moved = load_package(package)
+    moved.model.threshold = held
+    save_package(tmp_path / "moved", moved)
+    caplog.set_level("INFO")
+    command = ["--package", str(tmp_path / "moved"), "--text", "A smooth body", "--text", "creamy"]
+    explain.main(command)
+    assert caplog.messages.count(said) == 1, "once, however many texts there are"
+    caplog.clear()
+    capsys.readouterr()
+    explain.main([*command, "--json"])
+    assert not [message for message in caplog.messages if "marked" in message]
+    for answer in map(json.loads, capsys.readouterr().out.splitlines()):
+        assert (answer["threshold"], answer["held_threshold"]) == (0.5, held)
+        assert all((t["probability"] >= answer["threshold"]) == t["selected"] for t in answer["tokens"])
 
 
 def test_more_lines_than_a_batch_keep_their_order(

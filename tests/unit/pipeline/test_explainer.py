@@ -62,6 +62,42 @@ def test_a_class_is_named_where_the_package_knows_the_names(tmp_path: Path):
     assert found.label == names[int(found.prediction)]
 
 
+def test_probabilities_are_moved_so_that_the_held_threshold_is_a_half(package: Package):
+    package.model.threshold = 0.2
+    (found,) = Explainer(package).explain(["a smooth body"])
+    assert found.held_threshold == 0.2
+    assert [token.selected for token in found.tokens] == [token.probability >= 0.5 for token in found.tokens]
+
+
+@pytest.mark.parametrize(
+    ("names", "numbers"),
+    [
+        (["-1", "2", "10"], [-1.0, 2.0, 10.0]),
+        (["1", "2", "4"], [1.0, 2.0, 4.0]),
+        (["+3", "007", "8"], [3.0, 7.0, 8.0]),
+        (["1", "2", "many"], [0.0, 1.0, 2.0]),
+        (["1", "01", "2"], [0.0, 1.0, 2.0]),
+        (["1", "2", "9007199254740993"], [0.0, 1.0, 2.0]),
+        (["billing", "other", "technical"], [0.0, 1.0, 2.0]),
+    ],
+    ids=lambda given: ",".join(map(str, given)),
+)
+def test_a_class_that_is_a_number_is_predicted_as_that_number(
+    names: list[str], numbers: list[float], tmp_path: Path
+):
+    package = load_package(
+        small_package(tmp_path / "m", Task(kind="classification", num_classes=3), class_names=names)
+    )
+    seen = set()
+    for favoured in range(3):
+        with torch.no_grad():
+            package.model.output.bias.copy_(torch.eye(3)[favoured] * 100)
+        (found,) = Explainer(package).explain(["a smooth body"])
+        assert (found.label, found.prediction) == (names[favoured], numbers[favoured])
+        seen.add(found.prediction)
+    assert len(seen) == 3, "no two classes are told by one number"
+
+
 @pytest.mark.parametrize("batch_size", [1, 2, 32])
 def test_answers_keep_the_order_of_the_texts_whatever_the_batch(package: Package, batch_size: int):
     texts = ["creamy body thin smooth a", "a", "thin thin", "body .", "smooth creamy a", "a"]

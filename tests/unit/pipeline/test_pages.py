@@ -95,6 +95,21 @@ def test_scores_of_each_text_are_shown():
     assert shown.items() <= text.attributes.items()
 
 
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ([1.0, 5.0], "predicted 3.400 of 1 to 5 · target 4.000 · off by 0.60"),
+        ([0.0, 10.0], "predicted 3.400 of 10 · target 4.000 · off by 0.60"),
+        ([-1.0, 1.5], "predicted 3.400 of -1 to 1.5 · target 4.000 · off by 0.60"),
+        (None, "predicted 3.400 · target 4.000 · off by 0.60"),
+    ],
+)
+def test_a_score_is_shown_with_its_scale(ends, said):
+    shown = prediction(prediction=3.4, target=4.0, guider_prediction=None, score_range=ends)
+    (text,) = rationale_page(shown).find("article", "text")
+    assert said in text.find("header")[0].words
+
+
 def test_summary_counts_all_tokens():
     page = rationale_page(prediction(), prediction("r2", human=None), note="of trial 3")
     assert page.find("p", "note")[0].text == "of trial 3"

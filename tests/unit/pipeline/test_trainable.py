@@ -3,6 +3,7 @@ import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from pipeline import checkpoints, environment, trainable
 from pipeline.loaders import embeddings_of
 from pipeline.scoring import Validation, ValidationData, validate
 from pipeline.settings import RunSettings
-from pipeline.trainable import Progress, best_of, best_shown, rank, train
+from pipeline.trainable import Progress, best_of, best_shown, rank, shown_predictions, train
 from search_spaces import registry
 from tests.small_store import post_features, sample_features
 from tests.small_study import criterion, run_settings
@@ -453,3 +454,26 @@ def test_intervals_that_are_none_are_refused(whole: Trained, tmp_path: Path, dou
     checkpoints.write_digests(tmp_path / "best", checkpoints._OF_BEST)
     with pytest.raises(StateError, match="expected intervals of three numbers|cannot be read"):
         checkpoints.load_scores(tmp_path / "best")
+
+
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (1.0, 5.0)])
+def test_shown_scores_are_on_the_scale_of_the_data_and_say_it(ends: tuple[float, float]):
+    rows = SimpleNamespace(
+        slice=lambda start, length: SimpleNamespace(
+            to_pylist=lambda: [{"example_id": "r1", "tokens": ["thin", "body"], "rationale": [1]}]
+        )
+    )
+    features = SimpleNamespace(
+        annotated_validation=lambda: rows, task=SimpleNamespace(class_names=None, score_range=ends)
+    )
+    said = SimpleNamespace(
+        select_probability=np.array([0.2, 0.7]), output=np.array([0.25]), guider_output=None, target=0.5
+    )
+    (shown,) = shown_predictions(SimpleNamespace(predictions=[said]), features)
+    low, high = ends
+    assert shown["score_range"] == [low, high]
+    assert (shown["prediction"], shown["target"]) == (low + 0.25 * (high - low), low + 0.5 * (high - low))
+    assert (shown["human"], shown["selected"]) == ([0, 1], [0, 1])
+    features.task.class_names, said.output = ("bad", "good"), np.array([0.3, 0.7])
+    (shown,) = shown_predictions(SimpleNamespace(predictions=[said]), features)
+    assert (shown["prediction"], shown["target"], shown["score_range"]) == ("good (0.70)", "bad", None)
