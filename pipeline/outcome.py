@@ -112,7 +112,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         )
     winner = candidates[0]
     commands = commands_of(prepared, folder.storage)
-    _check_nothing_better_is_lost(study, winner, commands.register)
+    check_nothing_better_is_lost(study, winner, commands.register)
     package = pack_winner(study, features, winner, runs[winner.trial_id])
     version = registered = None
     if winner.is_met:
@@ -151,6 +151,8 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         used=used,
         register=commands.register,
         text=example_text(features),
+        storage=folder.storage,
+        names={one.trial_id: f"trial-{study.ledger.number(one.trial_id):02d}" for one in candidates},
     )
 
 
@@ -160,19 +162,29 @@ def commands_of(prepared: StudySettings, storage: Storage) -> Commands:
     return commands(prepared.name, storage, first.tracking_uri)
 
 
-def _check_nothing_better_is_lost(study: Study, winner: Candidate, command: str) -> None:
+def check_nothing_better_is_lost(
+    study: Study, winner: Candidate, command: str, *, is_own_criterion: bool = True
+) -> None:
     """Refuse to take the next best trial for the best one.
+
+    Args:
+        study: with all its trials.
+        winner: the best one that has weights, with its value by the study's criterion.
+        command: registers a trial of the study, but for `--trial`.
+        is_own_criterion: whether it is the best by the study's criterion. By another one nobody knows whether
+            a trial that has lost its weights would be better.
 
     Raises:
         PipelineError: if a trial that reported a better epoch has lost its weights.
     """
-    own = Standing(winner.value, winner.lower_bound, winner.epoch)
+    own = Standing(winner.value if is_own_criterion else -math.inf, winner.lower_bound, winner.epoch)
     lost = [(standing_of(record.last.numbers), record) for record in study.lost() if record.last is not None]
     best, record = best_first([(own, None), *lost], lambda pair: pair[0])[0]
     if record is not None and best.value > -math.inf:
         number = study.ledger.number(winner.trial_id)
+        called = "the best trial" if is_own_criterion else "a trial that may be the best one"
         raise PipelineError(
-            f"the best trial, trial-{record.begin.number:02d}, has lost the weights of its best epoch",
+            f"{called}, trial-{record.begin.number:02d}, has lost the weights of its best epoch",
             where=str(study.folder.place / record.checkpoints[0]),
             hint="bring the folder back from a copy and start the command again, or take the next best "
             f"trial: {command} --trial {number}",
@@ -204,8 +216,7 @@ def publish(study: Study, tracker: Tracker, study_run: str, package: Path) -> No
 _EXAMPLES = {
     "beer": "a: pours dark brown with a thick tan head . s: roasted malt and a hint of coffee . "
     "m: the body is smooth and creamy , with soft carbonation . overall a fine beer for a cold evening .",
-    "hatexplain": "the match was boring . these people ruin every game and should stay away . "
-    "i went home early .",
+    "hatexplain": "i went to the game today . the referee is a stupid moron . the food was good .",
     "cail": "2016年3月5日,被告人李某在某商场内趁人不备,盗窃被害人王某手机一部。经鉴定,手机价值人民币三千元。",
 }
 """A text of several sentences to try a model on, ours, by the first part of the data set's name."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline import planning, settings
 from pipeline.criterion import CRITERION_TAG, JUDGED_TAG, RIVAL_TAG
 from pipeline.errors import CriterionNotMet, PipelineError, run_command
+from pipeline.storage import Storage
 from pipeline.uris import without_password
 from search_spaces import registry as search_spaces
 from search_spaces.base import Criterion
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
         study_report.refresh(tracker, version.run_id, storage)
     before = "there was none" if holder is None else f"it was version {holder.version}"
     print(f"\n`{registry.CHAMPION}` of {name} is version {version.version} now ({before}). Next:")
-    print(next_steps(f"models:/{name}@{registry.CHAMPION}", uri, text))
+    print(next_steps(f"models:/{name}@{registry.CHAMPION}", uri, text, storage))
     return 0
 
 
@@ -159,7 +160,7 @@ def _judge(
             f"{version.uri} was not promoted: {'; '.join(missed)} ({origin})",
             hint="search with more trials or epochs, or state another threshold with `--min-precision`",
         )
-    print("\n" + "; ".join(str(bound) for bound in criterion.bounds) + f": met ({origin})")
+    print(f"\n{held(criterion, origin)}")
     if holder is not None:
         standing = _standing(holder, stated, given.min_precision)
         _surpass(tracker, version, holder, given, standing, reading.scores)
@@ -331,17 +332,27 @@ def misses(criterion: Criterion, scores: Mapping[str, Any]) -> list[str]:
     return missed
 
 
-def next_steps(model: str, uri: str, text: str) -> str:
+def held(criterion: Criterion, origin: str) -> str:
+    """That a model keeps every bound of a criterion, and where the threshold comes from."""
+    if not criterion.bounds:
+        return f"{criterion}: it has no bound to keep"
+    return "; ".join(str(bound) for bound in criterion.bounds) + f": met ({origin})"
+
+
+def next_steps(model: str, uri: str, text: str, storage: Storage | None = None) -> str:
     """What to do with a champion.
 
     Args:
         model: its URI.
         uri: where MLflow tracks; a password in it is not shown.
         text: to try the model on.
+        storage: of all results; None: the default.
     """
     store = shlex.quote(without_password(uri))
+    where = settings.tracking_flags(storage or Storage(settings.STORAGE), uri)
+    explain = ["python", "-m", "pipeline.explain", "--model", model, *where, "--text", text]
     return (
-        f"  python -m pipeline.explain --model {model} --tracking-uri {store} --text {shlex.quote(text)}\n"
+        f"  {shlex.join(explain)}\n"
         f"  MLFLOW_TRACKING_URI={store} mlflow models serve -m {model} --env-manager local -p 5001"
     )
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -64,6 +65,13 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
     _check_scores(criterion, candidates)
     command = outcome.commands_of(prepared, folder.storage).register
     chosen = _chosen(study, judged(candidates, criterion), criterion, wanted.number, command)
+    if wanted.number is None:
+        outcome.check_nothing_better_is_lost(
+            study,
+            next(one for one in candidates if one.trial_id == chosen.trial_id),
+            command + _flag(wanted),
+            is_own_criterion=criterion == prepared.run.criterion,
+        )
     study.settings = dataclasses.replace(
         prepared,
         run=_judged_by(criterion, prepared.run),
@@ -94,7 +102,9 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
         f"meets the criterion stated: {criterion}",
         *([f"  {criterion.why}"] if study.settings.run.rival else []),
         "",
-        *summary.registered(study.settings, version, tracker.uri, outcome.example_text(features)),
+        *summary.registered(
+            study.settings, version, tracker.uri, outcome.example_text(features), folder.storage
+        ),
         f"  {mlflow_page.how_to_open(tracker.uri)}",
     ]
     return "\n".join(lines)
@@ -105,6 +115,13 @@ def _judged_by(criterion: Criterion, run: RunSettings) -> RunSettings:
     if criterion == run.criterion:
         return run
     return dataclasses.replace(run, criterion=criterion, criterion_kind=PAPER, rival={})
+
+
+def _flag(wanted: Wanted) -> str:
+    """The flag that states the criterion again."""
+    if wanted.criterion is not None:
+        return f" --criterion {shlex.quote(str(wanted.criterion))}"
+    return "" if wanted.min_precision is None else f" --min-precision {wanted.min_precision:g}"
 
 
 def _criterion(run: RunSettings, wanted: Wanted) -> Criterion:

@@ -288,9 +288,24 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         num_seeds=given.seeds,
         sample=given.sample,
         model_name=settings.model_name(given, run.aspect),
-        command=settings.stored_command("pipeline.search", arguments),
+        command=settings.stored_command("pipeline.search", with_data_dir(arguments, given)),
         first_points=[point for point in points if all(r.contains(point[r.name]) for r in space)],
     )
+
+
+def with_data_dir(arguments: Sequence[str], given: argparse.Namespace) -> list[str]:
+    """A command's arguments, with the data folder of INFOCAL_DATA where that names the data.
+
+    So that the command means the same where the variable is not set, or names another folder.
+
+    Args:
+        arguments: as they were given.
+        given: the same, parsed; `data_dir` and `sample` are read.
+    """
+    folder = os.environ.get("INFOCAL_DATA")
+    if not folder or given.data_dir or given.sample:
+        return list(arguments)
+    return [*arguments, f"--data-dir={folder}"]
 
 
 def _resumed(given: argparse.Namespace, home: Location) -> "StudySettings":

@@ -36,6 +36,9 @@ MAX_NAME = 128
 """Characters of the name of a registered model."""
 
 SAMPLE_STORAGE, STORAGE = "runs/sample", "runs"
+DATASET = "beer"
+"""Where no data set is named."""
+_TRACKING = "MLFLOW_TRACKING_URI"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,8 +118,8 @@ def tracking_uri(given: str | None, storage: Storage) -> str:
     Raises:
         PipelineError: if none of these is there, or its password was left out or is not percent-encoded.
     """
-    stated = given or os.environ.get("MLFLOW_TRACKING_URI")
-    credentials.check(stated, "--tracking-uri" if given else "MLFLOW_TRACKING_URI")
+    stated = given or os.environ.get(_TRACKING)
+    credentials.check(stated, "--tracking-uri" if given else _TRACKING)
     if not stated and storage.is_remote:
         raise PipelineError(
             f"expected an MLflow server to go with `--storage {storage}`, but none is named",
@@ -151,19 +154,50 @@ def commands(
     Args:
         name: of it.
         storage: where it is.
-        tracking_uri: as it was given; None: it was not.
+        tracking_uri: as it was given; None: by MLFLOW_TRACKING_URI, or not at all.
         address: the same, of the Ray cluster.
         module: that resumes it.
     """
-    where = [f"--storage={storage}"] if str(storage).startswith("-") else ["--storage", str(storage)]
-    places = ["--name", name, *where]
-    places += ["--tracking-uri", without_password(tracking_uri)] if tracking_uri else []
+    places = ["--name", name, *storage_flags(storage)]
+    stated = tracking_uri or os.environ.get(_TRACKING)
+    if stated and stated != _own_tracking(storage):
+        places += ["--tracking-uri", without_password(stated)]
     cluster = ["--address", address] if address else []
     return Commands(
         resume=shlex.join(["python", "-m", module, "--resume", *places, *cluster]),
         sync=shlex.join(["python", "-m", "pipeline.sync", *places]),
         register=shlex.join(["python", "-m", "pipeline.register", *places]),
     )
+
+
+def storage_flags(storage: Storage, *, sample: bool = False) -> list[str]:
+    """The flags that name a storage to a command; none where it is the command's default.
+
+    Args:
+        storage: of all results.
+        sample: whether the command gets `--sample`, which has a default of its own.
+    """
+    given = str(storage)
+    if given == (SAMPLE_STORAGE if sample else STORAGE):
+        return []
+    return [f"--storage={given}"] if given.startswith("-") else ["--storage", given]
+
+
+def tracking_flags(storage: Storage, uri: str) -> list[str]:
+    """The flags that name a tracking store to a command that reads nothing but that.
+
+    Args:
+        storage: of all results.
+        uri: of the store; a password in it is left out.
+    """
+    if uri != _own_tracking(storage) or os.environ.get(_TRACKING, uri) != uri:
+        return ["--tracking-uri", without_password(uri)]
+    return ["--sample"] if str(storage) == SAMPLE_STORAGE else storage_flags(storage)
+
+
+def _own_tracking(storage: Storage) -> str | None:
+    """The store that lies in a storage; None where that is no folder of this machine."""
+    return None if storage.is_remote else of_sqlite((storage.folder / "mlflow.db").resolve())
 
 
 def cache_dir(given: str | None) -> Path:
@@ -270,7 +304,7 @@ def parsed_again(command: str, where: str, by: argparse.ArgumentParser | None = 
 def add_data_arguments(target: argparse.ArgumentParser) -> None:
     """Flags that say which data set is meant and where its files are."""
     group = target.add_argument_group("data")
-    group.add_argument("--dataset", default="beer", help="data set (default: %(default)s)")
+    group.add_argument("--dataset", default=DATASET, help="data set (default: %(default)s)")
     group.add_argument(
         "--aspect",
         "--task",

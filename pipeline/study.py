@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import logging
+import math
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -133,8 +134,15 @@ class Study:
 
     @property
     def num_missing(self) -> int:
-        """Trials of the search that have not ended, those not begun included."""
-        return self.num_trials - sum(record.is_over for record in self.searched)
+        """Trials of the search that have not ended, those not begun included.
+
+        Where every point of the space is tried, one that an older version trained twice counts once.
+        """
+        begun = self.searched
+        if self.num_trials < (num_points(self.space) or math.inf):
+            return self.num_trials - sum(record.is_over for record in begun)
+        points = {tuple(record.begin.config.get(one.name) for one in self.space) for record in begun}
+        return sum(not record.is_over for record in begun) + max(0, self.num_trials - len(points))
 
     @property
     def is_complete(self) -> bool:

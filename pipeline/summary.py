@@ -14,8 +14,18 @@ from pipeline import columns, mlflow_page
 from pipeline.criterion import Candidate, within_reach
 from pipeline.data_options import target
 from pipeline.results import give_or_take
-from pipeline.settings import RunSettings, add_data_arguments, model_name, parsed_again, parser
-from pipeline.storage import Location
+from pipeline.settings import (
+    DATASET,
+    RunSettings,
+    add_data_arguments,
+    model_name,
+    parsed_again,
+    parser,
+    storage_flags,
+    tracking_flags,
+)
+from pipeline.settings import storage as default_storage
+from pipeline.storage import Location, Storage
 from pipeline.study import StudySettings
 from pipeline.trainable import best_shown
 from pipeline.uris import without_password
@@ -54,6 +64,8 @@ def of_study(
     used: Utilisation | None = None,
     register: str = "python -m pipeline.register",
     text: str = "a text",
+    storage: Storage | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> str:
     """The table of trials, best first, what was chosen, and what to run next.
 
@@ -67,6 +79,8 @@ def of_study(
         used: what the search made of its cores.
         register: the command that registers a trial of this study.
         text: to try the registered model on.
+        storage: of all results; None: the default.
+        names: id of a trial -> how it is called, such as `trial-02`.
     """
     run = prepared.run
     head = f"{target(run.dataset, run.aspect, run.options)}: {len(candidates)} trials, {run.criterion}"
@@ -84,9 +98,9 @@ def of_study(
         lines += ["", str(used)]
     lines += ["", f"report   {directory / REPORT}", f"model    {directory / PACKAGE}", ""]
     if version is None:
-        lines += _missed(candidates, run.criterion, run.dataset, register)
+        lines += _missed(candidates, run.criterion, run.dataset, register, names or {})
     else:
-        lines += registered(prepared, version, tracking_uri, text)
+        lines += registered(prepared, version, tracking_uri, text, storage)
     lines.append(f"  {mlflow_page.how_to_open(tracking_uri)}")
     return "\n".join(lines)
 
@@ -112,14 +126,27 @@ def note(winner: Candidate, run_id: str, criterion: Criterion, dataset: str, reg
     )
 
 
-def registered(prepared: StudySettings, version: int, tracking_uri: str, text: str) -> list[str]:
-    """What to do with a model that was registered just now."""
-    name = prepared.model_name
-    store = f"--tracking-uri {shlex.quote(without_password(tracking_uri))}"
+def registered(
+    prepared: StudySettings, version: int, tracking_uri: str, text: str, storage: Storage | None = None
+) -> list[str]:
+    """What to do with a model that was registered just now.
+
+    Args:
+        prepared: the study's settings.
+        version: of the model.
+        tracking_uri: where MLflow tracks.
+        text: to try the model on.
+        storage: of all results; None: the default.
+    """
+    place, name = storage or default_storage(None, prepared.sample), prepared.model_name
+    store = tracking_flags(place, tracking_uri)
+    named = ["--tracking-uri", without_password(tracking_uri)]
+    promote = [*storage_flags(place, sample=prepared.sample), *(named if store == named else [])]
+    explain = ["--model", f"models:/{name}@challenger", *store, "--text", text]
     return [
         f"registered {name} version {version} as `challenger`. Next:",
-        f"  python -m pipeline.promote {data_flags(prepared)} {store}",
-        f"  python -m pipeline.explain --model models:/{name}@challenger {store} --text {shlex.quote(text)}",
+        f"  {shlex.join(['python', '-m', 'pipeline.promote', *data_flags(prepared), *promote])}",
+        f"  {shlex.join(['python', '-m', 'pipeline.explain', *explain])}",
     ]
 
 
@@ -131,10 +158,11 @@ def first_flags(prepared: StudySettings) -> argparse.Namespace:
     return parsed_again(prepared.command, f"the settings of `{prepared.name}`", by)
 
 
-def data_flags(prepared: StudySettings) -> str:
+def data_flags(prepared: StudySettings) -> list[str]:
     """The flags that name a study's data and model to another command, but for its defaults."""
     run, first = prepared.run, first_flags(prepared)
-    flags = ["--dataset", run.dataset, *(["--aspect", run.aspect] if run.aspect else [])]
+    flags = [] if run.dataset == DATASET else ["--dataset", run.dataset]
+    flags += ["--aspect", run.aspect] if run.aspect else []
     flags += ["--sample"] if prepared.sample else []
     for flag, value in (
         ("--data-dir", first.data_dir),
@@ -146,7 +174,7 @@ def data_flags(prepared: StudySettings) -> str:
     unnamed = argparse.Namespace(**vars(first) | {"dataset": run.dataset, "model_name": None})
     if prepared.model_name != model_name(unnamed, run.aspect):
         flags += ["--model-name", prepared.model_name]
-    return shlex.join(flags)
+    return flags
 
 
 def _legend(candidates: Sequence[Candidate], criterion: Criterion) -> str:
@@ -160,7 +188,13 @@ def _legend(candidates: Sequence[Candidate], criterion: Criterion) -> str:
     )
 
 
-def _missed(candidates: Sequence[Candidate], criterion: Criterion, dataset: str, register: str) -> list[str]:
+def _missed(
+    candidates: Sequence[Candidate],
+    criterion: Criterion,
+    dataset: str,
+    register: str,
+    names: Mapping[str, str],
+) -> list[str]:
     """What to do where no trial meets the criterion: the command that registers a useful one."""
     said = [f"No trial meets the criterion ({criterion}): nothing was registered."]
     reached = within_reach(candidates, criterion)
@@ -175,7 +209,8 @@ def _missed(candidates: Sequence[Candidate], criterion: Criterion, dataset: str,
     figures = figures_of(chosen, dataset)
     return [
         *said,
-        f"This would register the trial with {figures} (its epoch {chosen.epoch + 1}):",
+        f"This would register {names.get(chosen.trial_id, 'the trial')} with {figures} "
+        f"(its epoch {chosen.epoch + 1}):",
         f"  {register} {stated(relaxed, criterion)}",
     ]
 

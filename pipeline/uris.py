@@ -8,7 +8,9 @@ from urllib.parse import quote, unquote
 MASKED = ":***@"
 """What stands in a URI in place of a password and around it."""
 
-_URI = r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://"
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
+_URI = rf"(?P<scheme>(?:{_SCHEME}:)*{_SCHEME})://"
+"""`jdbc:postgresql://` as well: it opens nothing here, but people paste it, with its password."""
 _WHOLE = re.compile(rf"{_URI}(?P<rest>.*)", re.DOTALL)
 _IN_TEXT = re.compile(rf"{_URI}(?P<rest>\S*)")
 _WORD = r"[^=&;?\s]*"

@@ -521,6 +521,16 @@ def test_the_second_best_is_never_taken_in_silence(
         f"python -m pipeline.register --name first --storage {tmp_path / 'runs'} --trial 0"
     )
     prepared = StudySettings.load(tmp_path / "runs/studies/first", "first")
+    # nor by `register`, whatever the criterion is
+    other = Criterion.parse("best val_token_f1")
+    for wanted, said, flags in (
+        (Wanted(), "the best trial", ""),
+        (Wanted(criterion=other), "a trial that may be the best one", " --criterion 'best val_token_f1'"),
+        (Wanted(min_precision=0.01), "a trial that may be the best one", " --min-precision 0.01"),
+    ):
+        with pytest.raises(PipelineError, match=f"{said}, trial-01, has lost the weights") as refused:
+            register(prepared, results(tmp_path), tracker.uri, wanted)
+        assert (refused.value.hint or "").endswith(f"/runs{flags} --trial 0")
     text = register(prepared, results(tmp_path), tracker.uri, Wanted(number=0))
     assert text.startswith("trial-00 at its epoch 2")
 

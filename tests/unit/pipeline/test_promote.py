@@ -88,6 +88,21 @@ def test_a_score_that_is_not_there_is_named():
         promote.misses(criterion_at(0.5), {})
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("best test_token_f1", "best test_token_f1: it has no bound to keep"),
+        ("best test_token_f1 with test_mse <= 0.1", "test_mse <= 0.1: met (of a test)"),
+        (
+            "best test_token_f1 with test_mse <= 0.1, test_accuracy >= 0.5",
+            "test_mse <= 0.1; test_accuracy >= 0.5: met (of a test)",
+        ),
+    ],
+)
+def test_what_holds_is_said_also_where_nothing_is_asked_for(text: str, said: str):
+    assert promote.held(Criterion.parse(text), "of a test") == said
+
+
 # -------------------------------------------------------------------------------------------- command
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline import settings
+from pipeline import search, settings
 from pipeline.errors import PipelineError
 from pipeline.storage import Storage
 
@@ -289,11 +289,40 @@ def test_what_is_to_be_typed_is_quoted_and_holds_no_password():
     assert shlex.split(commands.resume) == ["python", "-m", "pipeline.search", "--resume", *places, *cluster]
     assert shlex.split(commands.sync) == ["python", "-m", "pipeline.sync", *places]
     short = settings.commands("first", Storage("runs"), None, module="pipeline.compare")
-    assert short.resume == "python -m pipeline.compare --resume --name first --storage runs"
+    assert short.resume == "python -m pipeline.compare --resume --name first"
     with pytest.raises(
         PipelineError, match="the password of `http://me:\\*\\*\\*@host:5000` is stored nowhere"
     ):
         settings.tracking_uri(places[-1], Storage("runs"))
+
+
+def test_a_command_to_go_on_names_the_tracking_that_the_environment_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@host:5000")
+    found = settings.commands("first", Storage("runs"), None)
+    for command in (found.resume, found.sync, found.register):
+        assert command.endswith("--name first --tracking-uri 'http://me:***@host:5000'")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", settings.of_sqlite(Path("runs/mlflow.db").resolve()))
+    assert settings.commands("first", Storage("runs"), None).sync == "python -m pipeline.sync --name first"
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ([], ["--data-dir=/corpora/all mine"]),
+        (["--data-dir", "here"], ["--data-dir", "here"]),
+        (["--data-dir=here"], ["--data-dir=here"]),
+        (["--sample"], ["--sample"]),
+    ],
+)
+def test_the_data_folder_of_the_environment_is_part_of_what_is_stored(
+    given: list[str], stored: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    parser = settings.parser("pipeline.search", "a test")
+    settings.add_data_arguments(parser)
+    monkeypatch.setenv("INFOCAL_DATA", "/corpora/all mine")
+    assert search.with_data_dir(given, parser.parse_args(given)) == stored
+    monkeypatch.delenv("INFOCAL_DATA")
+    assert search.with_data_dir(given, parser.parse_args(given)) == given
 
 
 def test_a_stored_command_holds_no_password_and_means_the_same_elsewhere(

@@ -19,6 +19,8 @@ from pipeline.storage import Storage
 from pipeline.study import SETTINGS, SETTINGS_COPY, Study, StudySettings
 from pipeline.study_folder import StudyFolder
 from pipeline.trainable import RESUMED
+from search_spaces import registry
+from search_spaces.base import num_points
 from search_spaces.infocal import PAPER_BEER
 from tests.small_ledger import checkpoint, train
 from tests.small_store import sample_model, save_trial_checkpoint
@@ -36,6 +38,34 @@ def with_best(study: Study, trial_id: str, num_epochs: int = 2, *, config: Any =
     train(study.ledger, trial_id, num_epochs, config=config, is_replicate="seed" in (config or {}))
     folder = study.folder.directory / checkpoint(trial_id, num_epochs - 1)
     save_trial_checkpoint(folder, sample_model(), SCORES, **{"value": 0.25, **best})
+
+
+@pytest.mark.parametrize(
+    ("over", "open_", "asked", "missing"),
+    [
+        ([0, 1, 2], [], 30, 8),
+        ([0, 1, 1, 1, 2], [], 30, 8),  # an older version drew a point again
+        ([*range(10), 3, 3, 4], [], 30, 1),
+        ([*range(11), 3], [], 30, 0),
+        ([*range(11)], [5], 30, 1),  # what was begun is ended
+        ([0, 0, 1], [2], 11, 9),
+        ([0, 0, 1], [2], 4, 1),  # as many trials as were asked for
+        ([0, 1, 2, 3], [], 4, 0),
+    ],
+)
+def test_a_study_that_has_tried_a_point_twice_still_tries_the_others(
+    tmp_path: Path, over: list[int], open_: list[int], asked: int, missing: int
+):
+    space = registry.space("attention", "beer", "paper")
+    assert num_points(space) == 11
+    (searched,) = space
+    place = StudyFolder.local(Storage(str(tmp_path)), "first")
+    place.directory.mkdir(parents=True)
+    study = Study(study_settings(num_trials=asked), space, place, Ledger(place.directory))
+    for number, point in enumerate([*over, *open_]):
+        num_epochs = 2 if number < len(over) else 1
+        train(study.ledger, f"t{number}", num_epochs, config={searched.name: searched.grid[point]})
+    assert study.num_missing == missing
 
 
 class FakeTuner:

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import explain, promote, summary
+from pipeline import explain, promote, settings, summary
+from pipeline.storage import Storage
 from pipeline.summary import of_one, of_study, spread, table
 from tests.small_study import POINT, SCORES, candidate, criterion, run_settings, study_settings
 
@@ -69,7 +70,7 @@ def test_a_met_criterion_is_registered_and_the_next_commands_are_whole():
     lines = text_of([candidate("a"), MISSED]).splitlines()
     assert lines[0] == f"beer/palate: 2 trials, {criterion()}"
     assert "registered infocal-beer-palate version 4 as `challenger`. Next:" in lines
-    target = "--dataset beer --aspect palate --sample"
+    target = "--aspect palate --sample"
     assert f"  python -m pipeline.promote {target} --tracking-uri {URI}" in lines
     model = "models:/infocal-beer-palate@challenger"
     assert f"  python -m pipeline.explain --model {model} --tracking-uri {URI} --text 'a text'" in lines
@@ -105,9 +106,46 @@ def test_the_flags_of_the_data_are_those_that_the_study_was_given(given: str, fl
     command = f"python -m pipeline.search --dataset beer --aspect palate {given}".strip()
     text = text_of([candidate()], sample=False, command=command)
     (line,) = [line for line in text.splitlines() if "pipeline.promote" in line]
-    wanted = f"--dataset beer --aspect palate {flags}".strip()
+    wanted = f"--aspect palate {flags}".strip()
     assert line == f"  python -m pipeline.promote {wanted} --tracking-uri {URI}"
     promote.build_parser().parse_args(shlex.split(line)[3:])
+
+
+@pytest.mark.parametrize(
+    ("storage", "sample", "promotes", "explains"),
+    [
+        ("runs", False, "--aspect palate", []),
+        ("runs/sample", True, "--aspect palate --sample", ["--sample"]),
+        ("my runs", False, "--aspect palate --storage 'my runs'", ["--storage", "my runs"]),
+        ("runs", True, "--aspect palate --sample --storage runs", []),
+    ],
+)
+def test_no_flag_says_what_the_command_does_without_it(
+    storage: str,
+    sample: bool,
+    promotes: str,
+    explains: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    place = Storage(storage)
+    uri = settings.tracking_uri(None, place)
+    prepared = study_settings(sample=sample)
+    _, promoting, explaining = summary.registered(prepared, 4, uri, "a text", place)
+    assert promoting == f"  python -m pipeline.promote {promotes}"
+    model = ["--model", "models:/infocal-beer-palate@challenger"]
+    assert shlex.split(explaining)[3:] == [*model, *explains, "--text", "a text"]
+    # what is printed names the very store, wherever MLflow would look by itself
+    for words in (shlex.split(promoting), shlex.split(explaining)):
+        made = promote if "promote" in words[2] else explain
+        given = made.build_parser().parse_args(words[3:])
+        found = settings.storage(given.storage, given.sample)
+        assert settings.tracking_uri(given.tracking_uri, found) == uri
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere:5000")
+    for line in summary.registered(prepared, 4, uri, "a text", place)[1:]:
+        assert f"--tracking-uri {shlex.quote(uri)}" in line
 
 
 def test_every_command_that_is_printed_is_understood():
@@ -138,6 +176,20 @@ def test_a_criterion_that_nobody_meets_is_said_with_a_command_that_registers_a_t
     )
     assert "pipeline.promote" not in "\n".join(lines)
     assert lines[-1] == f"  MLFLOW_DISABLE_TELEMETRY=true mlflow ui --backend-store-uri {URI}"
+
+
+def test_the_trial_that_would_be_registered_is_called_by_its_name():
+    run = run_settings(criterion=criterion(0.5))
+    said = of_study(
+        study_settings(run),
+        [MISSED],
+        [],
+        tracking_uri=URI,
+        directory=Path("runs"),
+        version=None,
+        names={MISSED.trial_id: "trial-07", "another": "trial-00"},
+    )
+    assert "This would register trial-07 with precision 0.300, recall" in said
 
 
 def test_trivial_masks_alone_are_said_to_be_so():

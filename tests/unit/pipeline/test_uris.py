@@ -76,6 +76,8 @@ def test_a_masked_uri_is_refused(uri: str):
         ("postgresql://h/db?sslkey=/k.pem&password=hush", "postgresql://h/db?sslkey=/k.pem&password=***"),
         ("mssql+pyodbc:///?odbc_connect=PWD%3Dhush", "mssql+pyodbc:///?odbc_connect=***"),
         ("models:/name@champion", "models:/name@champion"),
+        ("jdbc:postgresql://ada:p@ss@h/db", "jdbc:postgresql://ada:***@h/db"),
+        ("x:jdbc:mysql://h/db?user=ada&password=hush", "x:jdbc:mysql://h/db?user=ada&password=***"),
     ],
 )
 def test_what_is_no_secret_stays(uri: str, shown: str):
