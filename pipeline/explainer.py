@@ -129,10 +129,18 @@ class Explainer:
         tokens = [self.tokenize(text) for text in texts]
         if empty := [i for i, row in enumerate(tokens) if not row]:
             raise NoTokenError(texts, empty)
+        return self.explain_tokens(tokens)
+
+    def explain_tokens(self, tokens: Sequence[list[Token]]) -> list[Explanation]:
+        """Prediction and rationale of texts that are split into tokens already, in the order given.
+
+        Args:
+            tokens: of each text, at least one; as the model's own tokenizer makes them.
+        """
         found: dict[int, Explanation] = {}
         for rows in self._batches([len(row) for row in tokens]):
             found |= zip(rows, self._explain([tokens[i] for i in rows]), strict=True)
-        return [found[i] for i in range(len(texts))]
+        return [found[i] for i in range(len(tokens))]
 
     def warm_up(self) -> None:
         """Do what would make the first answer slow: load dictionaries, compile the recurrent layers."""

@@ -176,15 +176,13 @@ def _marked_text(order: int, prediction: Prediction) -> MarkedText:
             where=f"prediction `{prediction['example_id']}`",
         )
     marks = None if human is None else [bool(mark) for mark in human]
-    is_chinese = _is_chinese(tokens)
-    spaces = [_space(*pair, is_chinese) for pair in itertools.pairwise(tokens)]
-    spaces += [""] * bool(tokens)
+    behind = spaces(tokens)
     return MarkedText(
         order=order,
         example_id=str(prediction["example_id"]),
-        language="zh" if is_chinese else "",
-        tokens=list(_model_words(tokens, spaces, marks, [bool(mark) for mark in selected], probability)),
-        human_runs=list(_human_runs(tokens, spaces, marks or [])),
+        language="zh" if is_chinese(tokens) else "",
+        tokens=list(_model_words(tokens, behind, marks, [bool(mark) for mark in selected], probability)),
+        human_runs=list(_human_runs(tokens, behind, marks or [])),
         counts=_counts(marks, [bool(mark) for mark in selected]),
         prediction=_outcome(prediction.get("prediction")),
         guider_prediction=_outcome(prediction.get("guider_prediction")),
@@ -242,13 +240,19 @@ def _human_runs(tokens: Sequence[str], spaces: Sequence[str], human: Sequence[bo
         text, start = "", i + 1
 
 
-def _space(token: str, following: str, is_chinese: bool) -> str:
+def spaces(tokens: Sequence[str]) -> list[str]:
+    """What stands behind each token of a text when it is written out; behind the last one nothing."""
+    chinese = is_chinese(tokens)
+    return [_space(*pair, chinese) for pair in itertools.pairwise(tokens)] + [""] * bool(tokens)
+
+
+def _space(token: str, following: str, chinese: bool) -> str:
     """What stands between two tokens: nothing before punctuation or beside Chinese, else a space.
 
     A Chinese text has spaces between Latin words and numbers only; marks such as `×` and `“` are half as wide
     as ideographs in Unicode's table, but are set like them there.
     """
-    if is_chinese:
+    if chinese:
         return " " if (token[-1:] + following[:1]).isascii() and _are_words(token, following) else ""
     if following in _CLOSING or token in _OPENING:
         return ""
@@ -259,7 +263,8 @@ def _are_words(*tokens: str) -> bool:
     return all(token[-1:].isalnum() and token[:1].isalnum() for token in tokens)
 
 
-def _is_chinese(tokens: Sequence[str]) -> bool:
+def is_chinese(tokens: Sequence[str]) -> bool:
+    """Whether a text is set as Chinese is: a large part of its characters are ideographs."""
     text = "".join(tokens)
     return bool(text) and sum(map(_is_cjk, text)) >= _MOSTLY * len(text)
 

@@ -324,3 +324,13 @@ def comparison_page(table: Standings, *, command: str, is_sample: bool) -> str:
     return _render(
         "comparison_page.html.j2", title=table.title, table=table, command=command, is_sample=is_sample
     )
+
+
+def tables_page(*, tables: Sequence[Any], notes: Sequence[str]) -> str:
+    """A page of plain tables.
+
+    Args:
+        tables: each with `title`, `head` and `rows`; the first one's title is the page's.
+        notes: said below the tables.
+    """
+    return _render("tables_page.html.j2", title=tables[0].title, tables=tables, notes=notes)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import torch
 
 from feature_store.store import Features
@@ -229,6 +230,14 @@ def score_test(
         table["example_id"].to_pylist(),
         text_counts(predictions, predictions, golds, task),
     )
+
+
+def texts_for_people(features: Features, split: str) -> pa.Table:
+    """Texts of a split that people are to read: to judge rationales on them, or to mark their own.
+
+    Nothing is computed here. Whoever shows the rationales of a model on the sealed split records a reading.
+    """
+    return features.table(split)
 
 
 def faithfulness(model: Rationalizer, loader: Loader) -> Scores:

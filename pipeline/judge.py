@@ -1,0 +1,80 @@
+"""People judge rationales (useful, complete, fluent?) or mark their own, each on a page of their own.
+
+python -m pipeline.judge --sheet judging --models NAME[@ALIAS],... --dataset beer --aspect palate
+python -m pipeline.judge --results judging
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline import settings
+from pipeline.errors import PipelineError, run_command
+
+logger = logging.getLogger("pipeline.judge")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of `pipeline.judge`."""
+    parser = settings.parser(
+        "pipeline.judge", "Let people judge rationales or mark their own, and say what came of it."
+    )
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--sheet", metavar="DIR", help="folder of a sheet: serve it, or make it first")
+    place.add_argument("--results", metavar="DIR", help="folder of a sheet: write what came of it")
+    from pipeline.judging.flags import add_flags
+
+    add_flags(parser)
+    settings.add_data_arguments(parser)
+    parser.add_argument(
+        "--embedding", help="as it was given when the models were trained (default: none was)"
+    )
+    settings.add_storage_arguments(parser)
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    given = build_parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    from pipeline.judging import flags
+
+    flags.check(given)
+    if given.results:
+        return _results(given)
+    from pipeline.judging import host, making
+
+    folder = Path(given.sheet)
+    if flags.makes(given):
+        print(making.make(folder, given))
+    if given.export or given.take_back:
+        print(making.exchange(folder, given))
+    elif not given.no_serve:
+        print(host.serve(folder, given.host, given.port, given.url))
+        print(f"\nnext:\n  python -m pipeline.judge --results {folder}")
+    return 0
+
+
+def _results(given: argparse.Namespace) -> int:
+    uri = None
+    if given.run:
+        uri = settings.tracking_uri(given.tracking_uri, settings.storage(given.storage, given.sample))
+    elif given.tracking_uri:
+        raise PipelineError(
+            "nothing is stored unless a run is named", where="--tracking-uri", hint="add `--run RUN_ID`"
+        )
+    from pipeline.judging import results_files
+
+    text, files = results_files.write(Path(given.results), given.vote)
+    print(text)
+    logger.info("written: %s", ", ".join(map(str, files)))
+    if uri is not None:
+        results_files.store(files, uri, given.run)
+        logger.info("stored in run %s, folder `%s`", given.run, results_files.ARTIFACTS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,160 @@
+"""A sheet without a server: a file for each person, to fill in with any editor and to read back."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from feature_store.cache import write_text
+from feature_store.errors import shown
+from feature_store.masks import MAX_BYTES
+from feature_store.sources.fields import check_spans, is_mask, mask_positions, positions, whole
+from feature_store.sources.lines import filled_lines, parse_record
+from pipeline import markup, settings
+from pipeline.errors import PipelineError
+from pipeline.judging.book import Answer, Book
+from pipeline.judging.guide import HIGHEST, LOWEST, SCALES, WORDS
+from pipeline.judging.sheet import JUDGE, Sheet, Slot, spans_of
+
+GUIDE = "guide.txt"
+_KEYS = ("sheet", "judge", "number")
+
+
+def export(sheet: Sheet, book: Book, folder: Path) -> list[Path]:
+    """Write a file for each person, with the answers so far, and the guide; returns the files.
+
+    Raises:
+        PipelineError: if one is there already: it may hold answers that nobody has read back.
+    """
+    settings.make_folder(folder, "--export")
+    paths = [folder / f"judge-{number}.jsonl" for number in range(1, len(sheet.plan) + 1)]
+    if there := [path for path in [*paths, folder / GUIDE] if path.exists()]:
+        raise PipelineError(
+            f"`{there[0].name}` is there already and may hold answers",
+            where=f"--export {folder}",
+            hint="name another folder",
+        )
+    for judge, path in enumerate(paths):
+        answers = book.answers(judge)
+        lines = [
+            _line(sheet, judge, number, slot, answers.get(number))
+            for number, slot in enumerate(sheet.plan[judge])
+        ]
+        write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    write_text(folder / GUIDE, _guide(sheet))
+    return paths
+
+
+def _line(sheet: Sheet, judge: int, number: int, slot: Slot, answer: Answer | None) -> dict[str, Any]:
+    text = sheet.texts[slot.text]
+    line: dict[str, Any] = {
+        "sheet": sheet.digest,
+        "judge": judge + 1,
+        "number": number + 1,
+        "label": text.shown,
+    }
+    if sheet.kind == JUDGE:
+        line["text"] = _bracketed(text.tokens, sheet.spans(slot))
+        return line | {scale: answer.content.get(scale) if answer else None for scale in SCALES}
+    marks = answer.content["rationale"] if answer and answer.is_complete else None
+    return line | {"tokens": text.tokens, "rationale": marks}
+
+
+def _bracketed(tokens: Sequence[str], spans: Sequence[Sequence[int]]) -> str:
+    """The text with 【 】 around what is marked: brackets that neither language's texts are full of."""
+    starts, ends = {start for start, _ in spans}, {end for _, end in spans}
+    parts = []
+    for i, (token, space) in enumerate(zip(tokens, markup.spaces(tokens), strict=True)):
+        parts.append(f"{'【' * (i in starts)}{token}{'】' * (i + 1 in ends)}{space}")
+    return "".join(parts)
+
+
+def _guide(sheet: Sheet) -> str:
+    say = WORDS[sheet.language]
+    if sheet.kind != JUDGE:
+        ask = say["annotate.ask"]
+        form = "[[start, end], ...] of tokens counted from 0, end not included; [] marks nothing; null: open"
+        return f"{ask}\n\nrationale: {form}\n"
+    lines = []
+    for scale in SCALES:
+        lines += [f"{scale} ({say[scale]}): {say[f'{scale}.question']}"]
+        lines += [f"  {point}  {say[f'{scale}.{point}']}" for point in range(HIGHEST, LOWEST - 1, -1)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def take_back(sheet: Sheet, book: Book, paths: Sequence[Path], *, replace: bool) -> int:
+    """Read files that people filled in; all of them are kept, or none.
+
+    Args:
+        sheet: that they belong to.
+        book: that gets the answers.
+        paths: the files; scores and rationales that are null change nothing.
+        replace: whether they may take the place of other answers.
+
+    Returns:
+        How many answers were read.
+
+    Raises:
+        UserError: at the first line that does not fit; names file and line.
+    """
+    known = [book.answers(judge) for judge in range(len(sheet.plan))]
+    found: dict[tuple[int, int], Answer] = {}
+    for path in paths:
+        for line_number, line in filled_lines(path, max_bytes=MAX_BYTES):
+            where = f"{path}:{line_number}"
+            record = parse_record(line, where, _KEYS)
+            judge, number = _place(sheet, record, where)
+            answer = _answer(sheet, sheet.plan[judge][number], record, where)
+            if answer is None:
+                continue
+            before = found.get((judge, number)) or known[judge].get(number)
+            if before is not None and before.content != answer.content and before.is_complete and not replace:
+                raise PipelineError(
+                    f"judge {judge + 1} has answered number {number + 1} in another way already",
+                    where=where,
+                    hint="`--replace` lets the file win",
+                )
+            found[judge, number] = answer
+    book.save_all(found)
+    return len(found)
+
+
+def _place(sheet: Sheet, record: dict[str, object], where: str) -> tuple[int, int]:
+    if record["sheet"] != sheet.digest:
+        raise PipelineError(
+            f"the line belongs to sheet {shown(record['sheet'])}, but this is {sheet.digest}", where=where
+        )
+    judge = _within(record["judge"], "judge", len(sheet.plan), where)
+    return judge, _within(record["number"], "number", len(sheet.plan[judge]), where)
+
+
+def _within(value: object, key: str, highest: int, where: str) -> int:
+    number = None if isinstance(value, bool) else whole(value)
+    if number is None or not 1 <= number <= highest:
+        raise PipelineError(f"expected `{key}` from 1 to {highest}, but got {shown(value)}", where=where)
+    return number - 1
+
+
+def _answer(sheet: Sheet, slot: Slot, record: dict[str, object], where: str) -> Answer | None:
+    if sheet.kind == JUDGE:
+        scores = {scale: _score(record.get(scale), scale, where) for scale in SCALES}
+        return Answer(scores, None not in scores.values()) if any(scores.values()) else None
+    value, size = record.get("rationale"), len(sheet.texts[slot.text].tokens)
+    if value is None:
+        return None
+    if is_mask(value):
+        marked = mask_positions(cast("list[int]", value), size, where)
+    else:
+        marked = positions(check_spans(value, size, "`rationale`", where))
+    return Answer({"rationale": spans_of(marked)}, True)
+
+
+def _score(value: object, scale: str, where: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not LOWEST <= value <= HIGHEST:
+        raise PipelineError(
+            f"expected a number from {LOWEST} to {HIGHEST} as `{scale}`, but got {shown(value)}", where=where
+        )
+    return float(value)

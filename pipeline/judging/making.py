@@ -1,0 +1,66 @@
+"""Making a sheet's folder, and passing answers to and fro without a server."""
+
+import argparse
+import shutil
+from pathlib import Path
+
+from pipeline import settings
+from pipeline.errors import PipelineError
+from pipeline.judging import exchange as exchanged
+from pipeline.judging import host
+from pipeline.judging import sheet as sheets
+from pipeline.judging.book import Book
+
+
+def make(folder: Path, given: argparse.Namespace) -> str:
+    """Make a sheet in a new folder; says what it is.
+
+    Raises:
+        PipelineError: if the folder is not empty.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise PipelineError(
+            "expected a new or an empty folder",
+            where=f"--sheet {folder}",
+            hint="a sheet that is there is served by `--sheet DIR` alone",
+        )
+    settings.make_folder(folder.absolute().parent, "--sheet")
+    from pipeline.judging.material import make_sheet
+
+    sheet = make_sheet(given)
+    staged = folder.absolute().parent / f".{folder.name}.making"
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.mkdir(mode=0o700)  # who reads the sheet sees which method is which
+    try:
+        sheets.save(sheet, staged)
+        Book.make(staged, sheet)
+        if folder.exists():
+            folder.rmdir()
+        staged.rename(folder)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    each = sorted({len(plan) for plan in sheet.plan})
+    num_each = f"{each[0]}" if len(each) == 1 else f"{each[0]} to {each[-1]}"
+    what = f", {len(sheet.methods)} methods" if sheet.methods else ""
+    people = f"{len(sheet.plan)} {host.who(sheet)}s"
+    made = f"sheet {sheet.digest} in {folder}: {len(sheet.texts)} texts{what}"
+    return f"{made}, {people} with {num_each} showings each"
+
+
+def exchange(folder: Path, given: argparse.Namespace) -> str:
+    """Export to files, or import from them; says what was done."""
+    sheet = sheets.load(folder, "--sheet")
+    book = Book(folder, sheet)
+    try:
+        if given.take_back:
+            paths = [Path(name) for name in given.take_back]
+            count = exchanged.take_back(sheet, book, paths, replace=given.replace)
+            said = [f"{count} answers read", host.progress(sheet, book)]
+        else:
+            said = []
+        if given.export:
+            files = exchanged.export(sheet, book, Path(given.export))
+            said.append(f"written: {', '.join(map(str, files))}")
+    finally:
+        book.close()
+    return "\n".join(said)

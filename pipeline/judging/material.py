@@ -1,0 +1,337 @@
+"""What a sheet is made of: texts, of a data set or a file, and each method's rationales on them."""
+
+import argparse
+import logging
+import random
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from feature_store.masks import MAX_BYTES, read_masks
+from feature_store.scripts import CHINESE, language
+from feature_store.sources.base import source_options
+from feature_store.sources.fields import check_id, check_text, check_tokens
+from feature_store.sources.lines import filled_lines, parse_record
+from feature_store.tokenize import TOKENIZERS
+from feature_store.tokens import Token
+from pipeline import markup, settings
+from pipeline.errors import PipelineError
+from pipeline.judging import guide
+from pipeline.judging.sheet import ANNOTATE, JUDGE, Sheet, Spans, Text, plan, spans_of
+
+if TYPE_CHECKING:
+    from feature_store.store import Features
+    from pipeline.checkpoints import Package
+    from pipeline.tracking import Tracker
+
+logger = logging.getLogger("pipeline.judge")
+
+CHAMPION = "champion"
+_TEST = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A method as a flag names it."""
+
+    name: str
+    """Under which the results show it."""
+    place: str
+    """URI of a registered model, folder of a package, or file of masks."""
+    flag: str
+
+
+def named(models: Sequence[str], packages: Sequence[str], masks: Sequence[str]) -> list[Named]:
+    """The methods that the flags name, each `LABEL=PLACE` or `PLACE` alone.
+
+    Raises:
+        PipelineError: if two have one name, or there is none.
+    """
+    given = [("--models", name) for entry in models for name in entry.split(",") if name]
+    given += [("--package", name) for name in packages] + [("--rationales", name) for name in masks]
+    found = []
+    for flag, entry in given:
+        label, equals, place = entry.partition("=")
+        place = place if equals else label
+        name = label if equals or flag == "--models" else Path(place).name
+        found.append(
+            Named(name.removeprefix("models:/").strip(), _uri(place) if flag == "--models" else place, flag)
+        )
+    names = [one.name for one in found]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise PipelineError(
+            f"two methods are called `{twice[0]}`",
+            where=found[names.index(twice[0])].flag,
+            hint="name them: LABEL=...",
+        )
+    if not found:
+        raise PipelineError(
+            "no method was named",
+            hint="`--models NAME[@ALIAS],...` takes registered models, `--package DIR` a model's folder, "
+            "`--rationales FILE` masks; `--annotate` lets people mark their own",
+        )
+    return found
+
+
+def _uri(place: str) -> str:
+    """`models:/NAME@ALIAS` of `NAME`, `NAME@ALIAS`, `NAME/VERSION` or itself."""
+    name = place.removeprefix("models:/")
+    return f"models:/{name}" if "@" in name or "/" in name else f"models:/{name}@{CHAMPION}"
+
+
+def make_sheet(given: argparse.Namespace) -> Sheet:
+    """The sheet that the command line asks for.
+
+    Args:
+        given: flags of `pipeline.judge`.
+
+    Raises:
+        UserError: if texts or methods cannot be read, or do not go together.
+    """
+    methods = [] if given.annotate else named(given.models, given.package, given.rationales)
+    chosen = _from_file(Path(given.input), given) if given.input else _from_data(given, methods)
+    rationales = [_rationales(method, chosen) for method in methods]
+    num_methods = max(len(methods), 1)
+    rate = 0.0 if given.annotate else given.repeats
+    return Sheet(
+        kind=ANNOTATE if given.annotate else JUDGE,
+        title=chosen.title,
+        language=given.language or _language(chosen.texts),
+        texts=chosen.texts,
+        methods=[method.name for method in methods],
+        rationales=rationales,
+        plan=plan(len(chosen.texts), num_methods, given.judges, given.per_text, rate, given.seed),
+        provenance=chosen.provenance | {"seed": given.seed, "methods": [vars_of(one) for one in methods]},
+    )
+
+
+def vars_of(method: Named) -> dict[str, str]:
+    """A method as the sheet's provenance has it."""
+    return {"name": method.name, "place": method.place}
+
+
+def _language(texts: Sequence[Text]) -> str:
+    chinese = sum(markup.is_chinese(text.tokens) for text in texts)
+    return guide.CHINESE if 2 * chinese > len(texts) else guide.ENGLISH
+
+
+# ------------------------------------------------------------------------------------------------ texts
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Texts that were drawn, and how a model is brought to them."""
+
+    title: str
+    texts: list[Text]
+    provenance: dict[str, Any]
+    packages: Mapping[str, "Package"]
+    """By the method's name."""
+
+
+def drawn(lengths: Sequence[int], given: argparse.Namespace) -> list[int]:
+    """Numbers of the texts that are shown, drawn at random.
+
+    Raises:
+        PipelineError: if none is short enough.
+    """
+    short = [i for i, length in enumerate(lengths) if given.max_tokens is None or length <= given.max_tokens]
+    if not short:
+        raise PipelineError(
+            f"none of the {len(lengths)} texts has at most {given.max_tokens} tokens", where="--max-tokens"
+        )
+    if len(short) < given.texts:
+        logger.warning("there are %d texts only, not %d: all of them are taken", len(short), given.texts)
+        return short
+    return random.Random(given.seed).sample(short, given.texts)
+
+
+def _from_file(path: Path, given: argparse.Namespace) -> Chosen:
+    """Texts of a file: `text` or `tokens`, perhaps `id`, `label`, `score`."""
+    texts = []
+    for number, line in filled_lines(path, max_bytes=MAX_BYTES):
+        where = f"{path}:{number}"
+        record = parse_record(line, where, ())
+        if record.get("tokens") is not None:
+            tokens = check_tokens(record["tokens"], "tokens", where)
+        else:
+            text = check_text(record.get("text"), "text", where)
+            split = TOKENIZERS["jieba" if language(text) == CHINESE else "english"]
+            tokens = [token.text for token in split(text)]
+        if not tokens:
+            raise PipelineError("the text has no token", where=where)
+        name = f"{number}" if record.get("id") is None else check_id(record["id"], "id", where)
+        kept = {
+            key: record[key] for key in ("label", "score") if isinstance(record.get(key), str | int | float)
+        }
+        shown = str(next(iter(kept.values()), ""))
+        texts.append(
+            Text(example_id=name, tokens=tokens, shown=shown, record=cast("dict[str, str | float]", kept))
+        )
+    names = [text.example_id for text in texts]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise PipelineError(f"two texts have the id `{twice}`", where=str(path))
+    rows = drawn([len(text.tokens) for text in texts], given)
+    return Chosen(path.name, [texts[row] for row in rows], {"input": path.name}, {})
+
+
+def _from_data(given: argparse.Namespace, methods: Sequence[Named]) -> Chosen:
+    """Texts of a split of a data set; the models are loaded first, since they say how it was built."""
+    packages, readings = _packages(given, methods)
+    features = _features(given, packages)
+    from pipeline.scoring import texts_for_people
+
+    table = texts_for_people(features, given.split)
+    rows = drawn([len(tokens) for tokens in table["tokens"]], given)
+    texts = [_text(features, row) for row in table.take(rows).to_pylist()]
+    title = settings.title(features.dataset, features.aspect)
+    if given.split == _TEST:
+        for record in readings:
+            record()
+    provenance = {"dataset": title, "split": given.split, "data_fingerprint": features.fingerprint}
+    return Chosen(title, texts, provenance, packages)
+
+
+def _text(features: "Features", row: Mapping[str, Any]) -> Text:
+    task = features.task
+    record: dict[str, str | float]
+    if task.class_names is not None:
+        record = {"label": task.class_names[row["target"]]}
+        shown = str(record["label"])
+    else:
+        low, high = task.score_range
+        score = round(low + (high - low) * row["target"], 6)
+        record, shown = {"score": score}, f"{features.aspect or 'score'} {score:.2f} ({low:g} – {high:g})"
+    return Text(example_id=row["example_id"], tokens=row["tokens"], shown=shown, record=record)
+
+
+def _features(given: argparse.Namespace, packages: Mapping[str, "Package"]) -> "Features":
+    """The data set, built as the models' own where there are some; else with vectors that cost nothing."""
+    from feature_store.sources import get_source
+    from feature_store.store import FeatureRequest, open_features
+
+    source = get_source(given.dataset)
+    built: dict[str, Any] = {
+        "max_length": source.defaults.length(given.sample),
+        "options": source_options(given.option),
+        "embedding": "random",
+    }
+    for name, package in packages.items():
+        _check_target(name, package.metadata, given)
+        built = {
+            "max_length": package.metadata["max_length"],
+            "options": package.metadata["options"],
+            **settings.word_vectors(given.dataset, given.embedding),
+        }
+    return open_features(
+        FeatureRequest(
+            dataset=given.dataset,
+            aspect=given.aspect,
+            data_dir=Path(given.data_dir) if given.data_dir else None,
+            cache_dir=settings.cache_dir(given.cache_dir),
+            sample=given.sample,
+            **built,
+        )
+    )
+
+
+def _check_target(name: str, metadata: Mapping[str, Any], given: argparse.Namespace) -> None:
+    """A model of another target would be judged for explaining what it never learnt."""
+    from feature_store.sources import get_source
+    from feature_store.sources.base import resolve_aspect
+
+    wanted = (given.dataset, resolve_aspect(get_source(given.dataset), given.aspect) or "", given.sample)
+    found = (metadata["dataset"], metadata["aspect"] or "", metadata["sample"])
+    if found != wanted:
+        expected, got = (
+            settings.target_flags(dataset, aspect) + " --sample" * sample
+            for dataset, aspect, sample in (found, wanted)
+        )
+        raise PipelineError(
+            f"model `{name}` was trained with `{expected}`, but got `{got}`", where="--models"
+        )
+
+
+# ----------------------------------------------------------------------------------------------- models
+
+
+def _packages(
+    given: argparse.Namespace, methods: Sequence[Named]
+) -> tuple[dict[str, "Package"], list[Callable[[], object]]]:
+    """Each model by its method's name, and what records that the test split was read."""
+    models = [method for method in methods if method.flag != "--rationales"]
+    packages: dict[str, Package] = {}
+    readings: list[Callable[[], object]] = []
+    if not models:
+        return packages, readings
+    from pipeline import registry
+    from pipeline.checkpoints import load_package
+    from pipeline.tracking import Tracker
+
+    tracker: Tracker | None = None
+    for method in models:
+        if method.flag == "--package":
+            packages[method.name] = load_package(Path(method.place))
+            continue
+        if tracker is None:
+            storage = settings.storage(given.storage, given.sample)
+            tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
+        name, which = registry.parse_uri(method.place)
+        with tempfile.TemporaryDirectory() as folder:
+            packages[method.name] = registry.load_version(tracker, name, which, Path(folder))
+        readings.append(_reading(tracker, registry.find(tracker, name, which).run_id, method.name))
+    return packages, readings
+
+
+def _reading(tracker: "Tracker", run_id: str, name: str) -> Callable[[], object]:
+    def record() -> None:
+        if run_id:
+            count = tracker.log_test_reading(run_id, {})
+            logger.info("reading %d of the test split by `%s`, recorded in run %s", count, name, run_id)
+
+    return record
+
+
+def _rationales(method: Named, chosen: Chosen) -> list[Spans]:
+    """A method's rationale on each text."""
+    if method.flag == "--rationales":
+        return _from_masks(Path(method.place), chosen.texts)
+    if method.name not in chosen.packages:
+        raise PipelineError(
+            "models are asked about the texts of a data set, not of a file",
+            where="--input",
+            hint="leave out `--input`, or give masks by `--rationales NAME=FILE`",
+        )
+    from pipeline.explainer import Explainer
+
+    rows = [[Token(token, i, i + 1) for i, token in enumerate(text.tokens)] for text in chosen.texts]
+    found = Explainer(chosen.packages[method.name]).explain_tokens(rows)
+    return [spans_of([token.start for token in one.rationale]) for one in found]
+
+
+def _from_masks(path: Path, texts: Sequence[Text]) -> list[Spans]:
+    """A mask file's rationale on each text, found by its id, else by its tokens.
+
+    Raises:
+        PipelineError: if a text is missing, is another one there, or has no mask.
+    """
+    records = read_masks(path, aspect=None).records
+    by_id = {record.example_id: record for record in records if record.example_id is not None}
+    by_tokens = {tuple(record.tokens): record for record in records if record.tokens is not None}
+    found = []
+    for text in texts:
+        record = by_id.get(text.example_id) or by_tokens.get(tuple(text.tokens))
+        if record is None:
+            raise PipelineError(f"text `{text.example_id}` is missing", where=str(path))
+        if record.positions is None:
+            raise PipelineError(f"text `{text.example_id}` has no mask, but null", where=record.where)
+        size = record.num_tokens or len(text.tokens)
+        other_words = record.tokens is not None and record.tokens != text.tokens
+        if other_words or size != len(text.tokens) or max(record.positions, default=0) >= size:
+            raise PipelineError(
+                f"text `{text.example_id}` has other tokens here than on the sheet", where=record.where
+            )
+        found.append(spans_of(record.positions))
+    return found

@@ -1,0 +1,105 @@
+"""The results of a sheet as files in its folder, and, where a run is named, in MLflow."""
+
+from pathlib import Path
+
+from feature_store.cache import write_text
+from pipeline import pages, settings
+from pipeline.judging import gold as golden
+from pipeline.judging import sheet as sheets
+from pipeline.judging import verdict_tables
+from pipeline.judging.book import Book
+from pipeline.judging.ratings import Estimate
+from pipeline.judging.verdict import conclude
+from pipeline.judging.verdict_tables import Table
+
+ARTIFACTS = "judging"
+"""Folder of the results in a run's artifacts."""
+GOLD = "gold.jsonl"
+
+
+def write(folder: Path, vote: str) -> tuple[str, list[Path]]:
+    """Compute and write the results of a sheet; returns them as text, and the files.
+
+    Args:
+        folder: of the sheet.
+        vote: which tokens are gold on a sheet for annotation; a key of `gold.VOTES`.
+
+    Raises:
+        PipelineError: if there is no sheet, or nobody answered anything.
+    """
+    sheet = sheets.load(folder, "--results")
+    book = Book(folder, sheet)
+    try:
+        files = _judged(sheet, book) if sheet.kind == sheets.JUDGE else _annotated(sheet, book, vote)
+    finally:
+        book.close()
+    for name, content in files.items():
+        write_text(folder / name, content)
+    return files["results.md"], [folder / name for name in files]
+
+
+def _judged(sheet: sheets.Sheet, book: Book) -> dict[str, str]:
+    verdict = conclude(sheet, book)
+    return _shown(
+        verdict_tables.tables(verdict),
+        verdict_tables.notes(verdict),
+        settings.dumped(verdict_tables.as_json(verdict, sheet.digest)),
+    )
+
+
+def _shown(tables: list[Table], notes: list[str], document: str) -> dict[str, str]:
+    return {
+        "results.md": verdict_tables.markdown(tables, notes),
+        "results.tex": verdict_tables.latex(tables, notes),
+        "results.html": pages.tables_page(tables=tables, notes=notes),
+        "results.json": document,
+    }
+
+
+def _annotated(sheet: sheets.Sheet, book: Book, vote: str) -> dict[str, str]:
+    found = golden.annotations(sheet, book)
+    rows = [
+        ["token F1 of two annotators", *_cells(found.token_f1)],
+        ["Krippendorff's alpha of tokens", *_cells(found.alpha)],
+        ["share of tokens marked", *_cells(found.marked)],
+    ]
+    table = Table(f"Human rationales: {sheet.title}", ["", "value", "95 % interval", "texts"], rows)
+    notes = [
+        f"{len(sheet.texts)} texts, {len(sheet.plan)} annotators, {found.num_done} of {sheet.num_slots} "
+        "showings done.",
+        f"`{GOLD}`: tokens by vote ({vote}) of a text's annotators; `annotator-N.jsonl`: each one's own.",
+        "Intervals are percentiles over texts drawn again; alpha is nominal, over tokens.",
+    ]
+    document = {
+        "sheet": sheet.digest,
+        "vote": vote,
+        "num_done": found.num_done,
+        "num_slots": sheet.num_slots,
+        **{
+            name: {"value": one.value, "low": one.low, "high": one.high, "num_texts": one.count}
+            for name, one in (("token_f1", found.token_f1), ("alpha", found.alpha), ("marked", found.marked))
+        },
+        "provenance": dict(sheet.provenance),
+    }
+    files = _shown([table], notes, settings.dumped(document))
+    files[GOLD] = golden.jsonl(golden.gold(found, sheet.texts, vote))
+    for number, marks in enumerate(found.by_annotator, start=1):
+        files[f"annotator-{number}.jsonl"] = golden.jsonl(golden.own_records(marks, sheet.texts))
+    return files
+
+
+def _cells(one: Estimate) -> list[str]:
+    missing = verdict_tables.MISSING
+    value = missing if one.value is None else f"{one.value:.3f}"
+    interval = missing if one.low is None or one.high is None else f"{one.low:.3f} to {one.high:.3f}"
+    return [value, interval, f"{one.count}"]
+
+
+def store(files: list[Path], tracking_uri: str, run_id: str) -> None:
+    """Store the files as artifacts of an MLflow run."""
+    from pipeline.tracking import Tracker
+
+    tracker = Tracker(tracking_uri, create=False)
+    tracker.run(run_id)  # says so where there is none, before anything is stored
+    for file in files:
+        tracker.log_artifact(run_id, file, f"{ARTIFACTS}/{file.name}")

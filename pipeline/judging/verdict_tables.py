@@ -1,0 +1,147 @@
+"""A sheet's results as Markdown, LaTeX, HTML and JSON."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pipeline import typeset
+from pipeline.judging.guide import SCALES, WORDS
+from pipeline.judging.ratings import NUM_DRAWS, Estimate
+from pipeline.judging.verdict import Verdict
+
+MISSING = "–"
+_TITLES = [WORDS["en"][scale] for scale in SCALES]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A heading and rows of texts; the first column names the row."""
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+
+
+def tables(verdict: Verdict) -> list[Table]:
+    """All that is shown: means with agreement, pairs, repeats, judges."""
+    means = [
+        [name, *(_estimate(verdict.means[scale][i], 2) for scale in SCALES)]
+        for i, name in enumerate(verdict.methods)
+    ]
+    means.append(["Krippendorff's alpha", *(_estimate(verdict.alpha[scale], 3) for scale in SCALES)])
+    found = [Table(f"Human evaluation: {verdict.title}", ["method", *_TITLES], means)]
+    pairs = [
+        [
+            f"{verdict.methods[one.first]} less {verdict.methods[one.second]}",
+            title,
+            _estimate(one.mean, 2),
+            f"{one.mean.count}",
+            _p(one.p),
+            _p(one.p_holm),
+        ]
+        for scale, title in zip(SCALES, _TITLES, strict=True)
+        for one in verdict.differences[scale]
+    ]
+    if pairs:
+        found.append(Table("Differences", ["methods", "scale", "mean", "texts", "p", "p (Holm)"], pairs))
+    again = [
+        [
+            title,
+            f"{one.count}",
+            _number(one.equal, 2),
+            _number(one.within_one, 2),
+            _number(one.mean_distance, 2),
+        ]
+        for title, one in zip(_TITLES, (verdict.repeats[scale] for scale in SCALES), strict=True)
+        if one.count
+    ]
+    if again:
+        head = ["scale", "shown twice", "equal", "within 1", "mean distance"]
+        found.append(Table("Agreement of judges with themselves", head, again))
+    people = [
+        [f"{one.number}", f"{one.num_done} of {one.num_slots}", *(_number(one.means[s], 2) for s in SCALES)]
+        for one in verdict.people
+    ]
+    found.append(Table("Judges", ["judge", "done", *(f"{title}, mean" for title in _TITLES)], people))
+    return found
+
+
+def notes(verdict: Verdict) -> list[str]:
+    """What a reader has to know."""
+    lines = [
+        f"{verdict.num_texts} texts, {verdict.num_judges} judges, {verdict.num_done} of {verdict.num_slots} "
+        "showings judged; scores from 1 (lowest) to 5.",
+        "A text's score is the mean over its judges; brackets are 95 % intervals, percentiles of "
+        f"{NUM_DRAWS} draws of texts (of showings, for alpha).",
+        "p: two-sided paired sign-flip test over the texts scored for both methods; Holm: corrected for all "
+        "pairs on a scale.",
+        "Alpha is for interval data, over showings with two scores at least; showings that came back count "
+        "in the agreement of judges with themselves alone.",
+    ]
+    if verdict.num_done < verdict.num_slots:
+        lines.insert(1, "Not all has been judged yet: these numbers will change.")
+    undefined = [title for title, s in zip(_TITLES, SCALES, strict=True) if verdict.alpha[s].value is None]
+    if undefined:
+        lines.append(
+            f"Alpha is not defined for {', '.join(undefined).lower()}: no showing has two scores, or all "
+            "scores are equal."
+        )
+    return lines
+
+
+def _number(value: float | None, digits: int) -> str:
+    return MISSING if value is None else f"{value:.{digits}f}"
+
+
+def _estimate(one: Estimate, digits: int) -> str:
+    if one.low is None or one.high is None:
+        return _number(one.value, digits)
+    return f"{_number(one.value, digits)} [{one.low:.{digits}f}, {one.high:.{digits}f}]"
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return MISSING
+    return "< .001" if value < 0.001 else f"{value:.3f}"
+
+
+def markdown(found: Sequence[Table], said: Sequence[str]) -> str:
+    """All tables in GitHub's Markdown, with notes behind the last one."""
+    parts = []
+    for table in found:
+        cells = [[cell.replace("|", r"\|") for cell in row] for row in [table.head, *table.rows]]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(table.head))]
+        lines = [
+            "| " + " | ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)) + " |"
+            for row in cells
+        ]
+        rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
+        parts += [f"### {table.title}", "", lines[0], rule, *lines[1:], ""]
+    return "\n".join([*parts, *(f"- {note}" for note in said), ""])
+
+
+def latex(found: Sequence[Table], said: Sequence[str]) -> str:
+    """All tables for a paper; needs the package booktabs."""
+    lines: list[str] = []
+    for table in found:
+        lines += [r"\begin{table}", r"\centering", rf"\caption{{{typeset.escaped(table.title)}}}"]
+        lines += [
+            rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}",
+            r"\toprule",
+            _row(table.head),
+            r"\midrule",
+        ]
+        lines += [*map(_row, table.rows), r"\bottomrule", r"\end{tabular}"]
+        if table is found[0]:
+            lines += [rf"\par\footnotesize {typeset.escaped(note)}" for note in said]
+        lines += [r"\end{table}", ""]
+    return "\n".join(lines)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(map(typeset.escaped, cells)) + r" \\"
+
+
+def as_json(verdict: Verdict, digest: str) -> dict[str, Any]:
+    """Every number of the results."""
+    return {"format": 1, "sheet": digest, **asdict(verdict)}

@@ -1,0 +1,95 @@
+"""A sheet's pages served from a thread of the test, or by the command in a process of its own."""
+
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from pipeline.judging import sheet as sheets
+from pipeline.judging.book import Book
+from pipeline.judging.sheet import JUDGE, Sheet, Text, plan
+from pipeline.judging.web import make_app
+from tests.integration.commands import ENVIRONMENT, ROOT
+from tests.integration.servers import free_port
+
+
+def small_sheet(
+    texts: Sequence[str], judges: int = 2, *, kind: str = JUDGE, methods: int = 1, **changes: Any
+) -> Sheet:
+    """Texts split at blanks; method m marks the words m and m + 1; `repeats` is 0 where it is not given."""
+    rate = changes.pop("repeats", 0.0)
+    num_methods = methods if kind == JUDGE else 0
+    per_text = changes.pop("per_text", judges)
+    values: dict[str, Any] = {
+        "kind": kind,
+        "title": "made up",
+        "language": "en",
+        "texts": [
+            Text(example_id=f"t{i}", tokens=text.split(), shown="high", record={"label": "high"})
+            for i, text in enumerate(texts)
+        ],
+        "methods": [f"method-{m}" for m in range(num_methods)],
+        "rationales": [[[[m, m + 2]] for _ in texts] for m in range(num_methods)],
+        "plan": plan(len(texts), max(num_methods, 1), judges, per_text, rate, seed=0),
+        "provenance": {},
+    }
+    return Sheet(**(values | changes))
+
+
+def written(folder: Path, sheet: Sheet) -> Book:
+    """The sheet in a folder, with an empty book."""
+    folder.mkdir(exist_ok=True)
+    sheets.save(sheet, folder)
+    Book.make(folder, sheet)
+    return Book(folder, sheet)
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Pages that are served."""
+
+    book: Book
+    port: int
+
+    def link(self, judge: int) -> str:
+        """A judge's link."""
+        return f"http://127.0.0.1:{self.port}/j/{self.book.tokens()[judge]}/"
+
+
+@contextlib.contextmanager
+def pages_of(folder: Path, sheet: Sheet) -> Iterator[Pages]:
+    """Serve a new sheet from a thread."""
+    book, port = written(folder, sheet), free_port()
+    config = uvicorn.Config(make_app(sheet, book), port=port, log_level="critical", access_log=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 60
+        while not server.started:
+            assert thread.is_alive() and time.monotonic() < deadline, "the server did not start"
+            time.sleep(0.02)
+        yield Pages(book, port)
+    finally:
+        server.should_exit = True
+        server.force_exit = True
+        thread.join(30)
+        book.close()
+
+
+def started(folder: Path, port: int, num_judges: int) -> tuple["subprocess.Popen[str]", list[str]]:
+    """The command that serves a sheet, and the links that it prints."""
+    command = [sys.executable, "-m", "pipeline.judge", "--sheet", str(folder), "--port", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=ROOT)
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(num_judges)]
+    process.stdout.close()
+    assert all("/j/" in line for line in lines), f"it ended with {process.wait()}: {lines}"
+    return process, [line.partition(": ")[2].strip() for line in lines]

@@ -1,0 +1,209 @@
+"""The command: a sheet is made, filled in without a server, and its results are written."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import judge, score
+from pipeline.errors import PipelineError
+from pipeline.judging.guide import WORDS
+from pipeline.tracking import Tracker
+
+TEXTS = [
+    {"id": "a", "text": "the mouthfeel is thin and watery , but the smell is lovely .", "label": "low"},
+    {"id": "b", "text": "a smooth and creamy body .", "label": "high"},
+    {"id": 3, "tokens": ["thin", "as", "water"], "score": 0.5},
+    {"text": "被告人王某盗窃手机一部，价值人民币3000元。"},
+]
+NUM_TOKENS = {"a": 13, "b": 6, "3": 3}
+
+
+def written(path: Path, records: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+    return path
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """A sheet for two judges, three texts and two methods."""
+    written(tmp_path / "texts.jsonl", TEXTS[:3])
+    for name, span in (("first", [0, 2]), ("second", [1, 3])):
+        masks = [{"id": k, "num_tokens": n, "rationale": [span]} for k, n in NUM_TOKENS.items()]
+        written(tmp_path / f"{name}.jsonl", masks)
+    assert judge.main([*new(tmp_path), "--no-serve"]) == 0
+    return tmp_path / "sheet"
+
+
+def new(folder: Path, *more: str) -> list[str]:
+    flags = ["--sheet", str(folder / "sheet"), "--input", str(folder / "texts.jsonl"), "--judges", "2"]
+    flags += [
+        "--rationales",
+        f"InfoCal={folder / 'first.jsonl'}",
+        "--rationales",
+        str(folder / "second.jsonl"),
+    ]
+    return [*flags, *more]
+
+
+def filled(made: Path, out: Path) -> list[Path]:
+    """Exported files, filled in: `InfoCal` marks from the first word on, and gets 5 where the other gets 3."""
+    assert judge.main(["--sheet", str(made), "--export", str(out)]) == 0
+    for path in sorted(out.glob("judge-*.jsonl")):
+        lines = read(path)
+        for line in lines:
+            value = 5 if line["text"].startswith("【") else 3
+            line |= {"usefulness": value, "completeness": value - 0.5, "fluency": 2}
+        written(path, lines)
+    return sorted(out.glob("judge-*.jsonl"))
+
+
+def test_a_sheet_goes_to_files_and_back_and_has_results(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    files = filled(made, tmp_path / "out")
+    assert len(files) == 2 and "4" in (tmp_path / "out" / "guide.txt").read_text()
+    assert judge.main(["--sheet", str(made), "--import", *map(str, files)]) == 0
+    capsys.readouterr()
+    assert judge.main(["--results", str(made)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "| InfoCal | 5.00 [5.00, 5.00] | 4.50 [4.50, 4.50] |" in text
+    assert "InfoCal less second.jsonl | Usefulness | 2.00 [2.00, 2.00] | 3 | 0.250 | 0.250 |" in text
+    found = json.loads((made / "results.json").read_text())
+    assert found["num_done"] == found["num_slots"]
+    assert found["alpha"]["usefulness"]["value"] == 1.0
+    assert found["repeats"]["usefulness"]["equal"] == 1.0
+    assert "\\toprule" in (made / "results.tex").read_text()
+    assert "<h1>Human evaluation: texts.jsonl</h1>" in (made / "results.html").read_text()
+
+
+def test_results_become_artifacts_of_the_run_that_is_named(made: Path, tmp_path: Path):
+    files = filled(made, tmp_path / "out")
+    judge.main(["--sheet", str(made), "--import", *map(str, files)])
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    tracker = Tracker(uri, tmp_path / "artifacts")
+    run_id = tracker.start_run(tracker.experiment("beer", "palate"), "judged", {}, {})
+    assert judge.main(["--results", str(made), "--tracking-uri", uri, "--run", run_id]) == 0
+    assert tracker.artifact_paths(run_id, "judging") == {
+        f"judging/results.{end}" for end in ("md", "tex", "html", "json")
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"usefulness": 6}, "expected a number from 1 to 5 as `usefulness`, but got 6"),
+        ({"fluency": "good"}, "as `fluency`, but got 'good'"),
+        ({"sheet": "0" * 16}, "the line belongs to sheet '0000000000000000'"),
+        ({"judge": 3}, "expected `judge` from 1 to 2, but got 3"),
+        ({"number": 0}, "expected `number` from 1 to"),
+    ],
+)
+def test_a_wrong_line_is_named_and_nothing_is_kept(
+    made: Path, tmp_path: Path, change: dict[str, Any], message: str
+):
+    file = filled(made, tmp_path / "out")[0]
+    lines = read(file)
+    written(file, [*lines[:2], lines[2] | change])
+    with pytest.raises(PipelineError, match=message) as caught:
+        judge.main(["--sheet", str(made), "--import", str(file)])
+    assert caught.value.where == f"{file}:3"
+    with pytest.raises(PipelineError, match="nobody has answered anything yet"):
+        judge.main(["--results", str(made)])
+
+
+def test_another_answer_needs_leave_to_take_the_place_of_a_finished_one(made: Path, tmp_path: Path):
+    file = filled(made, tmp_path / "out")[0]
+    take = ["--sheet", str(made), "--import", str(file)]
+    judge.main(take)
+    judge.main(take)  # the same once more
+    lines = read(file)
+    written(file, [lines[0] | {"fluency": 4}])
+    with pytest.raises(PipelineError, match="judge 1 has answered number 1 in another way already"):
+        judge.main(take)
+    assert judge.main([*take, "--replace"]) == 0
+
+
+def test_what_annotators_mark_is_gold_by_vote_and_is_scored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    texts, sheet, out = written(tmp_path / "texts.jsonl", TEXTS), tmp_path / "sheet", tmp_path / "out"
+    flags = ["--sheet", str(sheet), "--annotate", "--input", str(texts), "--judges", "3", "--per-text", "3"]
+    assert judge.main([*flags, "--export", str(out)]) == 0
+    marks = {
+        "b": ([[0, 2]], [[1, 3]], [[1, 2]]),
+        "3": ([], [], [[0, 3]]),
+        "4": ([[0, 1]], [[0, 1]], [[0, 1]]),
+    }
+    for number, path in enumerate(sorted(out.glob("judge-*.jsonl"))):
+        names = {tuple(text["tokens"]) for text in TEXTS if "tokens" in text}
+        lines = read(path)
+        for line in lines:
+            name = "b" if "smooth" in line["tokens"] else "3" if tuple(line["tokens"]) in names else "4"
+            line["rationale"] = None if "watery" in line["tokens"] else marks[name][number]
+        written(path, lines)
+    judge.main(["--sheet", str(sheet), "--import", *map(str, sorted(out.glob("judge-*.jsonl")))])
+    for vote, expected in (("majority", [1, 2]), ("any", [0, 3]), ("all", [1, 2])):
+        assert judge.main(["--results", str(sheet), "--vote", vote]) == 0
+        gold = {record["id"]: record for record in read(sheet / "gold.jsonl")}
+        assert gold["b"]["rationale"] == [expected]
+        assert gold["b"]["label"] == "high" and gold["3"]["score"] == 0.5
+        assert gold["3"]["rationale"] == ([[0, 3]] if vote == "any" else [])
+        assert gold["a"]["rationale"] is None
+    found = json.loads((sheet / "results.json").read_text())
+    # token F1 of pairs: b 1/2, 2/3, 2/3; 3: both nothing 1, 0, 0; 4: 1, 1, 1
+    assert found["token_f1"]["value"] == pytest.approx(((1 / 2 + 2 / 3 + 2 / 3) / 3 + 1 / 3 + 1) / 3)
+    capsys.readouterr()
+    human, own = str(sheet / "gold.jsonl"), str(sheet / "annotator-1.jsonl")
+    assert score.main(["--human", human, "--rationale", own]) == 0
+    assert "token_f1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--sheet", "s", "--annotate", "--models", "m"], "people mark their own rationales on such a sheet"),
+        (["--sheet", "s", "--input", "x"], "whose rationales are judged"),
+        (["--results", "s", "--models", "m"], "results are read, nothing is made"),
+        (["--results", "s", "--tracking-uri", "sqlite:///x.db"], "nothing is stored unless a run is named"),
+        (["--sheet", "s", "--run", "r"], "only results are stored in a run"),
+        (["--sheet", "s", "--replace"], "it says what `--import` may do"),
+        (["--sheet", "s", "--port", "70000"], "expected a port from 0 to 65535, but got 70000"),
+        (["--sheet", "s"], "no sheet in `s`"),
+        (
+            ["--sheet", "s", "--rationales", "a.jsonl", "--rationales", "b/a.jsonl"],
+            "two methods are called `a.jsonl`",
+        ),
+    ],
+)
+def test_flags_that_do_not_go_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], message: str
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PipelineError, match=message):
+        judge.main(flags)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_masks_of_other_texts_make_no_sheet(made: Path, tmp_path: Path):
+    flags = new(tmp_path, "--no-serve")
+    flags[1] = str(tmp_path / "other")
+    written(tmp_path / "first.jsonl", [{"id": "a", "num_tokens": 4, "rationale": [[0, 1]]}])
+    with pytest.raises(PipelineError, match="has other tokens here than on the sheet|is missing"):
+        judge.main(flags)
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(made: Path, tmp_path: Path):
+    with pytest.raises(PipelineError, match="expected a new or an empty folder"):
+        judge.main(new(tmp_path, "--no-serve"))
+
+
+def test_both_languages_say_the_same_things():
+    assert WORDS["en"].keys() == WORDS["zh"].keys()
+    assert all(WORDS["en"].values()) and all(WORDS["zh"].values())
