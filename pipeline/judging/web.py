@@ -267,11 +267,8 @@ class Desk:
                 **values,
             )
         )
-        policy = (
-            f"default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; img-src data:; "
-        policy += "connect-src 'self'; "
-        )
-        policy += "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        policy = f"default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; img-src data:; "
+        policy += "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
         return HTMLResponse(text, status, _HEADERS | {"Content-Security-Policy": policy})
 
     def _notice(

@@ -52,7 +52,7 @@ def new(folder: Path, *more: str) -> list[str]:
 
 
 def filled(made: Path, out: Path) -> list[Path]:
-    """Exported files, filled in: `InfoCal` marks from the first word on, and gets 5 where the other gets 3."""
+    """Exported files, filled in: `InfoCal` marks the first word on, and gets 5, the other 3."""
     assert judge.main(["--sheet", str(made), "--export", str(out)]) == 0
     for path in sorted(out.glob("judge-*.jsonl")):
         lines = read(path)
