@@ -29,12 +29,16 @@ def total(terms: Terms, config: MethodConfig, pressure: float) -> Float[Tensor, 
     to look like the guider) and L_mi collapses the guider to its prior, before anything is learnt
     (docs/experiments.md). `coherence` and the two-sided rate control `rate` are not in the paper.
     """
-    unweighted = [terms[name] for name in _UNWEIGHTED if name in terms]
-    objective = functools.reduce(torch.add, unweighted)
+    return functools.reduce(torch.add, weighted(terms, config, pressure).values())
+
+
+def weighted(terms: Terms, config: MethodConfig, pressure: float) -> Terms:
+    """The terms times their weights in force, those that have no weight first; see `total`."""
+    found = {name: terms[name] for name in _UNWEIGHTED if name in terms}
     for name, term in terms.items():
         if name not in _UNWEIGHTED:
-            objective = objective + pressure * getattr(config, f"lambda_{name}") * term
-    return objective
+            found[name] = pressure * getattr(config, f"lambda_{name}") * term
+    return found
 
 
 def pressure(config: SelectorConfig, epochs_done: float) -> float:

@@ -158,9 +158,16 @@ class SelectorPredictor(Rationalizer):
     def respond(
         self, embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B C"]:
-        """The predictor on the selected tokens alone."""
+        """The predictor on the selected tokens alone: the gradient by the mask of all others is lost."""
         shortened, seen, stands = selected_only(embedded, mask, is_token)
         logit: Tensor = self.output(self.predictor(shortened, mask=seen, is_token=stands))
+        return logit
+
+    def respond_through(
+        self, embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+    ) -> Float[Tensor, "B C"]:
+        """The same, for training through the mask: every token has its gradient, selected or not."""
+        logit: Tensor = self.output(self.predictor(embedded, mask=mask, is_token=is_token))
         return logit
 
 

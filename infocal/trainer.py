@@ -12,9 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from infocal import gradient_shares
 from infocal.batch import Batch
 from infocal.config import MethodConfig, RateConfig, SelectorConfig, Task
 from infocal.errors import StateError, TrainingFailure
+from infocal.gradient_shares import Heard
 from infocal.objective import RateControl, Terms, pressure, total
 from infocal.rationalizer import Rationalizer
 
@@ -118,7 +120,8 @@ class Trainer:
     """A model, its optimiser and everything else that a checkpoint must hold.
 
     A method's trainer names its model, says in `step_terms` what a batch costs and in `objective` how these
-    terms are weighted; what else it trains it adds to `parts`, and does in `finish_step`.
+    terms are weighted; what else it trains it adds to `parts`, and does in `finish_step`. `heard` says which
+    of several terms reach which part.
 
     Args:
         config: hyper-parameters.
@@ -161,6 +164,10 @@ class Trainer:
         """Updates done in the current epoch."""
         self.sums: Terms = {}
         """Sums of what `train_step` gave in the current epoch."""
+        self.measured_shares: dict[str, list[Tensor]] = {}
+        """Gradient shares of the current epoch's batches that were measured, by term."""
+        self.gradient_shares: dict[str, float] = {}
+        """Median of each term's share in the last epoch that was finished; see `infocal.gradient_shares`."""
 
     def make_optimizer(self, part: nn.Module, learning_rate: float) -> torch.optim.Adam:
         """Adam for a part of the method, with the schedule of every part."""
@@ -216,10 +223,11 @@ class Trainer:
                 self.sums[name] = self.sums[name] + value if name in self.sums else value
         if self.position == 0:
             raise StateError(f"epoch {self.epoch} has no batch left to train on")
-        # the one wait for the device in an epoch
+        # here, and for the shares, an epoch waits for the device
         sums = torch.stack(list(self.sums.values()))
         means = dict(zip(self.sums, (sums / self.position).tolist(), strict=True))
         self.check(means)
+        self.gradient_shares, self.measured_shares = gradient_shares.medians(self.measured_shares), {}
         self.epoch, self.position, self.sums = self.epoch + 1, 0, {}
         with warnings.catch_warnings():
             # where all updates of this epoch were done before the state was loaded
@@ -248,6 +256,8 @@ class Trainer:
         with self.autocast():
             terms, mask, rest = self.step_terms(batch)
             objective = self.objective(terms)
+        if self.position % gradient_shares.EVERY == 0:
+            self._measure_shares(terms, rest)
         self.optimizer.zero_grad(set_to_none=True)
         objective.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
@@ -266,6 +276,20 @@ class Trainer:
     def objective(self, terms: Terms) -> Tensor:
         """The terms, weighted."""
         return total(terms, self.config, 1.0)
+
+    def heard(self, terms: Terms, rest: Any) -> list[Heard]:
+        """What each part of the model is trained by in this step; nothing where the method has one term.
+
+        Args:
+            terms: what `step_terms` gave.
+            rest: the last of what it gave.
+        """
+        return []
+
+    def _measure_shares(self, terms: Terms, rest: Any) -> None:
+        for part in self.heard(terms, rest):
+            for name, share in gradient_shares.shares(part).items():
+                self.measured_shares.setdefault(name, []).append(share)
 
     def finish_step(self, rest: Any) -> Terms:
         """What follows the model's update; the last of what `step_terms` gave. Returns figures to watch."""
@@ -289,6 +313,7 @@ class Trainer:
         state = {name: part.state_dict() for name, part in self.parts().items()}
         state |= {"epoch": self.epoch, "position": self.position, "config": self.config.to_dict()}
         state["sums"] = dict(self.sums)
+        state["measured_shares"] = {name: list(values) for name, values in self.measured_shares.items()}
         state["rng"] = torch.get_rng_state()
         if self.device.type == "cuda":
             state["cuda_rng"] = torch.cuda.get_rng_state(self.device)
@@ -313,6 +338,10 @@ class Trainer:
         self.epoch, self.position = state["epoch"], state["position"]
         # states of before these were kept are all of whole epochs
         self.sums = {name: value.to(self.device) for name, value in state.get("sums", {}).items()}
+        self.measured_shares = {
+            name: [value.to(self.device) for value in values]
+            for name, values in state.get("measured_shares", {}).items()
+        }
         torch.set_rng_state(state["rng"].cpu())
         if self.device.type == "cuda" and "cuda_rng" in state:
             torch.cuda.set_rng_state(state["cuda_rng"].cpu(), self.device)

@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from infocal.gradient_shares import LEAST
+from pipeline import gradient_shares
 from pipeline.charts import Axis, Chart, Dot, Line, Rule
 from pipeline.columns import columns
 from pipeline.published import PublishedRow
@@ -124,6 +126,9 @@ def loss_panels(history: Epochs, best: int | None) -> list[Chart]:
         for name, title, words in (("mse", "MSE", "mean squared error"), ("accuracy", "accuracy", "accuracy"))
     ]
     panels += [_panel(title, key, {key: ""}, history, best) for key, title in _TERMS.items()]
+    shares = {name: name.removeprefix(gradient_shares.PREFIX) for entry in history for name in entry}
+    measured = {name: term for name, term in shares.items() if name.startswith(gradient_shares.PREFIX)}
+    panels.append(_panel("share of the gradient, beside L_sp's", "share", measured, history, best))
     return [panel for panel in panels if panel is not None]
 
 
@@ -308,6 +313,45 @@ def _hyper_parameter_panel(
         y=y,
         dots=sorted(dots, key=lambda dot: dot.kind == "winner"),
         rules=[Rule(value=0, label="", kind="zero")] if y.low < 0 else [],
+        width=360,
+        height=230,
+        margin_right=14,
+        axis_names=False,
+    )
+
+
+def share_panels(findings: Findings) -> list[Chart]:
+    """One small chart for each weight that was varied and measured: its value against its share."""
+    panels = []
+    for searched in findings.searched:
+        found = gradient_shares.measured(searched.name, findings.trials)
+        if found:
+            panels.append(_share_panel(searched.name, searched.log, found, findings.winner))
+    return panels
+
+
+def _share_panel(
+    name: str, log: bool, found: Sequence[tuple[TrialResult, float, float]], winner: TrialResult | None
+) -> Chart:
+    values, heights = [value for _, value, _ in found], [share for _, _, share in found]
+    dots = [
+        _trial_dot(
+            trial,
+            winner is not None and trial.run_id == winner.run_id,
+            value,
+            share,
+            f"{trial.name}: {name} {value:g}, {100 * share:.3g} % of the gradient",
+        )
+        for trial, value, share in found
+    ]
+    return Chart(
+        name=f"share-{name}",
+        title=name,
+        description=f"{len(found)} trials, shares from {min(heights):.2g} to {max(heights):.2g}.",
+        x=Axis.around(values, name, log=log),
+        y=Axis.around([*heights, LEAST, 1.0], "share of the gradient", log=True, percent=True),
+        dots=sorted(dots, key=lambda dot: dot.kind == "winner"),
+        rules=[Rule(value=LEAST, label="", kind="zero")],
         width=360,
         height=230,
         margin_right=14,

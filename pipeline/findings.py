@@ -24,6 +24,7 @@ from pipeline import (
     checkpoints,
     columns,
     data_options,
+    gradient_shares,
     mlflow_page,
     mlflow_view,
     pages,
@@ -161,6 +162,7 @@ def gather(tracker: Tracker, study_run_id: str) -> Findings:
         num_seeds=int(study.metrics.get("num_seeds", 1)),
         importance=importances,
         importance_note=importance_note,
+        unheard=gradient_shares.unheard(searched, trials, _parameter(study, "space_name")),
         curves={trial.name: _history(tracker, trial.run_id, shown) for trial in best[:_NUM_CURVES]},
         predictions=predictions,
         trivial=trivial,
@@ -260,7 +262,7 @@ def _searched(study: TrackedRun) -> list[Searched]:
     except (ConfigError, KeyError):
         logger.warning("study %s: no search space `%s` of %s on %s", study.name, name, method, dataset)
         return [Searched(name=key) for key in ("lambda_ib", "lambda_g", "lambda_mi", "lambda_lm")]
-    return [Searched(name=one.name, log=one.log) for one in ranges]
+    return [Searched(name=one.name, log=one.log, high=one.high) for one in ranges]
 
 
 def _criterion(study: TrackedRun) -> Criterion | None:
@@ -409,6 +411,7 @@ def _trial(run: TrackedRun, searched: Sequence[Searched], shown: Sequence[str]) 
         lower_bound=metrics.get("best_lower_bound"),
         scores=_scores(metrics, "best_val_", shown),
         errors={n: metrics[f"best_val_{n}_se"] for n in shown if f"best_val_{n}_se" in metrics},
+        shares=gradient_shares.of_metrics(metrics),
     )
 
 

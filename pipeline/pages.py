@@ -12,6 +12,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from infocal.gradient_shares import LEAST
 from pipeline import data_options, figures, markup
 from pipeline.columns import Column, columns, label_of
 from pipeline.figures import ERRORS, Epochs
@@ -172,6 +173,8 @@ def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
         shown=shown,
         scatter=figures.precision_recall_chart(findings, published),
         panels=figures.hyper_parameter_panels(findings),
+        shares=figures.share_panels(findings),
+        least_share=LEAST,
         curves=figures.curve_panels(findings),
         trials=[_trial_row(trial, findings) for trial in (*findings.trials, *findings.replicates)],
         texts=markup.marked_texts(examples),

@@ -54,6 +54,8 @@ class TrialResult:
     """Scores of the best epoch by their flat names, without `val_`."""
     errors: Mapping[str, float] = field(default_factory=dict)
     """Their standard errors over draws of validation texts, where they were drawn."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """Weight -> share of the gradient that its term has in the last epoch; see `infocal.gradient_shares`."""
 
     @property
     def precision(self) -> float | None:
@@ -89,6 +91,8 @@ class Searched:
 
     name: str
     log: bool = False
+    high: float | None = None
+    """Highest value of its range; None: not known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,6 +134,8 @@ class Findings:
     """Share of the objective's variance, by hyper-parameter; they sum to 1."""
     importance_note: str = ""
     """How it was computed, or why it was not."""
+    unheard: Sequence[str] = ()
+    """What is to be said of weights that cannot matter; names stand between backticks."""
     curves: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     """Trial's name -> its epochs, the best trials first."""
     predictions: Sequence[Mapping[str, Any]] = ()

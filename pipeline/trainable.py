@@ -166,6 +166,7 @@ class Trial:
         result: Result = {"epoch": number, EPOCHS: number + 1}
         result |= {**self._choose(found, number), **found.scores}
         result |= {f"train_{name}": value for name, value in terms.items()}
+        result |= {f"gradient_share_{name}": share for name, share in trainer.gradient_shares.items()}
         result["learning_rate"] = rate
         result["epoch_s"] = time.monotonic() - started
         result["train_s"] = trained - started

@@ -15,7 +15,8 @@ from infocal import losses
 from infocal.batch import Batch, Words
 from infocal.config import RateConfig, Task, half_open_unit, non_negative
 from infocal.encoders import Embedded
-from infocal.objective import Terms, total
+from infocal.gradient_shares import Heard
+from infocal.objective import Terms, total, weighted
 from infocal.rationalizer import SelectorPredictor, output_layer
 from infocal.trainer import RateTrainer
 
@@ -90,6 +91,18 @@ class Forward(NamedTuple):
     output: Float[Tensor, "B C"]
 
 
+class Costs(NamedTuple):
+    """What a batch's masks cost, part by part."""
+
+    select_logit: Float[Tensor, "B T"]
+    log_probability: Float[Tensor, " B"]
+    """Of the masks drawn."""
+    each: Terms
+    """Costs of each text's mask, [B], unweighted."""
+    other: Terms | None
+    """The same of another draw; None where the baseline is none."""
+
+
 class BernoulliModel(SelectorPredictor):
     """Selector and predictor, joined by a mask that no gradient passes."""
 
@@ -158,11 +171,26 @@ class BernoulliTrainer(RateTrainer):
         cost = total(each, self.config, self.pressure).detach()
         log_p = mask_log_probability(forward.select_logit, forward.mask, batch.is_token)
         rate = losses.mean_selection_rate(forward.select_logit, batch.is_token)
+        other = self._other_costs(forward, batch) if self.config.baseline == "draw" else None
         terms = {name: value.mean() for name, value in each.items()}
-        terms["reinforce"] = reinforce(log_p, cost, self._baseline(forward, batch))
+        terms["reinforce"] = reinforce(log_p, cost, self._baseline(other))
         terms["rate"] = self.rate_control(rate, self.pressure)
         self.mean_cost.update(cost)
-        return terms, forward.mask, None
+        return terms, forward.mask, Costs(forward.select_logit, log_p, each, other)
+
+    def heard(self, terms: Terms, rest: Any) -> list[Heard]:
+        """REINFORCE of each cost by itself, and the rate control, at the selector's logits.
+
+        Where one number is the baseline of all costs, each is measured against its mean over the batch.
+        """
+        mine = weighted(rest.each, self.config, self.pressure)
+        theirs = (
+            {name: cost.mean() for name, cost in mine.items()}
+            if rest.other is None
+            else weighted(rest.other, self.config, self.pressure)
+        )
+        parts = {name: reinforce(rest.log_probability, mine[name], theirs[name]) for name in mine}
+        return [Heard((rest.select_logit,), "sp", parts | {"rate": terms["rate"]})]
 
     def _costs(self, output: Tensor, mask: Tensor, batch: Batch) -> Terms:
         """What the mask of each text costs, by its parts."""
@@ -172,16 +200,20 @@ class BernoulliTrainer(RateTrainer):
             "coherence": losses.coherence(mask, batch.is_token, reduction="none"),
         }
 
-    @torch.no_grad()
-    def _baseline(self, forward: Forward, batch: Batch) -> Float[Tensor, "*S"]:
+    def _baseline(self, other: Terms | None) -> Float[Tensor, "*S"]:
         """What costs are compared with; no part of it depends on the masks that are."""
+        if other is not None:
+            return total(other, self.config, self.pressure)
         if self.config.baseline == "none":
             return torch.zeros((), device=self.device)
-        if self.config.baseline == "mean":
-            return self.mean_cost.value.clone()
+        return self.mean_cost.value.clone()
+
+    @torch.no_grad()
+    def _other_costs(self, forward: Forward, batch: Batch) -> Terms:
+        """Costs of another mask of each text."""
         mask = self.model.draw(forward.select_logit, batch.is_token)
         output = self.model.respond(forward.embedded, mask, batch.is_token)
-        return total(self._costs(output, mask, batch), self.config, self.pressure)
+        return self._costs(output, mask, batch)
 
     def parts(self) -> dict[str, Any]:
         """With the mean of costs."""

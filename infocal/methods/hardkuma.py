@@ -16,7 +16,8 @@ from infocal import losses
 from infocal.batch import Batch, Words
 from infocal.config import RateConfig, Task, non_negative
 from infocal.encoders import Embedded, build_encoder
-from infocal.objective import Terms
+from infocal.gradient_shares import Heard
+from infocal.objective import Terms, weighted
 from infocal.rationalizer import SelectorPredictor, output_layer
 from infocal.trainer import RateTrainer
 
@@ -115,6 +116,7 @@ class KumaSelector(nn.Module):
 class Forward(NamedTuple):
     """What one training pass over a batch produces."""
 
+    kuma: Kuma
     p_zero: Float[Tensor, "B T"]
     mask: Float[Tensor, "B T"]
     """Gates drawn, in [0, 1], zero at padding."""
@@ -147,7 +149,8 @@ class HardKumaModel(SelectorPredictor):
         u = torch.rand(kuma.a.shape, device=kuma.a.device).clamp(_CLAMP, 1 - _CLAMP)
         gates = torch.ones_like(u) if self.config.is_dense else rectified(kuma_quantile(kuma, u))
         mask = gates * is_token
-        return Forward(p_zero(kuma), mask, self.respond(embedded, mask, is_token))
+        # a gate that is exactly 0 was clamped there: nothing is lost by leaving its token out
+        return Forward(kuma, p_zero(kuma), mask, self.respond(embedded, mask, is_token))
 
 
 class HardKumaTrainer(RateTrainer):
@@ -165,4 +168,8 @@ class HardKumaTrainer(RateTrainer):
             "coherence": losses.expected_coherence(1 - forward.p_zero, batch.is_token),
             "rate": self.rate_control(expected_l0(forward.p_zero, batch.is_token), self.pressure),
         }
-        return terms, (forward.mask > 0).float(), None
+        return terms, (forward.mask > 0).float(), forward
+
+    def heard(self, terms: Terms, rest: Any) -> list[Heard]:
+        """Fused lasso and rate control at the shapes a and b of the gates, beside L_sp."""
+        return [Heard(tuple(rest.kuma), "sp", weighted(terms, self.config, self.pressure))]

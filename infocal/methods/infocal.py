@@ -10,8 +10,9 @@ from infocal.batch import Batch
 from infocal.config import InfoCalConfig, Task
 from infocal.discriminator import Discriminator
 from infocal.errors import TrainingFailure
+from infocal.gradient_shares import Heard
 from infocal.model import Forward, InfoCal
-from infocal.objective import Terms
+from infocal.objective import Terms, weighted
 from infocal.trainer import RateTrainer
 
 # A discriminator whose every logit stays below the first or beyond the second has stopped to learn:
@@ -51,6 +52,11 @@ class InfoCalTrainer(RateTrainer):
         """The terms of J_total, Eq. (20) and (21) of [Sha2023]."""
         forward = self.model(batch.words, batch.is_token)
         return self._terms(batch, forward), forward.mask, forward
+
+    def heard(self, terms: Terms, rest: Any) -> list[Heard]:
+        """At the selector's logits beside L_sp; L_mi, which does not reach them, at the guider's Gaussian."""
+        found = weighted(terms, self.config, self.pressure)
+        return [Heard((rest.select_logit,), "sp", found), Heard(tuple(rest.gaussian), "guide", found)]
 
     def finish_step(self, rest: Any) -> Terms:
         """One update of the discriminator by L_d."""

@@ -10,7 +10,8 @@ from infocal import losses
 from infocal.batch import Batch, Words
 from infocal.config import Sampling, SelectorConfig, Task, non_negative, positive, positive_unit
 from infocal.encoders import Embedded
-from infocal.objective import Terms
+from infocal.gradient_shares import Heard
+from infocal.objective import Terms, weighted
 from infocal.ranking import top_share
 from infocal.rationalizer import SelectorPredictor, output_layer
 from infocal.sampling import sample_mask
@@ -73,7 +74,7 @@ class SparseIBModel(SelectorPredictor):
         )
         if self.config.is_dense:
             mask = is_token.to(mask.dtype)
-        return Forward(select_logit, mask, self.respond(embedded, mask, is_token))
+        return Forward(select_logit, mask, self.respond_through(embedded, mask, is_token))
 
 
 class SparseIBTrainer(SelectorTrainer):
@@ -101,4 +102,8 @@ class SparseIBTrainer(SelectorTrainer):
             terms["ib"] = losses.information_bottleneck(
                 forward.select_logit, batch.is_token, self.config.target_selection_rate
             )
-        return terms, forward.mask, None
+        return terms, forward.mask, forward
+
+    def heard(self, terms: Terms, rest: Any) -> list[Heard]:
+        """The bottleneck at the selector's logits, beside L_sp."""
+        return [Heard((rest.select_logit,), "sp", weighted(terms, self.config, self.pressure))]

@@ -10,20 +10,26 @@ import pytest
 import torch
 from torch.nn import functional
 
+from infocal import gradient_shares, rationalizer
 from infocal.batch import Batch, Words
 from infocal.config import Task
 from infocal.errors import ConfigError
+from infocal.kernels import build
+from infocal.methods import fresh
 from infocal.methods.registry import METHODS, method, method_of
 from infocal.metrics import apply_threshold, threshold_for_rate
 from infocal.trainer import select_probabilities
 from pipeline.checkpoints import Package, load_best, load_package, save_best, save_package
 from pipeline.trainable import train
 from search_spaces import registry
-from tests.small_model import CLASSES, REGRESSION, random_batches, random_embeddings
+from tests.small_model import CLASSES, REGRESSION, random_batch, random_batches, random_embeddings
 from tests.small_study import run_settings
 
 CPU = torch.device("cpu")
 RATE = 0.3
+NEEDS_COMPILER = pytest.mark.skipif(
+    build.compiler() is None, reason="no C++ compiler here: the kernel cannot be built"
+)
 every_method = pytest.mark.parametrize("name", METHODS)
 every_encoder = pytest.mark.parametrize("encoder", ["rcnn", "lstm"])
 every_task = pytest.mark.parametrize("task", [REGRESSION, CLASSES], ids=["score", "classes"])
@@ -34,12 +40,13 @@ def kernel(monkeypatch):
     monkeypatch.setenv("INFOCAL_KERNEL", "torch")  # nothing to compile
 
 
-def small(name, **changes):
+def small(name, dropout_free=False, **changes):
     """A config of few units and a start of half an epoch where there is one."""
     kind = method(name).config_class()
     names = {field.name for field in dataclasses.fields(kind)}
     start = {n: 0.25 for n in ("dense_epochs", "ramp_epochs") if n in names}
     values = {"hidden_size": 3, "target_selection_rate": RATE, "learning_rate": 0.01, **start}
+    values |= {"embedding_dropout": 0.0} if dropout_free else {}
     return kind.from_mapping(values | changes)
 
 
@@ -163,6 +170,128 @@ def test_a_text_is_answered_alike_alone_and_among_others(name, task):
             alone = model.infer(words, batch.is_token[[row], :length])
             assert torch.allclose(alone.output[0], together.output[row], rtol=1e-5, atol=1e-6)
             assert torch.equal(alone.mask[0], together.mask[row, :length])
+
+
+every_sampling = pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        *[(name, {}) for name in METHODS],
+        ("infocal", {"sampling": "relaxed"}),
+        ("sparse_ib", {"sampling": "straight_through"}),
+        ("fresh", {"support_epochs": 0.1}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())) or "default",
+)
+
+
+@every_sampling
+@every_encoder
+@every_task
+@pytest.mark.parametrize("pooling", ["mean", "max", "last"])
+def test_leaving_tokens_out_changes_no_gradient(name, changes, encoder, task, pooling, monkeypatch):
+    """What a method drops to be fast must be what training would not have seen anyway."""
+    gradients = []
+    for is_short in (True, False):
+        if not is_short:
+            for module in (rationalizer, fresh):
+                monkeypatch.setattr(module, "selected_only", lambda e, m, t: (e, m, t))
+        trainer = trainer_of(name, task, encoder=encoder, pooling=pooling, dropout_free=True, **changes)
+        trainer.epoch = 5
+        torch.manual_seed(1)
+        terms, _, _ = trainer.step_terms(random_batch([9, 7, 5], 3, task))
+        trainer.objective(terms).backward()
+        gradients.append({n: p.grad for n, p in trainer.model.named_parameters() if p.grad is not None})
+    short, whole = gradients
+    assert short.keys() == whole.keys()
+    for part, gradient in whole.items():
+        assert torch.allclose(short[part], gradient, rtol=1e-4, atol=1e-6), part
+
+
+@every_sampling
+@every_encoder
+@every_task
+def test_training_sees_all_tokens(name, changes, encoder, task):
+    """Over some draws every token is told what its selection costs, also where it is hardly ever selected."""
+    trainer = trainer_of(name, task, encoder=encoder, dropout_free=True, train_embeddings=True, **changes)
+    batch = random_batch([9, 7, 5], 3, task)
+    told = torch.zeros(batch.is_token.shape)
+    words = torch.zeros(len(trainer.model.embeddings))
+    for seed in range(30):
+        torch.manual_seed(seed)
+        terms, _, rest = trainer.step_terms(batch)
+        for part in trainer.heard(terms, rest)[:1]:
+            found = torch.autograd.grad(part.terms[part.reference], part.at, retain_graph=True)
+            told += sum(gradient.abs() for gradient in found)
+        trainer.model.zero_grad()
+        terms["sp"].backward()
+        words += trainer.model.embeddings.grad.abs().sum(dim=1)
+    if hasattr(trainer.model, "selector"):
+        assert (told[batch.is_token] > 0).all()
+        assert not told[~batch.is_token].any()
+    assert (words[batch.token_ids[batch.is_token].unique()] > 0).all()
+
+
+@pytest.mark.parametrize("name", ["infocal", "sparse_ib"])
+@every_encoder
+def test_a_hard_mask_tells_every_token_in_one_pass(name, encoder):
+    """Straight-through: an unselected token is told what would have changed had it been selected.
+
+    The one selected token of a text may hear nothing: the mean over one state does not depend on its gate.
+    """
+    trainer = trainer_of(
+        name,
+        REGRESSION,
+        encoder=encoder,
+        dropout_free=True,
+        sampling="straight_through",
+        start_selection_rate=0.2,
+    )
+    torch.manual_seed(0)
+    batch = random_batch([9, 7, 5], 3)
+    terms, mask, rest = trainer.step_terms(batch)
+    assert set(mask[batch.is_token].tolist()) == {0.0, 1.0}
+    (gradient,) = torch.autograd.grad(terms["sp"], rest.select_logit)
+    assert (gradient[batch.is_token & (mask == 0)] != 0).all()
+
+
+@every_method
+@every_task
+@pytest.mark.parametrize("form", ["torch", "plain", pytest.param("cpp", marks=NEEDS_COMPILER)])
+def test_measuring_shares_changes_no_bit(name, task, form, monkeypatch):
+    monkeypatch.setenv("INFOCAL_KERNEL", form)
+    states = []
+    for every in (1, 10**9):
+        trainer = trainer_of(name, task, average_decay=0.9)
+        monkeypatch.setattr(gradient_shares, "EVERY", every)
+        if every > 1:
+            monkeypatch.setattr(trainer, "_measure_shares", lambda terms, rest: None)
+        for epoch in range(3):
+            trainer.train_epoch(random_batches(3, task, seed=epoch))
+        states.append(trainer.state_dict())
+        if every == 1:
+            has_selector = hasattr(trainer.model, "selector")
+            assert bool(trainer.gradient_shares) == has_selector
+            assert all(math.isfinite(share) and share >= 0 for share in trainer.gradient_shares.values())
+    assert_same_state(*states)
+
+
+@every_method
+def test_shares_go_on_within_an_epoch(name, monkeypatch):
+    monkeypatch.setattr(gradient_shares, "EVERY", 2)
+    batches = random_batches(5)
+    straight = trainer_of(name, REGRESSION)
+    straight.train_epoch(batches)
+    broken = trainer_of(name, REGRESSION)
+    for batch in batches[:3]:
+        for term, value in broken.train_step(batch).items():
+            broken.sums[term] = broken.sums.get(term, 0) + value
+    file = io.BytesIO()
+    torch.save(broken.state_dict(), file)
+    file.seek(0)
+    again = trainer_of(name, REGRESSION, seed=1)
+    again.load_state_dict(torch.load(file, weights_only=True))
+    again.train_epoch(batches[3:])
+    assert again.gradient_shares == straight.gradient_shares
 
 
 @every_method

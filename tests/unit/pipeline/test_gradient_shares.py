@@ -1,0 +1,91 @@
+"""What a study's page says of weights that nobody could hear."""
+
+import dataclasses
+
+import pytest
+
+from infocal.gradient_shares import LEAST
+from pipeline import figures, gradient_shares, pages
+from pipeline.results import Searched, TrialResult
+from tests.unit.pipeline.test_findings import child, gather, study
+
+
+def trial(value, share, name="lambda_ib"):
+    return TrialResult(
+        run_id=f"r{value}", name=f"t{value}", status="FINISHED", searched={name: value}, shares={name: share}
+    )
+
+
+IB = Searched(name="lambda_ib", high=0.001)
+
+
+def test_shares_are_those_of_the_last_epoch_once_every_weight_is_in_force():
+    metrics = {"gradient_share_ib": 0.01, "train_pressure": 1.0, "val_mse": 0.1}
+    assert gradient_shares.of_metrics(metrics) == {"lambda_ib": 0.01}
+    assert gradient_shares.of_metrics(metrics | {"train_pressure": 0.7}) == {}
+    assert gradient_shares.of_metrics({"gradient_share_ib": 0.01}) == {"lambda_ib": 0.01}
+
+
+def test_the_share_at_the_top_of_the_range_follows_from_each_trial():
+    # 20, 10 and 30 a unit of weight: the median is 20, at .001 two percent
+    trials = [trial(0.0001, 0.002), trial(0.0005, 0.005), trial(0.0002, 0.006), trial(0.0, 0.0)]
+    assert gradient_shares.at_the_top(IB, trials) == pytest.approx(0.02)
+    assert gradient_shares.at_the_top(IB, [trial(0.0, 0.0)]) is None
+    assert gradient_shares.at_the_top(Searched(name="lambda_ib"), trials) is None
+
+
+def test_a_weight_is_named_only_where_its_whole_range_is_too_low():
+    quiet = gradient_shares.unheard([IB], [trial(0.0001, 0.002)], "paper")
+    assert quiet == [
+        "`lambda_ib` cannot matter in this search: at 0.001, the highest value of its range, its gradient "
+        "at the selector is 2.0\N{NO-BREAK SPACE}% of that of L_sp. Below 3\N{NO-BREAK SPACE}% the trials "
+        "differ by chance, and not by this weight. `--space wide` reaches further."
+    ]
+    just = LEAST * 0.0001 / 0.001
+    assert gradient_shares.unheard([IB], [trial(0.0001, just)], "paper") == []
+    (guider,) = gradient_shares.unheard(
+        [Searched(name="lambda_mi", high=1.0)], [trial(0.1, 0.001, "lambda_mi")], "wide"
+    )
+    assert "its gradient at the guider is 1.0\N{NO-BREAK SPACE}% of that of L_guide." in guider
+    assert "--space wide" not in guider
+
+
+def test_a_study_gathers_its_shares_and_says_what_it_could_not_hear():
+    found = gather(
+        child(0, 0.5, gradient_share_ib=0.001, gradient_share_g=0.04, train_pressure=1.0),
+        child(1, 0.4, gradient_share_ib=0.002, gradient_share_g=0.05, train_pressure=1.0),
+        child(2, 0.3, gradient_share_ib=9.0, train_pressure=0.5),
+    )
+    assert [trial.shares for trial in found.trials] == [
+        {"lambda_ib": 0.001, "lambda_g": 0.04},
+        {"lambda_ib": 0.002, "lambda_g": 0.05},
+        {},
+    ]
+    (sentence,) = found.unheard  # at 2.0 lambda_g has 9 %
+    assert sentence.startswith("`lambda_ib` cannot matter in this search: at 0.001")
+    page = pages.study_page(found, [])
+    assert "What could be heard" in page
+    assert "<code>lambda_ib</code> cannot matter in this search" in page
+    panels = {panel.name: panel for panel in figures.share_panels(found)}
+    assert set(panels) == {"share-lambda_ib", "share-lambda_g"}
+    assert [(dot.x, dot.y) for dot in panels["share-lambda_g"].dots] == [(1.0, 0.05), (1.0, 0.04)]
+
+
+def test_a_study_of_before_there_were_shares_has_no_such_part():
+    found = gather(child(0, 0.5), study_run=study())
+    assert found.unheard == []
+    assert "What could be heard" not in pages.study_page(found, [])
+
+
+def test_a_page_of_curves_shows_the_shares_by_epoch():
+    history = [
+        {"epoch": n, "val_mse": 0.1, "gradient_share_ib": 0.01 * n, "gradient_share_lm": 0.2} for n in (0, 1)
+    ]
+    (panel,) = (p for p in figures.loss_panels(history, 1) if "share" in p.name)
+    assert [line.name for line in panel.lines] == ["ib", "lm"]
+    assert all("share" not in p.name for p in figures.loss_panels([{"epoch": 0, "val_mse": 0.1}], 0))
+
+
+def test_the_trial_that_has_no_value_of_a_weight_is_left_out():
+    bare = dataclasses.replace(trial(0.1, 0.2), searched={})
+    assert gradient_shares.measured("lambda_ib", [bare]) == []
