@@ -9,7 +9,7 @@ from torch import Tensor
 from benchmarks.corpus import Corpus
 from benchmarks.reference import use_loops
 from benchmarks.timing import Figure, alternate, compare
-from infocal import losses
+from infocal import gradient_shares, losses
 from infocal.batch import Batch
 from infocal.config import InfoCalConfig
 from infocal.methods.infocal import InfoCalTrainer
@@ -34,6 +34,7 @@ def run(corpus: Corpus, rounds: int) -> Iterator[Figure]:
         yield from _whole(corpus, config, batches, rounds, suffix, note)
         if not suffix:
             yield from _parts(_trainer(corpus, config), batches, rounds)
+            yield _shares_cost(_trainer(corpus, config), batches, rounds)
 
 
 def _trainer(corpus: Corpus, config: InfoCalConfig) -> InfoCalTrainer:
@@ -68,6 +69,24 @@ def _whole(
 def _train(trainer: InfoCalTrainer, batches: list[Batch]) -> None:
     for batch in batches:
         trainer.train_step(batch)
+
+
+def _shares_cost(trainer: InfoCalTrainer, batches: list[Batch], rounds: int) -> Figure:
+    """What measuring gradient shares adds to training: that of a measured step, spread over those between."""
+
+    def measured() -> None:
+        every, gradient_shares.EVERY = gradient_shares.EVERY, 1
+        try:
+            _train(trainer, batches)
+        finally:
+            gradient_shares.EVERY = every
+
+    trainer.position = 1  # the first step of an epoch is measured
+    taken = alternate({"step": lambda: _train(trainer, batches), "measured": measured}, rounds)
+    step, with_shares = (statistics.median(taken[name]) for name in ("step", "measured"))
+    note = f"a measured step takes {with_shares / step:.2f} times as long, one in {gradient_shares.EVERY} is"
+    cost = (with_shares / step - 1) / gradient_shares.EVERY
+    return Figure("gradient_shares_cost", cost, None, None, "of the step", note)
 
 
 def _parts(trainer: InfoCalTrainer, batches: list[Batch], rounds: int) -> Iterator[Figure]:

@@ -17,7 +17,8 @@ Encoder = Literal["rcnn", "lstm"]
 Sampling = Literal["straight_through", "relaxed"]
 DiscriminatorLoss = Literal["standard", "printed"]
 Calibration = Literal["mean", "sample"]
-CalibrationLoss = Literal["discriminator", "invase"]
+CalibrationLoss = Literal["discriminator", "policy_gradient", "invase"]
+DimensionReduction = Literal["sum", "mean"]
 RegularizerForm = Literal["drawn", "expected"]
 Pooling = Literal["mean", "max", "last"]
 TaskKind = Literal["regression", "classification"]
@@ -264,6 +265,13 @@ class InfoCalConfig(RateConfig):
     lambda_lm: float = non_negative(0.005)
     """Weight of the language-model regularizer, >= 0; 0 turns it off. Eq. (21) of [Sha2023]."""
 
+    mi_reduction: DimensionReduction = "sum"
+    """L_mi as the `sum` over the dimensions of z_nero, or their `mean`.
+
+    Differs: Eq. (12) of [Sha2023] has one dimension. The sum over 32 takes so much from the guider that it
+    predicts worse than the rationale (docs/experiments.md); beer's preset takes the mean.
+    """
+
     lm_form: RegularizerForm = "drawn"
     """L_lm of the mask `drawn` by the pass, Eq. (15) of [Sha2023], or its `expected` value over all masks."""
 
@@ -284,7 +292,12 @@ class InfoCalConfig(RateConfig):
     """`straight_through`: hard masks with the relaxed gradient; `relaxed`: masks in (0, 1)."""
 
     calibration_loss: CalibrationLoss = "discriminator"
-    """L_g: the `discriminator`'s, Eq. (14), or `invase`, the row "INVASE reg" of [Sha2023]'s ablation."""
+    """L_g: the `discriminator`'s, Eq. (14), or `policy_gradient`, [Sha2023]'s row "INVASE reg".
+
+    With `policy_gradient` the selector learns of the prediction as in [Yoon2018] alone, see `InfoCalTrainer`.
+    `invase` is what that row was before 2026-11-29, for studies and models of then: the difference itself
+    as a loss. Its gradient is that of L_sp, which so has the weight 1 + lambda_g.
+    """
 
     discriminator_loss: DiscriminatorLoss = "standard"
     """`standard` cross-entropy, or Eq. (13) as `printed`, which is unbounded below."""
@@ -300,6 +313,16 @@ class InfoCalConfig(RateConfig):
 
     discriminator_learning_rate: float = positive(0.001)
     """Adam's step size for the discriminator, > 0."""
+
+    def __post_init__(self) -> None:
+        # not super(): a dataclass with slots is another class than the one that it was written as
+        RateConfig.__post_init__(self)
+        if self.calibration_loss == "policy_gradient" and self.sampling != "straight_through":
+            raise ConfigError(
+                "`calibration_loss` policy_gradient needs masks that are drawn hard, but `sampling` is "
+                f"{self.sampling}",
+                hint="leave `sampling` at straight_through",
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Num
 from torch import Tensor
 from torch.nn import functional
 
-from infocal.config import Task
+from infocal.config import DimensionReduction, Task
 
 Reduction = Literal["mean", "none"]
 """What becomes of the texts' losses."""
@@ -51,14 +51,17 @@ def information_bottleneck(
     return (kl * is_token).sum(dim=1).mean()
 
 
-def mutual_information(mu: Float[Tensor, "B Z"], sigma: Float[Tensor, "B Z"]) -> Float[Tensor, ""]:
+def mutual_information(
+    mu: Float[Tensor, "B Z"], sigma: Float[Tensor, "B Z"], over_dimensions: DimensionReduction = "sum"
+) -> Float[Tensor, ""]:
     """L_mi, KL from N(mu, sigma^2) to N(0, 1), Eq. (12) of [Sha2023].
 
         0.5 (mu^2 + sigma^2 - 1 - 2 log sigma)
 
-    summed over dimensions, averaged over texts; in nats, >= 0.
+    summed over dimensions, or their mean, and averaged over texts; in nats, >= 0.
     """
-    return 0.5 * (mu.square() + sigma.square() - 1 - 2 * sigma.log()).sum(dim=1).mean()
+    each = 0.5 * (mu.square() + sigma.square() - 1 - 2 * sigma.log())
+    return (each.sum(dim=1) if over_dimensions == "sum" else each.mean(dim=1)).mean()
 
 
 def discriminator_loss(
@@ -93,8 +96,8 @@ def invase_calibration(
 
         mean over texts of  -log p(y | z~) + log p(y | z)
 
-    the row "INVASE reg" of [Sha2023]'s ablation, after the "base" of [Yoon2018]. Where the guider's output is
-    detached it is a baseline: it says how far the predictor is behind, and gives no gradient of its own.
+    Differs: [Yoon2018] has it as a reward (`calibration_loss=policy_gradient`). As a loss, with the guider
+    detached, its gradient is that of L_sp: it is kept for studies and models of before 2026-11-29.
     """
     return prediction_loss(predictor_output, target, task) - prediction_loss(guider_output, target, task)
 

@@ -54,7 +54,9 @@ class InfoCal(SelectorPredictor):
         mask = sample_mask(select_logit, self.config.temperature, straight_through) * is_token
         if self.config.is_dense:
             mask = is_token.to(mask.dtype)
-        predictor_feature = self.predictor(embedded, mask=mask, is_token=is_token)
+        # by policy gradient the selector learns from what a mask cost, and not through the predictor
+        seen = mask.detach() if self.config.calibration_loss == "policy_gradient" else mask
+        predictor_feature = self.predictor(embedded, mask=seen, is_token=is_token)
         gaussian = self.guider(embedded, is_token)
         guider_feature = gaussian.sample()
         return Forward(

@@ -34,6 +34,8 @@ _TERMS = {
     "train_mi": "L_mi (Eq. 12)",
     "train_d": "L_d, discriminator (Eq. 13)",
     "train_g": "L_g, calibration (Eq. 14)",
+    "train_guider_minus_predictor": "L_guide - L_sp: below 0 the guider knows more",
+    "train_discriminator_accuracy": "balanced accuracy of the discriminator",
     "train_lm": "L_lm, language model (Eq. 15)",
     "train_coherence": "coherence of the mask",
     "train_rate": "control of the selection rate",

@@ -48,7 +48,8 @@ VARIANTS: dict[str, Variant] = {
     "infocal-invase-reg": Variant(
         method="infocal",
         title="InfoCal (INVASE reg)",
-        fixed={"calibration_loss": "invase"},
-        why="InfoCal (INVASE reg): the difference of cross-entropies in place of the discriminator",
+        fixed={"calibration_loss": "policy_gradient"},
+        why="InfoCal (INVASE reg): the selector's reward is the difference of the two cross-entropies, as in "
+        "[Yoon2018], in place of the discriminator",
     ),
 }

@@ -13,15 +13,26 @@ from infocal.errors import TrainingFailure
 from infocal.gradient_shares import Heard
 from infocal.model import Forward, InfoCal
 from infocal.objective import Terms, weighted
+from infocal.policy_gradient import mask_log_probability, reinforce
 from infocal.trainer import RateTrainer
 
-# A discriminator whose every logit stays below the first or beyond the second has stopped to learn:
-# its D is 0.5 for all, or 0 and 1 to float32's last digit.
-_STUCK_LOGIT = (1e-5, 16.0)
+_WON = 0.995
+"""Balanced accuracy from which on a discriminator has won: the predictor does not follow L_g at all."""
+_SAME, _SILENT = 1e-4, 1e-6
+"""Deviation of its logit, in slopes and as it is, up to which D says the same of every feature."""
 
 
 class InfoCalTrainer(RateTrainer):
-    """The trainer of InfoCal; the discriminator has an optimiser of its own."""
+    """The trainer of InfoCal; the discriminator has an optimiser of its own.
+
+    With `calibration_loss=policy_gradient` there is no discriminator to listen to. As in [Yoon2018] the
+    selector draws a mask, the predictor is trained on it, and the selector's reward is how much smaller the
+    loss of the predictor is than that of a baseline with all tokens, here the guider:
+
+        L_g = (L_sp - L_guide) log p(m | x),  the factor held constant
+
+    so that no gradient passes from L_sp to the selector. The other terms reach it as ever.
+    """
 
     model_class = InfoCal
     config: InfoCalConfig
@@ -38,15 +49,30 @@ class InfoCalTrainer(RateTrainer):
         """Refuse an epoch whose means say that training has failed.
 
         Raises:
-            TrainingFailure: if a loss is not finite or the discriminator stands still.
+            TrainingFailure: if a loss is not finite; if the discriminator says the same of every feature; or
+                if it tells all of them apart in an epoch in which L_g is in force throughout. A balanced
+                accuracy of .5 is no failure: it is where Eq. (13) has its optimum.
         """
         super().check(means)
-        size = means["discriminator_logit_size"]
         is_heard = self.config.lambda_g > 0 and self.config.calibration_loss == "discriminator"
-        if is_heard and not _STUCK_LOGIT[0] < size < _STUCK_LOGIT[1]:
+        if not is_heard:
+            return
+        accuracy, deviation = means["discriminator_accuracy"], means["discriminator_deviation"]
+        if deviation < max(_SAME * self.config.discriminator_slope, _SILENT):
             raise TrainingFailure(
-                "discriminator_stuck", f"epoch {self.epoch}: mean |logit of D| is {size:.2g}"
+                "discriminator_stuck",
+                f"epoch {self.epoch}: D says the same of every feature (its logit varies by {deviation:.2g})",
             )
+        if accuracy > _WON and means["pressure"] == 1:
+            raise TrainingFailure(
+                "discriminator_stuck",
+                f"epoch {self.epoch}: D tells all features apart (balanced accuracy {accuracy:.3f})",
+            )
+
+    def train_step(self, batch: Batch) -> Terms:
+        """See `Trainer.train_step`; with how far the guider is ahead of the predictor, below 0, or behind."""
+        found = super().train_step(batch)
+        return found | {"guider_minus_predictor": found["guide"] - found["sp"]}
 
     def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Forward]:
         """The terms of J_total, Eq. (20) and (21) of [Sha2023]."""
@@ -54,9 +80,13 @@ class InfoCalTrainer(RateTrainer):
         return self._terms(batch, forward), forward.mask, forward
 
     def heard(self, terms: Terms, rest: Any) -> list[Heard]:
-        """At the selector's logits beside L_sp; L_mi, which does not reach them, at the guider's Gaussian."""
+        """At the selector's logits beside L_sp; L_mi, which does not reach them, at the guider's Gaussian.
+
+        By policy gradient the selector hears of the prediction through L_g: the others stand beside it.
+        """
         found = weighted(terms, self.config, self.pressure)
-        return [Heard((rest.select_logit,), "sp", found), Heard(tuple(rest.gaussian), "guide", found)]
+        reference = "g" if self.config.calibration_loss == "policy_gradient" else "sp"
+        return [Heard((rest.select_logit,), reference, found), Heard(tuple(rest.gaussian), "guide", found)]
 
     def finish_step(self, rest: Any) -> Terms:
         """One update of the discriminator by L_d."""
@@ -71,7 +101,9 @@ class InfoCalTrainer(RateTrainer):
                 forward.select_logit, batch.is_token, self.config.prior_selection_rate
             ),
             "g": self._calibration(batch, forward),
-            "mi": losses.mutual_information(forward.gaussian.mu, forward.gaussian.sigma),
+            "mi": losses.mutual_information(
+                forward.gaussian.mu, forward.gaussian.sigma, self.config.mi_reduction
+            ),
             "lm": self._language_model_regularizer(batch, forward),
             "coherence": self._coherence(batch, forward),
             "rate": self.rate_control(rate, self.pressure),
@@ -95,7 +127,20 @@ class InfoCalTrainer(RateTrainer):
         if self.config.calibration_loss == "invase":
             guided = forward.guider_output.detach()
             return losses.invase_calibration(forward.predictor_output, guided, batch.target, self.task)
+        if self.config.calibration_loss == "policy_gradient":
+            return self._reward(batch, forward)
         return losses.generator_loss(self.discriminator(forward.predictor_feature))
+
+    def _reward(self, batch: Batch, forward: Forward) -> Tensor:
+        """REINFORCE on the difference of losses; the baseline predicts from the mean of z_nero."""
+        with torch.no_grad():
+            of_guider = self.model.output(forward.gaussian.mu)
+            cost, baseline = (
+                losses.prediction_loss(output, batch.target, self.task, reduction="none")
+                for output in (forward.predictor_output, of_guider)
+            )
+        log_p = mask_log_probability(forward.select_logit, forward.mask, batch.is_token)
+        return reinforce(log_p, cost, baseline)
 
     def _discriminator_step(self, forward: Forward) -> Terms:
         with self.autocast():
@@ -103,6 +148,9 @@ class InfoCalTrainer(RateTrainer):
             guider_logit = self.discriminator(of_guider.detach())
             predictor_logit = self.discriminator(forward.predictor_feature.detach())
             loss = losses.discriminator_loss(guider_logit, predictor_logit, self.config.discriminator_loss)
+        with torch.no_grad():
+            is_right = (guider_logit > 0).float().mean() + (predictor_logit <= 0).float().mean()
+            deviation = torch.cat([guider_logit, predictor_logit]).float().std()
         # also clears what L_g left in the discriminator's gradients
         self.discriminator_optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -111,6 +159,8 @@ class InfoCalTrainer(RateTrainer):
             "d": loss,
             "p_guider_real": torch.sigmoid(guider_logit).mean(),
             "p_predictor_real": torch.sigmoid(predictor_logit).mean(),
+            "discriminator_accuracy": is_right / 2,
+            "discriminator_deviation": deviation,
             "discriminator_logit_size": (guider_logit.abs().mean() + predictor_logit.abs().mean()) / 2,
         }
 

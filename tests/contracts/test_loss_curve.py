@@ -35,6 +35,7 @@ FIRST: dict[str, Any] = {
     "ramp_epochs": 1.5,
     "temperature": 1.0,
     "sampling": "straight_through",
+    "mi_reduction": "sum",
     "lm_form": "drawn",
     "coherence_form": "drawn",
     "calibration_loss": "discriminator",

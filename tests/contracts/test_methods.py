@@ -177,6 +177,7 @@ every_sampling = pytest.mark.parametrize(
     [
         *[(name, {}) for name in METHODS],
         ("infocal", {"sampling": "relaxed"}),
+        ("infocal", {"calibration_loss": "policy_gradient"}),
         ("sparse_ib", {"sampling": "straight_through"}),
         ("fresh", {"support_epochs": 0.1}),
     ],
@@ -214,6 +215,8 @@ def test_training_sees_all_tokens(name, changes, encoder, task):
     """Over some draws every token is told what its selection costs, also where it is hardly ever selected."""
     trainer = trainer_of(name, task, encoder=encoder, dropout_free=True, train_embeddings=True, **changes)
     batch = random_batch([9, 7, 5], 3, task)
+    if hasattr(trainer.model, "selector"):
+        trainer.epoch = 5  # every weight is in force; FRESH is looked at while its support model reads
     told = torch.zeros(batch.is_token.shape)
     words = torch.zeros(len(trainer.model.embeddings))
     for seed in range(30):

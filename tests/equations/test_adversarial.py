@@ -42,6 +42,12 @@ def test_mutual_information_sums_over_dimensions():
     assert mi([1.0, -1.0, 0.0], [2.0, 2.0, 1.0]) == pytest.approx(2 * (2 - math.log(2)), abs=1e-12)
 
 
+def test_mutual_information_as_a_mean_over_dimensions():
+    # 2 - ln 2 in two of three dimensions, 0 in the third
+    found = mutual_information(row(1.0, -1.0, 0.0)[None], row(2.0, 2.0, 1.0)[None], "mean").item()
+    assert found == pytest.approx(2 * (2 - math.log(2)) / 3, abs=1e-12)
+
+
 @few
 @given(st.lists(st.tuples(st.floats(-20, 20), st.floats(1e-4, 50)), min_size=1, max_size=4))
 def test_mutual_information_is_torchs_divergence(pairs):

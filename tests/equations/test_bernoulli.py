@@ -8,9 +8,10 @@ import torch
 from torch.nn import functional
 
 from infocal import losses
-from infocal.methods.bernoulli import BernoulliConfig, BernoulliTrainer, RunningMean, reinforce
-from infocal.methods.bernoulli import mask_log_probability as log_probability
+from infocal.methods.bernoulli import BernoulliConfig, BernoulliTrainer, RunningMean
 from infocal.objective import total
+from infocal.policy_gradient import mask_log_probability as log_probability
+from infocal.policy_gradient import reinforce
 from tests.small_model import CLASSES, REGRESSION, random_batch, random_embeddings
 
 IS_TOKEN = torch.tensor([[True, True, True, False], [True, True, False, False]])

@@ -48,6 +48,11 @@ def naive_mutual_information(mu, sigma):
     return sum(0.5 * (m * m + s * s - 1) - math.log(s) for m, s in pairs) / 2
 
 
+def naive_mean_mutual_information(mu, sigma, over_dimensions):
+    assert over_dimensions == "mean"
+    return naive_mutual_information(mu, sigma) / len(mu[0])
+
+
 def naive_discriminator(guider_logit, predictor_logit, form):
     total = 0.0
     for real, fake in zip(guider_logit, predictor_logit, strict=True):
@@ -156,6 +161,13 @@ CASES = {
         losses.mutual_information,
         naive_mutual_information,
         {"mu": (2, 3), "sigma": (2, 3)},
+        positive=("sigma",),
+    ),
+    "mi_mean": Case(
+        losses.mutual_information,
+        naive_mean_mutual_information,
+        {"mu": (2, 3), "sigma": (2, 3)},
+        {"over_dimensions": "mean"},
         positive=("sigma",),
     ),
     "d_standard": Case(

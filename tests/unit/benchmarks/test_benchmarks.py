@@ -79,7 +79,7 @@ def test_encoders_and_step_give_the_promised_names(corpus: Corpus, monkeypatch: 
     monkeypatch.setattr(step, "_NUM_BATCHES", 1)
     figures = {figure.name: figure for figure in [*encoders.run(corpus, 1), *step.run(corpus, 1)]}
     promised = {f"rcnn_vs_{other}_b{size}" for other in ("plain", "lstm") for size in (64, 256)}
-    assert promised | {"step_vs_plain", "step_tokens_per_s"} <= figures.keys()
+    assert promised | {"step_vs_plain", "step_tokens_per_s", "gradient_shares_cost"} <= figures.keys()
     shares = [figure.ours for name, figure in figures.items() if name.startswith("step_share_")]
     assert sum(shares) == pytest.approx(1)
     assert figures["step_tokens_per_s"].unit == "tokens/s"

@@ -289,19 +289,71 @@ def test_a_loss_that_is_not_finite_stops_training():
     assert trainer.epoch == 0
 
 
-@pytest.mark.parametrize(("logit", "shown"), [(0.0, "0"), (20.0, "20"), (-20.0, "20")])
-def test_a_discriminator_that_stands_still_stops_training(logit, shown):
+@pytest.mark.parametrize("logit", [0.0, 20.0, -20.0])
+def test_a_discriminator_that_says_the_same_of_all_stops_training(logit):
     trainer = small_trainer()
     trainer.discriminator.register_forward_hook(lambda module, inputs, output: output * 0 + logit)
     with pytest.raises(
-        TrainingFailure, match=rf"^discriminator_stuck: epoch 0: mean \|logit of D\| is {shown}$"
+        TrainingFailure,
+        match=r"^discriminator_stuck: epoch 0: D says the same of every feature \(its logit varies by 0\)$",
     ) as caught:
         trainer.train_epoch(random_batches(3))
     assert caught.value.reason == "discriminator_stuck"
 
 
-def test_a_discriminator_that_nobody_listens_to_may_stand_still():
-    trainer = small_trainer(lambda_g=0.0)
+def winning(**changes):
+    """With the product's slope: a guider that lies far off is told apart from every rationale."""
+    trainer = small_trainer(discriminator_learning_rate=0.05, lambda_g=0.001, **changes)
+    far = torch.full((trainer.config.feature_size,), 5.0)
+    trainer.model.guider.register_forward_hook(
+        lambda module, inputs, output: output._replace(mu=output.mu + far)
+    )
+    return trainer
+
+
+def test_a_discriminator_that_wins_stops_training():
+    trainer = winning()
+    with pytest.raises(
+        TrainingFailure, match=r"^discriminator_stuck: epoch \d+: D tells all features apart .* 1\.000\)$"
+    ):
+        for _ in range(50):
+            trainer.train_epoch(random_batches(3))
+
+
+def test_a_discriminator_may_win_before_its_loss_is_in_force():
+    trainer = winning(dense_epochs=50.0)
+    accuracies = [trainer.train_epoch(random_batches(3))["discriminator_accuracy"] for _ in range(50)]
+    assert accuracies[-1] == 1.0
+
+
+@pytest.mark.parametrize("slope", [0.05, 1.0, 1e-9])
+def test_a_discriminator_that_is_heard_says_different_things(slope):
+    trainer = small_trainer(discriminator_slope=slope)
+    if slope > 1e-6:
+        assert trainer.train_epoch(random_batches(3))["discriminator_deviation"] > 0.01 * slope
+        return
+    with pytest.raises(TrainingFailure, match=r"^discriminator_stuck: epoch 0: D says the same"):
+        trainer.train_epoch(random_batches(3))
+
+
+def test_the_discriminators_accuracy_is_the_mean_over_both_kinds():
+    trainer = small_trainer(num_batches=1)
+    logits = iter([torch.zeros(4), torch.tensor([1.0, 1.0, -1.0, 1.0]), torch.tensor([-1.0, 2.0, 3.0, -4.0])])
+    trainer.discriminator.register_forward_hook(lambda module, inputs, output: output * 0 + next(logits))
+    found = trainer.train_step(random_batch([3, 2, 4, 5]))
+    assert found["discriminator_accuracy"].item() == pytest.approx((3 / 4 + 2 / 4) / 2)
+    assert found["discriminator_deviation"].item() > 1
+
+
+def test_how_far_the_guider_is_ahead_is_logged():
+    found = small_trainer().train_step(random_batch([5, 4]))
+    expected = found["guide"].item() - found["sp"].item()
+    assert found["guider_minus_predictor"].item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("changes", [{"lambda_g": 0.0}, {"calibration_loss": "policy_gradient"}])
+def test_a_discriminator_that_nobody_listens_to_may_stand_still(changes):
+    trainer = small_trainer(**changes)
     trainer.discriminator.register_forward_hook(lambda module, inputs, output: output * 0)
     assert trainer.train_epoch(random_batches(3))["discriminator_logit_size"] == 0.0
 

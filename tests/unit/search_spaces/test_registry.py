@@ -9,6 +9,7 @@ from infocal.config import LanguageModelConfig
 from infocal.errors import ConfigError
 from search_spaces import registry
 from search_spaces.base import Bound
+from search_spaces.infocal import BEER_SHARES
 from search_spaces.variants import VARIANTS
 
 PRESETS = tomllib.loads(
@@ -47,7 +48,8 @@ def test_the_papers_grids(name, points, count):
 
 
 def test_the_papers_best_point():
-    (point,) = registry.first_points("infocal", "beer")
+    point, of_wide = registry.first_points("infocal", "beer")
+    assert all(r.contains(of_wide[r.name]) for r in registry.space("infocal", "beer", "wide"))
     assert point == {"lambda_ib": 0.0003, "lambda_g": 1.0, "lambda_mi": 0.1, "lambda_lm": 0.005}
     point["lambda_ib"] = 9.0
     assert registry.first_points("infocal", "beer")[0]["lambda_ib"] == 0.0003
@@ -251,13 +253,31 @@ def test_every_other_criterion_is_settled_from_the_start():
 
 
 @pytest.mark.parametrize("dataset", OWN)
-@pytest.mark.parametrize("name", ["paper", "wide"])
-def test_own_data_have_beers_ranges_with_a_reason_of_their_own(dataset, name):
-    own, beer = (registry.space("infocal", which, name) for which in (dataset, "beer"))
+def test_own_data_have_beers_grid_with_a_reason_of_their_own(dataset):
+    own, beer = (registry.space("infocal", which, "paper") for which in (dataset, "beer"))
     assert [(r.name, r.low, r.high, r.step, r.log) for r in own] == [
         (r.name, r.low, r.high, r.step, r.log) for r in beer
     ]
     assert all("own" in r.why for r in own)
+
+
+@pytest.mark.parametrize("dataset", OWN)
+def test_own_data_have_a_decade_on_each_side_of_beers_best(dataset):
+    best = registry.first_points("infocal", "beer")[0]
+    own = registry.space("infocal", dataset, "wide")
+    assert {r.name for r in own} == set(best)
+    for r in own:
+        assert (r.low, r.high) == pytest.approx((best[r.name] / 10, best[r.name] * 10))
+        assert r.log and "own" in r.why
+
+
+def test_the_wide_space_of_beer_reaches_from_hardly_heard_to_as_loud_as_the_prediction():
+    best = registry.first_points("infocal", "beer")[0]
+    for r in registry.space("infocal", "beer", "wide"):
+        share = BEER_SHARES[r.name] / best[r.name]
+        # the ends are rounded to one digit
+        assert share * r.low == pytest.approx(0.03, rel=0.2)
+        assert share * r.high == pytest.approx(1.0, rel=0.3)
 
 
 def test_hatexplains_criterion_and_definitions():
