@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from feature_store import terminal
 from feature_store.command_line import Parser
 from feature_store.errors import (
     DamagedCacheError,
@@ -175,7 +176,9 @@ def _build(args: argparse.Namespace) -> None:
             seed=args.seed,
             options=source_options(args.option),
         )
-        features = open_features(request, verify=True)
+        label = source.name if aspect is None else f"{source.name}/{aspect}"
+        with terminal.opened(), terminal.step(f"preparing the features of {label}"):
+            features = open_features(request, verify=True)
         print(features.directory)
         print(f"  {len(features.vocabulary)} words, vectors of {features.embeddings.shape[1]}")
         for split, numbers in summary(features).items():
@@ -230,7 +233,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0, or 2 after an error that the user can mend."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     let_streams_take_every_text()
-    handler = logging.StreamHandler(sys.stderr)
+    handler = terminal.Log()
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("feature_store")
     logger.addHandler(handler)
@@ -242,7 +245,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         if "--debug" in arguments:
             raise
-        print(f"error: {error}" + (f"\n\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
+        said = f"error: {error}" + (f"\n\nhint: {error.hint}" if error.hint else "")
+        print(terminal.fit(said, sys.stderr), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

@@ -219,6 +219,22 @@ def num_cores() -> float:
     return float(ray.cluster_resources().get("CPU", 0))
 
 
+def num_slots(cpus_per_trial: float, gpus_per_trial: float, most: int = 0) -> int:
+    """Trials that the connected Ray can run at once; at least one, for a cluster may still grow.
+
+    Args:
+        cpus_per_trial: cores that each asks for.
+        gpus_per_trial: GPUs that each asks for.
+        most: that are allowed; 0: any number.
+    """
+    import ray
+
+    there = ray.cluster_resources()
+    asked = (("CPU", cpus_per_trial), ("GPU", gpus_per_trial))
+    fitting = [int(there.get(kind, 0.0) / wanted + 1e-9) for kind, wanted in asked if wanted > 0]
+    return max(1, min([*fitting, *([most] if most else [])], default=1))
+
+
 def prepare_environment(address: str | None = None) -> None:
     """Set what Ray and MLflow read when they are imported: nothing is sent home, stdout is ours.
 

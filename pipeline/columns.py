@@ -1,5 +1,6 @@
 """Which scores the reports of a data set show, how they are called and in which order."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from search_spaces import registry
@@ -126,6 +127,16 @@ def rationale_columns(dataset: str) -> tuple[Column, ...]:
 def shown(dataset: str) -> tuple[str, ...]:
     """Flat names of the scores that every report of a data set repeats."""
     return tuple(dict.fromkeys([*(column.score for column in columns(dataset)), *_CHOSEN_BY]))
+
+
+def of_validation(dataset: str, scores: Iterable[str]) -> dict[str, str]:
+    """Column's name in small letters -> flat name of the validation score, of those scores that are there.
+
+    Scores that need another evaluation than an epoch's are not.
+    """
+    there = set(scores)
+    found = {column.label.lower(): f"val_{column.score}" for column in columns(dataset)}
+    return {label: name for label, name in found.items() if name in there}
 
 
 def label_of(score: str) -> str:

@@ -4,6 +4,7 @@ python -m pipeline.compare --dataset beer --aspect palate --methods all --seeds 
 """
 
 import argparse
+import contextlib
 import dataclasses
 import difflib
 import logging
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feature_store import terminal
 from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect
 from infocal.errors import UserError
@@ -76,7 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    terminal.log_to_stderr()
     cluster.prepare_environment()
     storage = settings.storage(given.storage, given.sample)
     home = storage.folder / COMPARISONS
@@ -94,11 +96,14 @@ def main(arguments: Sequence[str]) -> int:
         logger.info("results: %s\ntracking: %s", directory, without_password(uri))
         planning.compile_ahead(prepared.runs[0])
         try:
-            if not given.resume:
-                prepared = _with_features(given, prepared)
-            from pipeline.comparison import conduct, tables
-
-            table, broken = conduct(prepared, directory, uri)
+            # Ray prints that a node has died, and MLflow where a run is: stdout holds the result alone
+            with terminal.opened(), contextlib.redirect_stdout(sys.stderr):
+                if not given.resume:
+                    with terminal.step("preparing the data"):
+                        prepared = _with_features(given, prepared)
+                with terminal.step("loading the packages"):
+                    from pipeline.comparison import conduct, tables
+                table, broken = conduct(prepared, directory, uri)
         except KeyboardInterrupt:
             if (directory / SETTINGS).exists():
                 logger.warning("to go on: %s", command)

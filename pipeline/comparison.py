@@ -4,11 +4,11 @@ Ray workers train and know nothing of MLflow; the driver logs, reads the test sp
 whole, into the comparison's folder when it is there. What lies there is not trained again.
 """
 
+import contextlib
 import dataclasses
 import functools
 import logging
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 import ray
 import torch
 
+from feature_store import terminal
 from feature_store.masks import read_masks
 from feature_store.sources.beer import Beer
 from feature_store.store import Features, load_features
@@ -24,12 +25,13 @@ from infocal.errors import StateError
 from infocal.metrics import apply_threshold, degenerate_kind
 from pipeline import assessment, checkpoints, cluster, data_options, outcome, pages, registry, typeset
 from pipeline.assessment import Subject
+from pipeline.comparison_board import ComparisonBoard
 from pipeline.criterion import CRITERION_TAG
 from pipeline.loaders import embeddings_of
-from pipeline.progress import clock, epoch_line
+from pipeline.progress import epoch_line
 from pipeline.reading import read_settings
 from pipeline.scoring import published_test, trivial_test
-from pipeline.settings import RunSettings
+from pipeline.settings import RunSettings, title
 from pipeline.standings import Outcome, Row, Standings, given_row, standings, trivial_rows
 from pipeline.tracked_dataset import dataset_of
 from pipeline.tracking import CONFIG_ARTIFACT, MAX_TAG, NAME_TAG, PARENT_TAG, TRIAL_TAG, Tracker
@@ -162,7 +164,6 @@ class Comparison:
     broken: dict[str, str] = field(default_factory=dict)
     """Entries that an exception ended, with its last line; they are trained again on resuming."""
     _epochs_seen: int = 0
-    _started: float = field(default_factory=time.monotonic)
 
     def outcome(self, entry: Entry) -> Outcome | None:
         """What an entry came to; None where it has not."""
@@ -181,29 +182,34 @@ class Comparison:
             return
         prepared = self.prepared
         # the workers are this machine's: they share the folder of features and the comparison's
-        with cluster.session(cluster.LOCAL):
+        with _session():
             cluster.check_resources(cluster.LOCAL, prepared.cpus_per_run, prepared.gpus_per_run, what="run")
             task = ray.remote(num_cpus=prepared.cpus_per_run, num_gpus=prepared.gpus_per_run, max_retries=0)(
                 train_entry
             )
             running = {task.remote(entry.run, str(self._folder(entry))): entry for entry in missing}
-            self._follow(running)
+            run, slots = prepared.runs[0], cluster.num_slots(prepared.cpus_per_run, prepared.gpus_per_run)
+            names = [entry.name for entry in missing]
+            board = ComparisonBoard(run.dataset, names, run.num_epochs, slots)
+            with terminal.showing(board), terminal.step(f"training on {title(run.dataset, run.aspect)}"):
+                self._follow(running, board)
 
-    def _follow(self, running: dict[Any, Entry]) -> None:
-        left = sum(entry.run.num_epochs for entry in running.values())
+    def _follow(self, running: dict[Any, Entry], board: ComparisonBoard) -> None:
         while running:
             ended, _ = ray.wait(list(running), timeout=_POLL_S)
             for entry in running.values():
-                self._log_epochs(entry, left)
+                self._log_epochs(entry, board)
             for reference in ended:
                 entry = running.pop(reference)
                 try:
                     failure = ray.get(reference)
                 except ray.exceptions.RayError as error:
                     self._break(entry, error)
+                    board.end(entry.name, "broke")
                     continue
-                self._log_epochs(entry, left)
+                self._log_epochs(entry, board)
                 self._conclude(entry, failure)
+                board.end(entry.name, "failed" if failure else "done")
 
     def _folder(self, entry: Entry) -> Path:
         """The folder of an entry, with nothing in it but the checkpoint that an interrupted training left."""
@@ -216,20 +222,24 @@ class Comparison:
                 path.unlink()
         return folder
 
-    def _log_epochs(self, entry: Entry, num_all: int) -> None:
+    def _log_epochs(self, entry: Entry, board: ComparisonBoard) -> None:
         """Log and say the epochs that a worker has written since the last time."""
         path = self.directory / _WORKING / entry.name / checkpoints.HISTORY
         if not path.is_file():
             return
         self._start_run(entry)
-        for result in checkpoints.read_json(path)[entry.num_epochs :]:
+        new = checkpoints.read_json(path)[entry.num_epochs :]
+        board.epochs(entry.name, new)
+        for result in new:
             entry.num_epochs += 1
             self._epochs_seen += 1
             numbers = {name: value for name, value in result.items() if name != "epoch"}
             self.tracker.log_metrics(entry.run_id, numbers, result["epoch"])
-            seconds = (time.monotonic() - self._started) / self._epochs_seen * (num_all - self._epochs_seen)
-            line = epoch_line(result, entry.run.num_epochs)
-            logger.info("%s  %s  at most %s left", entry.name, line, clock(seconds))
+            if terminal.is_open():
+                continue
+            logger.info("%s", epoch_line(result, entry.run.num_epochs, entry.name))
+            if self._epochs_seen % 10 == 0:
+                logger.info("comparison: %s", board.summary())
 
     def _start_run(self, entry: Entry) -> None:
         if entry.run_id:
@@ -363,6 +373,14 @@ def tables(directory: Path) -> list[Path]:
     return sorted(directory.glob(f"{TABLE}.*"))
 
 
+@contextlib.contextmanager
+def _session() -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        with terminal.step("starting Ray"):
+            stack.enter_context(cluster.session(cluster.LOCAL))
+        yield
+
+
 @functools.cache
 def _features_in(directory: str) -> Features:
     return load_features(Path(directory))
@@ -400,7 +418,8 @@ def conduct(prepared: ComparisonSettings, directory: Path, uri: str) -> tuple[st
     """
     torch.set_num_threads(prepared.runs[0].num_threads)
     for run in prepared.runs:
-        outcome.prepare_language_model(run, _features_in(run.features_dir))
+        with terminal.step("training the language model, or finding its scores"):
+            outcome.prepare_language_model(run, _features_in(run.features_dir))
     tracker = Tracker(uri)
     prepared = _with_parent(prepared, tracker)
     prepared.save(directory)

@@ -1,10 +1,13 @@
 """A study from its settings to its end: trains what is missing, while MLflow is written beside it."""
 
+import contextlib
 import dataclasses
 import functools
 import logging
+from collections.abc import Iterator
 from typing import Any
 
+from feature_store import terminal
 from feature_store.store import Features
 from infocal.trainer import check_bf16, resolve_device
 from pipeline import cluster, data_options, descriptions, feature_copies, gpus, outcome, registry
@@ -13,8 +16,9 @@ from pipeline.errors import USER_ERRORS, PipelineError
 from pipeline.ledger import Ledger
 from pipeline.mirror import Mirror
 from pipeline.probe import ClusterProbe, packed
-from pipeline.progress import ProgressLines
-from pipeline.settings import Commands, make_folder
+from pipeline.progress import Plan, ProgressLines
+from pipeline.scheduler import rungs
+from pipeline.settings import Commands, make_folder, title
 from pipeline.study import Study, StudySettings
 from pipeline.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
 from pipeline.tracked_dataset import dataset_of
@@ -52,7 +56,8 @@ def conduct(
     features = feature_copies.features_of(run, verify=resume)
     logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
     check_bf16(run.bf16, resolve_device(run.device))
-    derived = outcome.prepare_language_model(run, features)
+    with terminal.step("training the language model, or finding its scores"):
+        derived = outcome.prepare_language_model(run, features)
     make_folder(folder.directory.parents[1], "--storage")
     tracker = Tracker(uri)
     make_folder(folder.directory, "--storage")
@@ -71,8 +76,10 @@ def conduct(
         mirror = Mirror(tracking, commands.sync)
         study.notify = mirror.notify
         used = _search(study, tracking, mirror, address)
-        mirror.drain()
-        text = outcome.conclude(study, features, tracking, used)
+        with terminal.step("writing to MLflow what it lacks"):
+            mirror.drain()
+        with terminal.step("choosing, packing and reporting the best trial"):
+            text = outcome.conclude(study, features, tracking, used)
     except (KeyboardInterrupt, SystemExit):
         _close(tracking, "KILLED", study, commands)
         raise
@@ -95,7 +102,7 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
             prepared.num_trials,
         )
     stopwatch = Stopwatch()
-    with cluster.session(address):
+    with _session(address):
         if prepared.chooses_gpus:
             prepared = study.settings = gpus.chosen(prepared)
         if prepared.packs_gpus:
@@ -107,13 +114,39 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
         cluster.check_resources(address, prepared.cpus_per_trial, prepared.gpus_per_trial)
         num_cores = cluster.num_cores()
         with mirror.running():
-            study.run([ProgressLines(study.ledger, study.num_trials, prepared.run.num_epochs), stopwatch])
-            candidates = study.candidates(study.searched)
-            if candidates:
-                lines = ProgressLines(study.ledger, study.num_trials, prepared.run.num_epochs)
-                study.replicate(candidates[0], [lines])
+            progress = ProgressLines(study.ledger, plan_of(study))
+            with terminal.showing(progress):
+                with terminal.step(f"searching {title(prepared.run.dataset, prepared.run.aspect)}"):
+                    study.run([progress, stopwatch])
+                candidates = study.candidates(study.searched)
+                if candidates:
+                    with terminal.step("training the best trial with further seeds"):
+                        study.replicate(candidates[0], [progress])
     study.ledger.flush()
     return utilisation(stopwatch.epochs, num_cores, prepared.run.num_threads)
+
+
+@contextlib.contextmanager
+def _session(address: str | None) -> Iterator[None]:
+    """Ray, which is started and left under a step of its own each."""
+    with contextlib.ExitStack() as stack:
+        with terminal.step("starting Ray" if cluster.is_local(address) else "connecting to Ray"):
+            stack.enter_context(cluster.session(address))
+        yield
+
+
+def plan_of(study: Study) -> Plan:
+    """What the study is to do, with as many trials at once as the connected Ray runs."""
+    prepared, run = study.settings, study.settings.run
+    return Plan(
+        dataset=run.dataset,
+        criterion=run.criterion,
+        num_trials=study.num_trials,
+        num_epochs=run.num_epochs,
+        num_seeds=prepared.num_seeds,
+        slots=cluster.num_slots(prepared.cpus_per_trial, prepared.gpus_per_trial, prepared.max_concurrent),
+        rungs=rungs(study.base_config, run.num_epochs, study.space),
+    )
 
 
 def _close(tracking: TrialTracking, status: str, study: Study, commands: Commands) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import feature_store.errors
 import infocal.errors
+from feature_store import terminal
 from pipeline import interruption
 from pipeline.uris import without_passwords
 
@@ -109,7 +110,7 @@ def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str
 def _show(error: BaseException, given: Sequence[str]) -> None:
     if "--debug" in given:
         print(without_passwords(traceback.format_exc()), end="", file=sys.stderr)
-    print(describe(error), file=sys.stderr)
+    print(terminal.fit(describe(error), sys.stderr), file=sys.stderr)
 
 
 def _without_room(error: Exception) -> PipelineError:

@@ -5,13 +5,13 @@ python -m pipeline.evaluate --run RUN_ID
 """
 
 import argparse
-import logging
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feature_store import terminal
 from pipeline import settings
 from pipeline.errors import PipelineError, run_command
 
@@ -39,7 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    terminal.log_to_stderr()
     target = Path(given.json) if given.json else None
     if target is not None and not target.absolute().parent.is_dir():
         # found out before the test split is read, not after

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from feature_store import terminal
 from feature_store.errors import takes_every_character
 from pipeline import settings
 from pipeline.errors import PipelineError, run_command
@@ -59,7 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    terminal.log_to_stderr()
     texts = _texts(given)
     package = _package(given)
     from pipeline.explainer import Explainer

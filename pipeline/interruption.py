@@ -9,8 +9,10 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+from feature_store import terminal
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_FIRST = b"\nstopping ... (once more: stop at once)\n"
+_FIRST = "stopping ... (once more: stop at once)"
 _SECOND = b"stopped at once\n"
 _INSIST_S = 1.0
 """So often it is looked whether the command still goes on as if nothing had been said."""
@@ -66,7 +68,10 @@ def _answer_with(handler: Handler) -> None:
 
 def _first(number: int, frame: FrameType | None) -> None:
     _answer_with(_second)
-    os.write(2, _FIRST)  # not `print`, whose buffer may be in use just now
+    if terminal.is_open():
+        terminal.notice(_FIRST)  # shown by the thread that draws: a line in its midst would tear the table
+    else:
+        os.write(2, f"\n{_FIRST}\n".encode())  # not `print`, whose buffer may be in use just now
     _received[:] = [number]
     signal.signal(signal.SIGALRM, _insist)
     signal.setitimer(signal.ITIMER_REAL, _INSIST_S, _INSIST_S)
@@ -92,5 +97,5 @@ def _unless_interrupt(
 
 
 def _second(number: int, frame: FrameType | None) -> None:
-    os.write(2, _SECOND)
+    os.write(2, (terminal.SHOW_CURSOR + b"\n" if terminal.is_open() else b"") + _SECOND)
     os._exit(128 + number)

@@ -5,7 +5,6 @@ python -m pipeline.promote --dataset beer --aspect palate
 
 import argparse
 import dataclasses
-import logging
 import shlex
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feature_store import terminal
 from pipeline import planning, settings
 from pipeline.criterion import CRITERION_TAG, JUDGED_TAG, RIVAL_TAG
 from pipeline.errors import CriterionNotMet, PipelineError, run_command
@@ -57,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    terminal.log_to_stderr()
     from feature_store.sources import get_source
     from feature_store.sources.base import resolve_aspect
 
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     version = registry.find(tracker, name, given.version or registry.CHALLENGER)
     holder = registry.champion(tracker, name)
     if holder is not None and holder.version == version.version:
-        print(f"{name} version {version.version} is `{registry.CHAMPION}` already")
+        terminal.answer(f"{name} version {version.version} is `{registry.CHAMPION}` already")
         return 0
     _check_target(version, given.dataset, aspect)
     _check_corpus(version, holder)
@@ -83,8 +83,8 @@ def main(arguments: Sequence[str]) -> int:
     if version.run_id:
         study_report.refresh(tracker, version.run_id, storage)
     before = "there was none" if holder is None else f"it was version {holder.version}"
-    print(f"\n`{registry.CHAMPION}` of {name} is version {version.version} now ({before}). Next:")
-    print(next_steps(f"models:/{name}@{registry.CHAMPION}", uri, text, storage))
+    terminal.answer(f"\n`{registry.CHAMPION}` of {name} is version {version.version} now ({before}). Next:")
+    terminal.answer(next_steps(f"models:/{name}@{registry.CHAMPION}", uri, text, storage))
     return 0
 
 
@@ -147,7 +147,7 @@ def _judge(
         if given.min_precision is None and RIVAL_TAG in version.tags:
             criterion, origin = against_rival(tracker, subject, criterion)
         reading = assessment.read_test(tracker, subject)
-    print(assessment.describe(subject, reading))
+    terminal.answer(assessment.describe(subject, reading))
     missed = misses(criterion, reading.scores)
     verdict = {
         "test_criterion": str(criterion),
@@ -160,7 +160,7 @@ def _judge(
             f"{version.uri} was not promoted: {'; '.join(missed)} ({origin})",
             hint="search with more trials or epochs, or state another threshold with `--min-precision`",
         )
-    print(f"\n{held(criterion, origin)}")
+    terminal.answer(f"\n{held(criterion, origin)}")
     if holder is not None:
         standing = _standing(holder, stated, given.min_precision)
         _surpass(tracker, version, holder, given, standing, reading.scores)
@@ -249,7 +249,7 @@ def _surpass(
     theirs = _scores_of_champion(tracker, version, holder, given, criterion)
     mine, best = criterion.value(scores), criterion.value(theirs)
     figures = f"{_figures(criterion, scores)}; version {holder.version}: {_figures(criterion, theirs)}"
-    print(f"against the champion, by {criterion}: version {version.version}: {figures}")
+    terminal.answer(f"against the champion, by {criterion}: version {version.version}: {figures}")
     if mine >= best:
         return
     if not given.force:

@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
+from feature_store import terminal
 from pipeline import cluster, reach, settings, study_folder
 from pipeline.errors import PipelineError, run_command
 from pipeline.study_folder import SETTINGS, SETTINGS_COPY
@@ -50,7 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    terminal.log_to_stderr()
     stated = _stated(given.criterion)
     cluster.prepare_environment()
     storage = settings.storage(given.storage, given.sample)
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
         )
         with contextlib.redirect_stdout(sys.stderr):
             result = register(prepared, folder, uri, wanted)
-    print(result)
+    terminal.answer(result)
     return 0
 
 

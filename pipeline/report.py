@@ -4,12 +4,12 @@ python -m pipeline.report --dataset beer --aspect palate
 """
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feature_store import terminal
 from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect
 from pipeline import settings
@@ -47,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    terminal.log_to_stderr()
     storage = settings.storage(given.storage, given.sample)
     output = None if given.output is None else Path(given.output)
     if output is not None and output.is_dir():

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from feature_store import terminal
 from pipeline import cluster, planning, settings
 from pipeline.errors import PipelineError, run_command
 
@@ -55,7 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code: 0 where the metrics agree, 1 where they differ."""
     given = build_parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    terminal.log_to_stderr()
     cluster.prepare_environment()
     target = settings.json_target(given.json)
     output = Path(given.output) if given.output else None

@@ -122,6 +122,14 @@ def asha(
     return Halving(grace_period=grace, max_t=num_epochs, past=past)
 
 
+def rungs(config: MethodConfig, num_epochs: int, space: Space = ()) -> list[int]:
+    """Numbers of epochs after which `asha` may stop a trial, lowest first; empty where it stops none."""
+    found = [min(grace_epochs(config, space), num_epochs)]
+    while found[-1] < num_epochs:
+        found.append(found[-1] * _REDUCTION_FACTOR)
+    return found[:-1]
+
+
 def distributions(space: Space) -> dict[str, BaseDistribution]:
     """Optuna's form of a space."""
     return {r.name: FloatDistribution(r.low, r.high, step=r.step, log=r.log) for r in space}

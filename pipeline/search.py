@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feature_store import terminal
 from pipeline import cluster, credentials, data_options, places, planning, settings, study_folder
 from pipeline.errors import PipelineError, run_command
 from pipeline.ledger import LEDGER
@@ -118,7 +119,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    terminal.log_to_stderr()
     cluster.prepare_environment(given.address)
     storage = settings.storage(given.storage, given.sample)
     if not given.resume:
@@ -151,20 +152,24 @@ def main(arguments: Sequence[str]) -> int:
         study_folder.opened(storage, prepared.name, resume=given.resume) as folder,
         _told_how_to_go_on(folder, commands.resume),
     ):
-        logger.info("results: %s\ntracking: %s", directory, without_password(uri))
-        planning.compile_ahead(prepared.run)
-        from pipeline.conduct import conduct, save
+        with terminal.opened():
+            logger.info("results: %s\ntracking: %s", directory, without_password(uri))
+            planning.compile_ahead(prepared.run)
+            with terminal.step("loading the packages"):
+                from pipeline.conduct import conduct, save
 
-        if not given.resume:
-            save(prepared, folder)  # so that it can be resumed from now on
-        prepared = _with_features(given, prepared)
-        prepared = _with_rival(given, prepared, folder)
-        # Ray prints that a node has died, and MLflow where a run is: stdout holds the result alone
-        with contextlib.redirect_stdout(sys.stderr):
-            result = conduct(
-                prepared, folder, uri, address=given.address, resume=given.resume, commands=commands
-            )
-        print(result)
+            if not given.resume:
+                save(prepared, folder)  # so that it can be resumed from now on
+            with terminal.step("preparing the data"):
+                prepared = _with_features(given, prepared)
+            with terminal.step("looking for the rival that the criterion names, or training it"):
+                prepared = _with_rival(given, prepared, folder)
+            # Ray prints that a node has died, and MLflow where a run is: stdout holds the result alone
+            with contextlib.redirect_stdout(sys.stderr):
+                result = conduct(
+                    prepared, folder, uri, address=given.address, resume=given.resume, commands=commands
+                )
+        terminal.answer(result)
         if export is not None:
             _export_to(export, folder.directory / OPTUNA_DB, commands.resume)
     return 0

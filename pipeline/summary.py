@@ -2,13 +2,13 @@
 
 import argparse
 import shlex
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from feature_store import terminal
 from infocal.resampling import LEVEL, NUM_DRAWS
 from pipeline import columns, mlflow_page
 from pipeline.criterion import Candidate, within_reach
@@ -34,12 +34,6 @@ from search_spaces.base import Criterion
 
 PACKAGE, REPORT = "model", "report.html"
 """Names in a study's folder."""
-
-
-def _columns(dataset: str, scores: Mapping[str, float]) -> dict[str, str]:
-    """Column's name -> validation score; those that need another evaluation than an epoch's are left out."""
-    found = {column.label.lower(): f"val_{column.score}" for column in columns.columns(dataset)}
-    return {label: name for label, name in found.items() if name in scores}
 
 
 def spread(candidates: Sequence[Candidate], dataset: str) -> dict[str, float]:
@@ -91,7 +85,7 @@ def of_study(
     if over_seeds:
         parts = [
             f"{label} {over_seeds[f'{name}_mean']:.3f} +- {over_seeds[f'{name}_sd']:.3f}"
-            for label, name in _columns(run.dataset, candidates[0].scores).items()
+            for label, name in columns.of_validation(run.dataset, candidates[0].scores).items()
         ]
         lines += ["", f"winner over {int(over_seeds['num_seeds'])} seeds: {', '.join(parts)}"]
     if used is not None:
@@ -229,7 +223,7 @@ def advice(candidates: Sequence[Candidate], run: RunSettings, register: str) -> 
 
 def figures_of(candidate: Candidate, dataset: str) -> str:
     """The scores of a trial's best epoch in words, with their standard errors where they were drawn."""
-    found = _columns(dataset, candidate.scores)
+    found = columns.of_validation(dataset, candidate.scores)
     return ", ".join(f"{label} {_figure(candidate, name, 3)}" for label, name in found.items())
 
 
@@ -273,7 +267,9 @@ def of_one(
         text: to try the model on.
     """
     scores = best["scores"]
-    figures = ", ".join(f"{label} {scores[name]:.4f}" for label, name in _columns(dataset, scores).items())
+    figures = ", ".join(
+        f"{label} {scores[name]:.4f}" for label, name in columns.of_validation(dataset, scores).items()
+    )
     met = _verdict(best["violation"], best["degenerate"])
     return "\n".join(
         [
@@ -289,7 +285,7 @@ def table(candidates: Sequence[Candidate], dataset: str) -> str:
     """The trials, with what was searched and what it gave on validation."""
     searched = sorted(candidates[0].config)
     scored = {name: value for candidate in candidates for name, value in candidate.scores.items()}
-    shown = _columns(dataset, scored)
+    shown = columns.of_validation(dataset, scored)
     rows = [[*searched, "epoch", *shown, "criterion"]]
     for candidate in candidates:
         scores = candidate.scores
@@ -297,7 +293,8 @@ def table(candidates: Sequence[Candidate], dataset: str) -> str:
         met = _verdict(candidate.violation, candidate.degenerate)
         values = [f"{candidate.config[name]:g}" for name in searched]
         rows.append([*values, str(candidate.epoch + 1), *figures, met])
-    return fitted(rows, len(searched), _terminal_width())
+    # while a search runs, `sys.stdout` is stderr
+    return fitted(rows, len(searched), terminal.width_of(sys.__stdout__))
 
 
 def fitted(rows: Sequence[Sequence[str]], num_searched: int, width: int | None) -> str:
@@ -325,12 +322,3 @@ def fitted(rows: Sequence[Sequence[str]], num_searched: int, width: int | None) 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join("  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows)
-
-
-def _terminal_width() -> int | None:
-    """Characters of a line of the terminal that stdout is; None where it is none.
-
-    While a search runs, `sys.stdout` is stderr.
-    """
-    stdout = sys.__stdout__
-    return shutil.get_terminal_size().columns if stdout is not None and stdout.isatty() else None

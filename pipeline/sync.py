@@ -13,6 +13,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
+from feature_store import terminal
 from pipeline import cluster, reach, settings, study_folder
 from pipeline.errors import run_command
 from pipeline.study_folder import SETTINGS, SETTINGS_COPY
@@ -32,7 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    terminal.log_to_stderr()
     cluster.prepare_environment()
     storage = settings.storage(given.storage, given.sample)
     home = storage.opened()
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         except KeyboardInterrupt:
             logger.warning("what is missing is written when the same command is started again")
             raise
-    print(result)
+    terminal.answer(result)
     return 0
 
 

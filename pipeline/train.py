@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feature_store import terminal
 from pipeline import cluster, planning, settings
 from pipeline.errors import PipelineError, run_command
 from pipeline.storage import Storage
@@ -44,7 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    terminal.log_to_stderr()
     cluster.prepare_environment()
     storage = settings.storage(given.storage, given.sample)
     start = _start(given, storage)
@@ -56,11 +57,16 @@ def main(arguments: Sequence[str]) -> int:
     planning.check_device(run)
     tracker = _tracker(given, storage)
     logger.info("model: %s", output)
-    run = planning.with_features(given, run)
-    from pipeline.outcome import train_alone
+    with terminal.opened():
+        with terminal.step("preparing the data"):
+            run = planning.with_features(given, run)
+        with terminal.step("loading the packages"):
+            from pipeline.outcome import train_alone
 
-    command = settings.stored_command("pipeline.train", arguments)
-    print(train_alone(run, output, sample=given.sample, tracker=tracker, command=command))
+        command = settings.stored_command("pipeline.train", arguments)
+        with terminal.step("training"):
+            text = train_alone(run, output, sample=given.sample, tracker=tracker, command=command)
+    terminal.answer(text)
     return 0
 
 

@@ -231,3 +231,23 @@ def test_only_a_private_cluster_listens_on_this_machine_alone(
         os.environ["RAY_ADDRESS"] = variable
     cluster.prepare_environment(address)
     assert os.environ.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") == expected
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "most", "slots"),
+    [
+        (1.0, 0.0, 0, 8),
+        (2.0, 0.0, 0, 4),
+        (0.1, 0.0, 0, 80),
+        (1.0, 0.0, 3, 3),
+        (1.0, 0.5, 0, 4),
+        (1.0, 2.0, 0, 1),
+        (16.0, 0.0, 0, 1),
+        (1.0, 4.0, 0, 1),
+    ],
+)
+def test_trials_that_run_at_once(
+    cpus: float, gpus: float, most: int, slots: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 8.0, "GPU": 2.0, "memory": 1e9})
+    assert cluster.num_slots(cpus, gpus, most) == slots

@@ -266,6 +266,7 @@ class Here:
 def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison.cluster, "session", lambda address: contextlib.nullcontext())
     monkeypatch.setattr(comparison.cluster, "check_resources", lambda *_, **__: None)
+    monkeypatch.setattr(comparison.cluster, "num_slots", lambda *args: 2)
 
 
 def test_only_what_is_missing_is_trained_and_a_failure_stops_nothing(

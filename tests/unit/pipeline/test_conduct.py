@@ -52,6 +52,7 @@ def no_ray(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cluster, "session", session)
     monkeypatch.setattr(cluster, "check_resources", lambda *args: None)
     monkeypatch.setattr(cluster, "num_cores", lambda: 2.0)
+    monkeypatch.setattr(cluster, "num_slots", lambda *args: 2)
     monkeypatch.setattr(outcome, "language_model_scores", lambda *args, **kwargs: None)
 
 

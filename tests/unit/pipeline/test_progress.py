@@ -1,30 +1,29 @@
 import io
 import pickle
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TextIO
 
 import pytest
 
+from feature_store import terminal
+from pipeline import ledger as ledger_module
 from pipeline import progress
 from pipeline.ledger import Ledger, Proposal
-from pipeline.progress import ProgressLines, epoch_line
+from pipeline.progress import Plan, ProgressLines, epoch_line
 from pipeline.recorder import Recorder
 from pipeline.trainable import RESUMED
-from tests.small_study import POINT
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+from tests.small_study import POINT, criterion
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time in seconds, to be set."""
     now = [1000.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress.time, "time", lambda: now[0])
+    monkeypatch.setattr(ledger_module.time, "time", lambda: now[0])
     return now
 
 
@@ -34,8 +33,22 @@ def recorder(tmp_path: Path) -> Recorder:
     return Recorder(Ledger(tmp_path), None, 4, lambda: None)
 
 
-def lines_of(recorder: Recorder, num_trials: int, stream: TextIO | None = None) -> ProgressLines:
-    return ProgressLines(recorder.ledger, num_trials, recorder.num_epochs, stream or io.StringIO())
+@pytest.fixture
+def moving(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As if a table moved on the terminal."""
+    monkeypatch.setattr(terminal, "is_open", lambda: True)
+    yield
+
+
+def lines_of(recorder: Recorder, num_trials: int, stream: TextIO | None = None, **more: Any) -> ProgressLines:
+    plan = Plan(
+        dataset="beer",
+        criterion=criterion(),
+        num_trials=num_trials,
+        num_epochs=recorder.num_epochs,
+        **more,
+    )
+    return ProgressLines(recorder.ledger, plan, stream or io.StringIO())
 
 
 def trial(recorder: Recorder, trial_id: str) -> Any:
@@ -58,6 +71,7 @@ def epoch(number: int, **more: Any) -> dict[str, Any]:
         "best_val_token_recall": 0.3,
         "best_val_selection_rate": 0.1,
         "best_objective": 0.3,
+        "best_epoch": number,
         "criterion_violation": 0.0,
         "epoch_s": 12.34,
         "checkpoint_dir_name": f"checkpoint_{number:06d}",
@@ -79,19 +93,59 @@ def report(recorder: Recorder, lines: ProgressLines, one: Any, result: dict[str,
         callback.on_trial_result(iteration=0, trials=[one], trial=one, result=result)
 
 
-def summary(recorder: Recorder, num_trials: int) -> str:
-    return lines_of(recorder, num_trials).summary()
+def board(lines: ProgressLines, width: int = 117, height: int = 30, is_over: bool = False) -> list[str]:
+    return [text for text, _ in lines(width, height, is_over=is_over)]
+
+
+# ------------------------------------------------------------------------------------------- an epoch
 
 
 def test_an_epoch_in_one_line():
     assert epoch_line(epoch(1), 8) == (
-        "epoch 2/8  loss 0.0432  val_mse 0.0200  precision 0.500 recall 0.250 selection_rate 0.125  12.3 s"
+        "epoch 2/8  loss 0.043  mse 0.0200  P 0.500 R 0.250  selected 0.125  12.3 s"
     )
+
+
+def test_the_loss_gives_way_to_the_name():
+    assert epoch_line(epoch(1), 8, "trial 00") == (
+        "trial 00 epoch 2/8  mse 0.0200  P 0.500 R 0.250  selected 0.125  12.3 s"
+    )
+
+
+POSTS = {"val_accuracy": 0.75, "val_hatexplain_token_f1": 0.5}
+
+
+def scores(*left_out: str, **more: float) -> dict[str, Any]:
+    return {name: value for name, value in epoch(99, epoch_s=123.4, **more).items() if name not in left_out}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        scores(),
+        scores("val_mse", **POSTS),
+        scores("val_mse", "val_token_precision", "val_token_recall", val_accuracy=0.75),
+        scores("val_token_precision", "val_token_recall"),
+    ],
+    ids=["beer", "posts", "cases", "scores"],
+)
+def test_a_search_has_no_line_that_an_ordinary_terminal_would_break(result: dict[str, Any]):
+    line = epoch_line(result, 100, "trial 00")
+    assert len(line) <= 80
+    assert line.startswith("trial 00 epoch 100/100  ")
+    assert "selected 0.125" in line and line.endswith("123.4 s")
 
 
 def test_a_classifier_shows_its_accuracy():
     shown = {name: value for name, value in epoch(0).items() if name != "val_mse"}
-    assert "  val_accuracy 0.7500  " in epoch_line({**shown, "val_accuracy": 0.75}, 8)
+    assert "  accuracy 0.750  " in epoch_line({**shown, "val_accuracy": 0.75}, 8)
+
+
+def test_a_number_that_is_not_finite_is_shown_as_it_is():
+    assert "loss nan" in epoch_line(epoch(0, train_objective=float("nan")), 8)
+
+
+# ------------------------------------------------------------------------------ without a terminal
 
 
 def test_plain_lines_where_there_is_no_terminal(recorder: Recorder, clock: list[float]):
@@ -105,46 +159,13 @@ def test_plain_lines_where_there_is_no_terminal(recorder: Recorder, clock: list[
     assert "\033" not in said
     assert "\r" not in said
     written = said.splitlines()
-    assert written[0].startswith("trial 00 epoch 1/20  loss 0.0432")
-    assert [i for i, line in enumerate(written) if line.startswith("study: ")] == [10, 21], "each tenth epoch"
-    assert len(written) == 22
-
-
-@pytest.mark.parametrize("columns", [40, 80, 120, 200])
-def test_a_status_is_cut_to_the_terminal_and_taken_away_at_the_end(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, columns: int
-):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    stream = Terminal()
-    lines, one = lines_of(recorder, 2, stream), trial(recorder, "a")
-    report(recorder, lines, one, epoch(0))
-    status = stream.getvalue().splitlines()[-1].removeprefix("\033[K")
-    assert status == lines.summary()[: columns - 1]
-    lines.on_experiment_end([])
-    assert stream.getvalue().endswith("\r\033[K")
-    assert "\033" not in plain_end(recorder)
-
-
-def plain_end(recorder: Recorder) -> str:
-    stream = io.StringIO()
-    lines_of(recorder, 2, stream).on_experiment_end([])
-    return stream.getvalue()
-
-
-def test_a_terminal_has_a_status_line_that_is_written_over(
-    recorder: Recorder, clock: list[float], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("COLUMNS", "200")
-    stream = Terminal()
-    lines, one = lines_of(recorder, 2, stream), trial(recorder, "a")
-    report(recorder, lines, one, epoch(0))
-    report(recorder, lines, one, epoch(1))
-    said = stream.getvalue()
-    assert said.count("\r") == 2
-    assert said.startswith("\033[Ktrial 00 epoch 1/4")
-    # the status gives way to the next epoch's line
-    assert "left\r\033[Ktrial 00 epoch 2/4" in said
-    assert "study:" not in said
+    assert max(map(len, written)) <= 100
+    assert written[0].startswith("trial 00 epoch 1/20  mse 0.0200")
+    states = [i for i, line in enumerate(written) if line.startswith("study: ")]
+    assert states == [10, 22], "each tenth epoch"
+    assert written[10] == "study: 0 of 2 trials ended, 1 running; about 90 s left".replace("90 s", "2 min")
+    assert written[11].startswith("best: trial 00 at epoch 1")
+    assert len(written) == 24
 
 
 def test_trials_have_the_numbers_of_the_ledger(recorder: Recorder):
@@ -168,8 +189,18 @@ def test_how_trials_end_is_counted(recorder: Recorder):
     report(recorder, lines, broken, failed(1))
     crashed.error_file = None
     recorder.on_trial_error(iteration=0, trials=[], trial=crashed)
-    recorder.ledger.begin("replicate", POINT, None)
-    assert lines.summary().startswith("1 done, 1 running, 1 stopped early, 2 failed of 6")
+    lines.on_trial_error(iteration=0, trials=[], trial=crashed)
+    assert lines.counts() == "4 of 6 trials ended (1 stopped early, 2 failed), 0 running"
+
+
+def test_further_seeds_are_counted_beside_the_trials(recorder: Recorder):
+    lines = lines_of(recorder, 1, num_seeds=3)
+    report(recorder, lines, trial(recorder, "a"), epoch(0, done=True))
+    recorder.ledger.begin("replicate", {**POINT, "seed": 1}, None)
+    one = SimpleNamespace(trial_id="replicate", config={**POINT, "seed": 1})
+    lines.on_trial_start(iteration=0, trials=[], trial=one)
+    assert lines.counts() == "1 of 1 trials ended (1 stopped early), 0 of 2 further seeds, 1 running"
+    assert ["01", "seed", "1", "starting", "0/4"] in [line.split()[:5] for line in board(lines)]
 
 
 def test_a_failure_is_said_with_its_reason_and_is_never_the_best(recorder: Recorder):
@@ -177,7 +208,8 @@ def test_a_failure_is_said_with_its_reason_and_is_never_the_best(recorder: Recor
     lines = lines_of(recorder, 1, stream)
     report(recorder, lines, trial(recorder, "a"), failed(0))
     assert stream.getvalue() == "trial 00 failed: degenerate_none: epoch 1: selection rate 0.000\n"
-    assert "best" not in lines.summary()
+    assert lines.best() is None
+    assert board(lines)[1] == "best so far: none"
 
 
 def test_a_crash_names_the_file_of_its_traceback(recorder: Recorder):
@@ -194,53 +226,129 @@ def test_a_worker_that_died_is_told(recorder: Recorder):
     assert stream.getvalue() == "trial 00 lost its worker, and goes on from its last checkpoint\n"
 
 
+# ------------------------------------------------------------------------------------- the best so far
+
+
 def test_the_best_so_far_is_that_of_the_highest_objective(recorder: Recorder):
     lines, one, two = lines_of(recorder, 2), trial(recorder, "a"), trial(recorder, "b")
     report(recorder, lines, one, epoch(0, best_objective=0.3))
     report(recorder, lines, two, epoch(0, best_objective=0.2, best_val_token_precision=0.9))
-    assert "best precision 0.600 recall 0.300 selection_rate 0.100 |" in lines.summary()
+    assert board(lines)[1] == (
+        "best so far: trial 00 at epoch 1, precision 0.600, recall 0.300, selected 0.100, meets the criterion"
+    )
+    assert [line[:4] for line in board(lines)[4:]] == ["  tr", "* 00", "  01"]
     report(recorder, lines, two, epoch(1, best_objective=0.4, best_val_token_precision=0.9))
-    assert "best precision 0.900" in lines.summary()
+    assert "trial 01 at epoch 2, precision 0.900" in board(lines)[1]
+    assert [line[:4] for line in board(lines)[4:]] == ["  tr", "  00", "* 01"]
 
 
-def test_a_best_that_does_not_meet_the_criterion_is_said_to(recorder: Recorder):
+@pytest.mark.parametrize(
+    ("violation", "said"),
+    [
+        (0.1, "misses the criterion by 0.100"),
+        (1.3, "cannot be chosen yet: its start is not over, or its mask is trivial"),
+    ],
+)
+def test_a_best_that_does_not_meet_the_criterion_is_said_to(recorder: Recorder, violation: float, said: str):
     lines = lines_of(recorder, 2)
-    report(recorder, lines, trial(recorder, "a"), epoch(0, criterion_violation=0.1, best_objective=-0.1))
-    assert "selection_rate 0.100 (criterion not met yet) | at most" in lines.summary()
+    result = epoch(0, criterion_violation=violation, best_objective=-violation)
+    report(recorder, lines, trial(recorder, "a"), result)
+    assert " ".join(board(lines)[1:3]).partition("criterion:")[0].strip().endswith(said)
 
 
-def test_time_left_is_what_the_epochs_so_far_took_times_those_to_come(recorder: Recorder, clock: list[float]):
-    lines, one, two = lines_of(recorder, 3), trial(recorder, "a"), trial(recorder, "b")
+# ------------------------------------------------------------------------------------- on a terminal
+
+
+def test_on_a_terminal_the_table_takes_the_place_of_lines(recorder: Recorder, moving: None):
+    stream = io.StringIO()
+    lines = lines_of(recorder, 2, stream)
+    one, two = trial(recorder, "a"), trial(recorder, "b")
+    for number in range(3):
+        report(recorder, lines, one, epoch(number))
+    assert stream.getvalue() == ""
+    report(recorder, lines, two, failed(0))
+    assert stream.getvalue() == "trial 01 failed: degenerate_none: epoch 1: selection rate 0.000\n"
+
+
+def test_the_table_has_each_trial_with_what_was_searched(recorder: Recorder, clock: list[float]):
+    lines = lines_of(recorder, 5)
+    done, stopped, running, started, unknown = (trial(recorder, name) for name in "abcde")
+    for number in range(4):
+        clock[0] += 10
+        report(recorder, lines, done, epoch(number, best_objective=0.1))
+    report(recorder, lines, stopped, epoch(0, best_objective=0.2, done=True))
+    for callback in (lines.on_trial_start,):
+        callback(iteration=0, trials=[], trial=running)
+        callback(iteration=0, trials=[], trial=started)
+    report(recorder, lines, running, epoch(0, best_objective=0.05))
+    assert unknown.trial_id == "e"
+    rows = [line.split()[:4] for line in board(lines)[5:]]
+    assert rows == [
+        ["02", "running", "1/4", "0.500"],
+        ["03", "starting", "0/4", "1"],
+        ["*", "01", "stopped", "1/4"],
+        ["00", "done", "4/4", "0.500"],
+        ["04", "waiting", "0/4", "1"],
+    ]
+    assert board(lines)[4].split()[-4:] == ["lambda_g", "lambda_ib", "lambda_lm", "lambda_mi"]
+    assert board(lines)[2].startswith("criterion: best val_token_recall with val_token_precision >= 0.05")
+
+
+@pytest.mark.parametrize("width", [37, 77, 117, 197])
+@pytest.mark.parametrize("height", [1, 4, 8, 12, 50])
+def test_the_board_is_never_larger_than_the_terminal(recorder: Recorder, width: int, height: int):
+    lines = lines_of(recorder, 40)
+    for number in range(40):
+        report(recorder, lines, trial(recorder, f"t{number}"), epoch(0))
+    found = board(lines, width, height)
+    assert len(found) <= height
+    assert max(map(len, found)) <= width
+    if height == 12 and width == 117:
+        assert found[-1] == "  and 34 more"
+
+
+def test_at_the_end_nothing_is_said_to_be_left(recorder: Recorder):
+    lines = lines_of(recorder, 1)
+    report(recorder, lines, trial(recorder, "a"), epoch(0))
+    assert "left" in board(lines)[0]
+    assert board(lines, is_over=True)[0] == "0 of 1 trials ended, 1 running"
+
+
+# ------------------------------------------------------------------------------------------ time left
+
+
+def test_time_left_comes_from_the_gaps_between_reports(recorder: Recorder, clock: list[float]):
+    lines, one = lines_of(recorder, 3), trial(recorder, "a")
+    clock[0] += 5000  # a start that was slow
+    report(recorder, lines, one, epoch(0, epoch_s=100.0))
+    clock[0] += 100
+    report(recorder, lines, one, epoch(1, epoch_s=100.0))
+    # two epochs of this trial, then two trials with a start of 4900 s each
+    assert lines.seconds_left() == pytest.approx(2 * 100 + 2 * (4900 + 400))
+
+
+def test_it_counts_down_between_reports(recorder: Recorder, clock: list[float]):
+    lines, one = lines_of(recorder, 1), trial(recorder, "a")
     for number in range(2):
         clock[0] += 100
-        report(recorder, lines, one, epoch(number))
-    assert lines.summary().endswith("| at most 16:40 left")  # 10 epochs of 100 s
-    clock[0] += 100
-    report(recorder, lines, one, epoch(2, done=True))  # stopped early: one epoch less
-    assert lines.summary().endswith("| at most 13:20 left")
-    for number in range(4):
-        clock[0] += 1000
-        report(recorder, lines, two, epoch(number))
-    assert lines.summary().endswith("| at most 40:57 left")  # 4 of 614 s
+        report(recorder, lines, one, epoch(number, epoch_s=100.0))
+    assert lines.seconds_left() == pytest.approx(200)
+    clock[0] += 3
+    assert lines.seconds_left() == pytest.approx(197)
+    clock[0] += 60
+    assert lines.seconds_left() == pytest.approx(137)
 
 
-def test_a_resumed_study_counts_its_own_time_and_the_epochs_that_were_there(
-    recorder: Recorder, clock: list[float]
-):
+def test_a_resumed_study_counts_its_own_time(recorder: Recorder, clock: list[float]):
     one = trial(recorder, "a")
-    report(recorder, lines_of(recorder, 2), one, epoch(0))
+    report(recorder, lines_of(recorder, 1), one, epoch(0))
     clock[0] += 1e6  # the study lay still for days
-    again = lines_of(recorder, 2)
-    clock[0] += 10
-    report(recorder, again, one, epoch(1))
-    assert again.summary().endswith("| at most 1:00 left")  # 6 of 10 s
-
-
-def test_hours_are_shown_as_hours(recorder: Recorder, clock: list[float]):
-    lines = lines_of(recorder, 1)
-    clock[0] += 3725 / 3
-    report(recorder, lines, trial(recorder, "a"), epoch(0))
-    assert lines.summary().endswith("| at most 1:02:05 left")
+    again = lines_of(recorder, 1)
+    again.on_trial_start(iteration=0, trials=[], trial=one)
+    for number in (1, 2):
+        clock[0] += 10
+        report(recorder, again, one, epoch(number))
+    assert again.seconds_left() == pytest.approx(10)
 
 
 def test_epochs_that_are_trained_again_leave_no_negative_time(recorder: Recorder, clock: list[float]):
@@ -248,11 +356,16 @@ def test_epochs_that_are_trained_again_leave_no_negative_time(recorder: Recorder
     for number in (0, 1, 1, 2, 3, 3):
         clock[0] += 10
         report(recorder, lines, one, epoch(number))
-    assert lines.summary().endswith("| at most 0:00 left")
+    assert lines.seconds_left() == 0
 
 
-def test_without_an_epoch_there_is_a_summary_all_the_same(recorder: Recorder):
-    assert summary(recorder, 4).startswith("0 done, 0 running, 0 stopped early")
+def test_before_an_epoch_it_is_not_known(recorder: Recorder):
+    lines = lines_of(recorder, 4)
+    assert lines.seconds_left() is None
+    assert board(lines)[:2] == [
+        "0 of 4 trials ended, 0 running; time left known after an epoch",
+        "best so far: none",
+    ]
 
 
 def test_it_travels_with_tunes_snapshots(recorder: Recorder):

@@ -19,6 +19,7 @@ from pipeline.scheduler import (
     asha,
     distributions,
     grace_epochs,
+    rungs,
     sampler,
 )
 from pipeline.settings import SAMPLERS
@@ -446,3 +447,10 @@ def test_the_ledger_gives_the_same_as_the_search_that_was_there(tmp_path: Path):
 
     assert told(again) == told(made)
     assert [state for state, *_ in told(made)] == [TrialState.PRUNED, TrialState.COMPLETE, TrialState.FAIL]
+
+
+@pytest.mark.parametrize("num_epochs", [1, 2, 3, 4, 9, 12, 13, 50, 200])
+def test_the_rungs_are_those_of_asha(num_epochs: int):
+    config = InfoCalConfig()
+    there = sorted(rung for rung, _ in asha(config, num_epochs)._brackets[0]._rungs)
+    assert rungs(config, num_epochs) == [rung for rung in there if rung < num_epochs]

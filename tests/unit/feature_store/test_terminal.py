@@ -1,0 +1,348 @@
+"""What a terminal shows: processes run on a pseudo-terminal, and pyte draws what they write."""
+
+import fcntl
+import io
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyte
+import pytest
+
+from feature_store import terminal
+from feature_store.terminal import clock, columns, cut, fit, fitted
+
+ROOT = Path(terminal.__file__).parents[1]
+COMMAND = "python -m pipeline.search --resume --name first --tracking-uri 'sqlite:////all runs/mlflow.db'"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+# ------------------------------------------------------------------------------------------ lines that fit
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120])
+def test_prose_is_cut_between_words(width: int):
+    text = "82% of the cores' time between first and last report was training; a further trial cost 0.27 s"
+    found = fitted(text, width).split("\n")
+    assert " ".join(found) == text
+    assert all(len(line) <= width for line in found)
+
+
+def test_a_line_that_fits_stays():
+    assert fitted("two  blanks , and an end  ", 80) == "two  blanks , and an end  "
+
+
+@pytest.mark.parametrize("width", [20, 80])
+@pytest.mark.parametrize(
+    "command",
+    [
+        COMMAND,
+        "MLFLOW_DISABLE_TELEMETRY=true mlflow ui --backend-store-uri sqlite:////data/mlflow.db",
+        "make search",
+    ],
+)
+def test_a_command_at_the_end_of_a_line_gets_one_of_its_own_and_stays_whole(width: int, command: str):
+    said = "a sentence that is longer than many others, and than the terminal; to go on:"
+    *prose, last = fitted(f"{said} {command}", width).split("\n")
+    assert last == f"  {command}"
+    assert " ".join(prose) == said
+
+
+def test_a_command_that_stands_alone_is_never_cut():
+    assert fitted(f"  {COMMAND}", 20) == f"  {COMMAND}"
+
+
+def test_code_between_backticks_stays_whole():
+    text = "another threshold: `python -m pipeline.register --name x` registers the model after the search"
+    found = fitted(text, 50).split("\n")
+    assert any("`python -m pipeline.register --name x`" in line for line in found)
+    assert len(found) > 2
+
+
+def test_wide_characters_count_twice():
+    assert columns("酒评 2024") == 9
+    assert columns("é") == columns("e\u0301") == 1
+    assert fitted("评论 评论 评论", 10) == "评论 评论\n评论"
+
+
+def test_only_a_terminal_gets_lines_that_are_cut(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "10")
+    assert fit("one two three", Terminal()) == "one two\nthree"
+    assert fit("one two three", io.StringIO()) == "one two three"
+    assert fit("one two three", None) == "one two three"
+
+
+@pytest.mark.parametrize("stated", ["", "0", "wide"])
+def test_a_terminal_that_does_not_say_how_wide_it_is_has_80_columns(
+    stated: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", stated)
+    assert terminal.width_of(Terminal()) == 80
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "found"), [("short", 5, "short"), ("longer", 5, "lo..."), ("酒评酒评", 7, "酒评...")]
+)
+def test_a_line_that_cannot_be_cut_between_words_ends_with_dots(text: str, width: int, found: str):
+    assert cut(text, width) == found
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (3725, "1:02:05"), (360000, "100:00:00")]
+)
+def test_hours_are_shown_as_hours(seconds: float, text: str):
+    assert clock(seconds) == text
+
+
+# --------------------------------------------------------------------------------------- on a terminal
+
+
+class Screened:
+    """A process on a terminal of its own, and what that shows."""
+
+    def __init__(self, script: str, *arguments: str, width: int = 80, **environment: str) -> None:
+        self.screen = pyte.HistoryScreen(width, 24, history=1000)
+        self.stream = pyte.ByteStream(self.screen)
+        self.raw = b""
+        self.main, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+        stated = ("COLUMNS", "LINES", "NO_COLOR")
+        kept = {name: value for name, value in os.environ.items() if name not in stated}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", script, *arguments],
+            cwd=ROOT,
+            env={**kept, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8", **environment},
+            stdin=other,
+            stdout=other,
+            stderr=other,
+            start_new_session=True,
+        )
+        os.close(other)
+
+    def until(self, holds: Callable[[str], bool]) -> str:
+        """What stands there as soon as it is so."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                some = os.read(self.main, 65536)
+            except OSError:  # nobody writes any more
+                some = b""
+            self.raw += some
+            self.stream.feed(some)
+            if holds(self.text):
+                return self.text
+            if not some:
+                break
+        raise AssertionError(f"never shown:\n{self.text}\n{self.raw!r}")
+
+    def end(self) -> str:
+        """What stands there at the end."""
+        while True:
+            try:
+                some = os.read(self.main, 65536)
+            except OSError:
+                some = b""
+            self.raw += some
+            self.stream.feed(some)
+            if not some:
+                break
+        self.process.wait(60)
+        os.close(self.main)
+        return self.text
+
+    @property
+    def text(self) -> str:
+        above = [
+            "".join(line[i].data for i in range(self.screen.columns)) for line in self.screen.history.top
+        ]
+        return "\n".join(line.rstrip() for line in [*above, *self.screen.display]).rstrip()
+
+
+SCRIPT = """
+import logging, sys, time
+from feature_store import terminal
+
+class Board:
+    calls = 0
+    def __call__(self, width, height, *, is_over):
+        Board.calls += 1
+        head = "a search that is over" if is_over else "a search, about 3 min left"
+        rows = [(f"trial {i:02d} " + "x" * width, "bold" if i == 1 else "") for i in range(4)]
+        return [(head, ""), *rows]
+
+def work():
+    terminal.log_to_stderr()
+    log = logging.getLogger("test")
+    log.info("results: here")
+    with terminal.opened():
+        with terminal.step("preparing the data"):
+            time.sleep(0.6)
+            log.info("note: a sentence of many words that has to be cut where a line of the terminal ends, "
+                     "not in the midst of one; to go on: python -m pipeline.search --resume --name first "
+                     "--tracking-uri sqlite:////a/rather/long/path/to/mlflow.db "
+                     "--data-dir /another/rather/long/path")
+            print("from a library", file=sys.stderr)
+        with terminal.showing(Board()), terminal.step("searching"):
+            for i in range(4):
+                time.sleep(0.3)
+                log.info("line %d", i)
+            log.info("ready")
+            if "error" in sys.argv:
+                raise SystemExit("error: broken")
+            time.sleep(60 if "wait" in sys.argv else 0.5)
+    terminal.answer("the result")
+"""
+RUN = f"{SCRIPT}\nwork()"
+AS_COMMAND = f"""{SCRIPT}
+from pipeline.errors import run_command
+
+def command(arguments):
+    try:
+        work()
+    except KeyboardInterrupt:
+        print("cleaned", file=sys.stderr)
+        if "slow" in arguments:
+            time.sleep(60)
+        raise
+    return 0
+
+sys.exit(run_command(command, sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_the_part_that_moves_stands_below_and_leaves_no_trace(width: int):
+    one = Screened(RUN, width=width)
+    shown = one.until(lambda text: "about 3 min left" in text and "line 1" in text)
+    assert re.search(r"searching  0:0\d", shown)
+    assert shown.count("trial 01 ") == 1
+    text = one.end()
+    assert one.process.returncode == 0
+    assert text.endswith("line 3\nready\nthe result")
+    assert "searching" not in text and "trial 01" not in text
+    lines = text.split("\n")
+    assert lines.count("from a library") == 1
+    assert [line for line in lines if line.startswith("line ")] == [f"line {i}" for i in range(4)]
+    # the sentence is cut between words, and the command stands on a line of its own, in one piece
+    prose = " ".join(lines[1 : next(i for i, line in enumerate(lines) if line.startswith("  python -m"))])
+    assert prose.startswith(
+        "note: a sentence of many words that has to be cut where a line of the terminal ends"
+    )
+    assert prose.endswith("; to go on:")
+    assert "/to/mlflow.db --data-dir /another/rather/long/path" in text.replace("\n", "")
+    assert not one.screen.cursor.hidden
+
+
+def test_something_moves_before_there_is_a_board():
+    one = Screened(RUN)
+    one.until(lambda text: "preparing the data  0:00" in text)
+    signs = set(re.findall(r"(.) preparing the data", one.raw.decode()))
+    one.end()
+    signs |= set(re.findall(r"(.) preparing the data", one.raw.decode()))
+    assert len(signs) > 1
+
+
+def test_after_an_error_the_board_stays_above_it():
+    one = Screened(RUN, "error")
+    text = one.end()
+    assert re.search(r"ready\na search that is over\ntrial 00 x+\.\.\.\n(trial .*\n){3}error: broken$", text)
+    assert "searching" not in text
+    assert not one.screen.cursor.hidden
+
+
+def test_an_interrupt_is_shown_in_the_table_and_gives_the_cursor_back():
+    one = Screened(AS_COMMAND, "wait")
+    one.until(lambda text: "ready" in text and "trial 03" in text)
+    assert one.screen.cursor.hidden
+    one.process.send_signal(signal.SIGINT)
+    text = one.end()
+    assert one.process.returncode == 130
+    assert text.endswith("cleaned\nerror: interrupted")
+    assert text.count("trial 03") == 1
+    assert not one.screen.cursor.hidden
+
+
+SLOW = AS_COMMAND.replace(
+    'time.sleep(60 if "wait" in sys.argv else 0.5)',
+    """
+            try:
+                time.sleep(60)
+            finally:
+                log.info("cleaning")
+                time.sleep(60)
+""",
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_while_a_command_cleans_up_the_table_says_so_and_a_second_signal_gives_the_cursor_back(number: int):
+    one = Screened(SLOW)
+    one.until(lambda text: "ready" in text and "trial 03" in text)
+    one.process.send_signal(number)
+    shown = one.until(lambda text: "once more" in text and "cleaning" in text)
+    assert shown.endswith("stopping ... (once more: stop at once)")
+    assert shown.count("trial 03") == 1, "nothing is torn"
+    assert one.screen.cursor.hidden
+    one.process.send_signal(number)
+    text = one.end()
+    assert one.process.returncode == 128 + number
+    assert text.endswith("stopped at once")
+    assert not one.screen.cursor.hidden
+
+
+@pytest.mark.parametrize("name", ["dumb", "unknown"])
+def test_on_a_terminal_that_cannot_go_back_nothing_moves(name: str):
+    one = Screened(RUN, TERM=name)
+    text = one.end()
+    assert b"\033" not in one.raw
+    assert text.endswith("ready\nthe result")
+    assert "trial 01" not in text
+
+
+COLOURS = SCRIPT.replace('"bold" if i == 1', '"bold green" if i == 1') + "\nwork()"
+
+
+def test_no_color_means_no_color():
+    coloured, plain = Screened(COLOURS), Screened(COLOURS, NO_COLOR="1")
+    for one in (coloured, plain):
+        one.end()
+    assert b"\033[1;32m" in coloured.raw
+    assert not re.search(rb"\033\[[0-9;]*3[0-7]m", plain.raw)
+
+
+def test_a_terminal_without_unicode_gets_a_sign_that_it_can_show():
+    one = Screened(RUN, PYTHONIOENCODING="ascii:backslashreplace")
+    one.end()
+    assert re.search(rb"[-|/\\] searching", one.raw)
+    assert b"\\u" not in one.raw
+
+
+def test_a_file_gets_plain_lines_as_long_as_they_are(tmp_path: Path):
+    with (tmp_path / "err").open("w") as err:
+        done = subprocess.run(
+            [sys.executable, "-c", RUN], cwd=ROOT, stdout=subprocess.PIPE, stderr=err, text=True, check=True
+        )
+    said = (tmp_path / "err").read_text()
+    assert done.stdout == "the result\n"
+    assert "\033" not in said and "searching" not in said
+    assert len(said.splitlines()) == 8
+    assert any(len(line) > 200 for line in said.splitlines())
+
+
+def test_without_a_part_that_moves_steps_and_boards_do_nothing(capsys: pytest.CaptureFixture[str]):
+    with terminal.opened(), terminal.step("one"), terminal.showing(lambda *_, **__: []):
+        assert not terminal.is_open()
+        terminal.notice("nothing")
+    assert capsys.readouterr() == ("", "")
