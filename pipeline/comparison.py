@@ -375,10 +375,15 @@ def tables(directory: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def _session() -> Iterator[None]:
+    """A private Ray, which is started and left under a step of its own each."""
     with contextlib.ExitStack() as stack:
         with terminal.step("starting Ray"):
             stack.enter_context(cluster.session(cluster.LOCAL))
-        yield
+        try:
+            yield
+        finally:
+            with terminal.step("leaving Ray"):
+                stack.close()
 
 
 @functools.cache

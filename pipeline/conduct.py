@@ -132,7 +132,11 @@ def _session(address: str | None) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         with terminal.step("starting Ray" if cluster.is_local(address) else "connecting to Ray"):
             stack.enter_context(cluster.session(address))
-        yield
+        try:
+            yield
+        finally:
+            with terminal.step("leaving Ray"):
+                stack.close()
 
 
 def plan_of(study: Study) -> Plan:
