@@ -26,8 +26,9 @@ from infocal.rationalizer import Rationalizer
 from pipeline import checkpoints
 from pipeline.errors import PipelineError
 from pipeline.loaders import embeddings_of
-from pipeline.progress import clock, epoch_line
+from pipeline.progress import epoch_line
 from pipeline.settings import RunSettings, title
+from pipeline.time_left import told
 from pipeline.trainable import FAILURE, FAILURE_MESSAGE, Result, train
 from search_spaces import criteria, registry
 from search_spaces.base import Criterion, at_rate
@@ -254,7 +255,7 @@ def _train(run: RunSettings, working: Path) -> None:
             _fail(result[FAILURE_MESSAGE])
         done = result["epoch"] + 1
         left = (time.monotonic() - started) / done * (run.num_epochs - done)
-        logger.info("%s %s  %s left", name, epoch_line(result, run.num_epochs), clock(left))
+        logger.info("%s; %s", epoch_line(result, run.num_epochs, name), told(left))
 
     best = train({}, run, report, working).best
     if best["violation"] >= 1:  # of a trivial mask at every epoch
