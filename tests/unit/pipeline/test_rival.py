@@ -131,7 +131,7 @@ def test_a_study_keeps_the_number_that_it_began_with(features: Features, trained
 
 
 def test_an_interrupted_training_leaves_nothing(features: Features, monkeypatch: pytest.MonkeyPatch):
-    def stops(result: Any, num_epochs: int) -> str:
+    def stops(result: Any, num_epochs: int, name: str) -> str:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(rival, "epoch_line", stops)
