@@ -13,6 +13,7 @@ import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyte
 import pytest
@@ -117,6 +118,9 @@ class Screened:
         self.stream = pyte.ByteStream(self.screen)
         self.raw = b""
         self.main, other = pty.openpty()
+        modes = termios.tcgetattr(other)
+        modes[3] &= ~termios.ECHO
+        termios.tcsetattr(other, termios.TCSANOW, modes)
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
         stated = ("COLUMNS", "LINES", "NO_COLOR")
         kept = {name: value for name, value in os.environ.items() if name not in stated}
@@ -131,7 +135,7 @@ class Screened:
         )
         os.close(other)
 
-    def until(self, holds: Callable[[str], bool]) -> str:
+    def until(self, holds: Callable[[str], Any]) -> str:
         """What stands there as soon as it is so."""
         end = time.monotonic() + 60
         while time.monotonic() < end:
@@ -201,6 +205,8 @@ def work():
             log.info("ready")
             if "error" in sys.argv:
                 raise SystemExit("error: broken")
+            if "told" in sys.argv:
+                sys.stdin.readline()
             time.sleep(60 if "wait" in sys.argv else 0.5)
     terminal.answer("the result")
 """
@@ -224,10 +230,12 @@ sys.exit(run_command(command, sys.argv[1:]))
 
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_the_part_that_moves_stands_below_and_leaves_no_trace(width: int):
-    one = Screened(RUN, width=width)
-    shown = one.until(lambda text: "about 3 min left" in text and "line 1" in text)
-    assert re.search(r"searching  0:0\d", shown)
+    one = Screened(RUN, "told", width=width)
+    shown = one.until(
+        lambda text: "about 3 min left" in text and re.search(r"ready\n.*searching  0:\d\d", text, re.S)
+    )
     assert shown.count("trial 01 ") == 1
+    os.write(one.main, b"\n")
     text = one.end()
     assert one.process.returncode == 0
     assert text.endswith("line 3\nready\nthe result")
@@ -264,8 +272,7 @@ def test_after_an_error_the_board_stays_above_it():
 
 def test_an_interrupt_is_shown_in_the_table_and_gives_the_cursor_back():
     one = Screened(AS_COMMAND, "wait")
-    one.until(lambda text: "ready" in text and "trial 03" in text)
-    assert one.screen.cursor.hidden
+    one.until(lambda text: "ready" in text and "trial 03" in text and one.screen.cursor.hidden)
     one.process.send_signal(signal.SIGINT)
     text = one.end()
     assert one.process.returncode == 130
@@ -291,8 +298,8 @@ def test_while_a_command_cleans_up_the_table_says_so_and_a_second_signal_gives_t
     one = Screened(SLOW)
     one.until(lambda text: "ready" in text and "trial 03" in text)
     one.process.send_signal(number)
-    shown = one.until(lambda text: "once more" in text and "cleaning" in text)
-    assert shown.endswith("stopping ... (once more: stop at once)")
+    end = "stopping ... (once more: stop at once)"
+    shown = one.until(lambda text: text.endswith(end) and "cleaning" in text)
     assert shown.count("trial 03") == 1, "nothing is torn"
     assert one.screen.cursor.hidden
     one.process.send_signal(number)
