@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         )
     print("usage: python -m pipeline.COMMAND --help\n")
     for name, line in commands().items():
-        print(f"  pipeline.{name:<9} {line}")
+        print(f"  pipeline.{name:<10} {line}")
     return 0
 
 

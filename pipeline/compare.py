@@ -72,6 +72,9 @@ def build_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--resume", action="store_true", help="train what is missing of the comparison that --name names"
     )
+    group.add_argument(
+        "--dry-run", action="store_true", help="check everything, print the plan, train nothing"
+    )
     return parser
 
 
@@ -92,6 +95,10 @@ def main(arguments: Sequence[str]) -> int:
         planning.check_data(given, prepared.runs[0])
     places.check(storage, uri)
     directory = home / prepared.name
+    if given.dry_run:
+        prepared, data = _looked_at(given, prepared)
+        print(_plan(prepared, directory, uri, data))
+        return 0
     with study_folder.claimed(directory, resume=given.resume, kind="comparison", sign=SETTINGS):
         logger.info("results: %s\ntracking: %s", directory, without_password(uri))
         planning.compile_ahead(prepared.runs[0])
@@ -225,6 +232,39 @@ def _with_features(given: argparse.Namespace, prepared: "ComparisonSettings") ->
         for i, run in enumerate(prepared.runs)
     ]
     return dataclasses.replace(prepared, runs=runs)
+
+
+def _looked_at(
+    given: argparse.Namespace, prepared: "ComparisonSettings"
+) -> tuple["ComparisonSettings", list[str]]:
+    """The settings as the data files settle them, and what is said of these; features are not built."""
+    if given.resume:
+        return prepared, []
+    logger.info("reading the data files; nothing is built")
+    runs, found = [], None
+    for run in prepared.runs:
+        settled, found = planning.looked_at(_for_method(given, run.method, prepared.target_rate), run, found)
+        runs.append(settled)
+    return dataclasses.replace(prepared, runs=runs), [] if found is None else planning.data_lines(found)
+
+
+def _plan(prepared: "ComparisonSettings", directory: Path, uri: str, data: Sequence[str]) -> str:
+    """What would be done, for `--dry-run`; `data` are the lines about the data files."""
+    first, seeds = prepared.runs[0], ", ".join(map(str, prepared.seeds))
+    lines = [
+        f"comparison   {prepared.name}  ({settings.title(first.dataset, first.aspect)})",
+        f"results      {directory}",
+        f"tracking     {without_password(uri)}",
+        *data,
+        f"criterion    {first.criterion}",
+        f"selection    {prepared.target_rate:.1%} of the tokens",
+        f"trainings    {len(prepared.runs) * len(prepared.seeds)} of {first.num_epochs} epochs: "
+        f"{len(prepared.runs)} methods with seeds {seeds}",
+        f"GPUs         {prepared.gpus_per_run:g} a training (device {first.device})",
+        "\nmethods",
+    ]
+    lines += [f"  {run.method:<24} {planning.start_of(run)}" for run in prepared.runs]
+    return "\n".join(lines)
 
 
 def _resumed(given: argparse.Namespace, home: Path) -> "ComparisonSettings":

@@ -23,7 +23,17 @@ from feature_store.sources.beer import Beer
 from feature_store.store import Features, load_features
 from infocal.errors import StateError
 from infocal.metrics import apply_threshold, degenerate_kind
-from pipeline import assessment, checkpoints, cluster, data_options, outcome, pages, registry, typeset
+from pipeline import (
+    assessment,
+    checkpoints,
+    cluster,
+    data_options,
+    epoch_steps,
+    outcome,
+    pages,
+    registry,
+    typeset,
+)
 from pipeline.assessment import Subject
 from pipeline.comparison_board import ComparisonBoard
 from pipeline.criterion import CRITERION_TAG
@@ -234,7 +244,7 @@ class Comparison:
             entry.num_epochs += 1
             self._epochs_seen += 1
             numbers = {name: value for name, value in result.items() if name != "epoch"}
-            self.tracker.log_metrics(entry.run_id, numbers, result["epoch"])
+            epoch_steps.log(self.tracker, entry.run_id, numbers, result["epoch"])
             if terminal.is_open():
                 continue
             logger.info("%s", epoch_line(result, entry.run.num_epochs, entry.name))
@@ -246,6 +256,7 @@ class Comparison:
             return
         run, features = entry.run, self._features(entry)
         tags = {
+            **epoch_steps.FROM_ONE,
             PARENT_TAG: self.prepared.run_id,
             TRIAL_TAG: entry.name,
             "method": run.method,

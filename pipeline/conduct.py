@@ -244,6 +244,12 @@ def _parameters(prepared: StudySettings) -> dict[str, Any]:
     return values | run | {"criterion": str(prepared.run.criterion)} | base | language_model
 
 
+def _data_folder(prepared: StudySettings, features: Features) -> dict[str, str]:
+    """The tag of the study's run that says in which folder own data lie; none for other data sets."""
+    facts = outcome.model_facts(prepared, features)
+    return {name: value for name, value in facts.items() if name == registry.ORIGIN_TAG}
+
+
 def tracked(
     prepared: StudySettings, folder: StudyFolder, ledger: Ledger, tracker: Tracker, features: Features
 ) -> TrialTracking:
@@ -253,7 +259,7 @@ def tracked(
         tracker.experiment(run.dataset, run.aspect),
         prepared.name,
         _parameters(prepared),
-        {**tags, ORIGIN_TAG: folder.origin},
+        {**tags, ORIGIN_TAG: folder.origin, **_data_folder(prepared, features)},
         resumed=bool(ledger.trials()),
     )
     dataset = dataset_of(features)

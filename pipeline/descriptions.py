@@ -10,7 +10,8 @@ _METRICS = (
     "- `best/` has the scores of a trial's best epoch on validation, `val/` those of every epoch, `train/` "
     "the losses, `test/` what was read of the sealed test split. `best_objective` is the criterion's value, "
     "below 0 where a bound is broken.\n"
-    "- A metric's step is the number of an epoch counted from 0; everywhere else epochs count from 1."
+    "- Epochs count from 1, and so do the steps of their metrics (in runs of older versions, without a tag "
+    "`first_epoch`, steps count from 0)."
 )
 
 

@@ -4,12 +4,10 @@ What the tracker does not hold stays missing: nothing is estimated, and trials a
 here. The sealed test split is not read either; a reading that was logged on the winner's run is shown.
 """
 
-import contextlib
 import dataclasses
 import datetime
 import logging
 import os
-import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,12 +22,14 @@ from pipeline import (
     checkpoints,
     columns,
     data_options,
+    epoch_steps,
     gradient_shares,
     mlflow_page,
     mlflow_view,
     pages,
     published,
     registry,
+    settings,
 )
 from pipeline.criterion import CRITERION_TAG, Standing, best_first
 from pipeline.errors import PipelineError
@@ -163,7 +163,7 @@ def gather(tracker: Tracker, study_run_id: str) -> Findings:
         importance=importances,
         importance_note=importance_note,
         unheard=gradient_shares.unheard(searched, trials, _parameter(study, "space_name")),
-        curves={trial.name: _history(tracker, trial.run_id, shown) for trial in best[:_NUM_CURVES]},
+        curves={trial.name: _history(tracker, runs[trial.run_id], shown) for trial in best[:_NUM_CURVES]},
         predictions=predictions,
         trivial=trivial,
         trivial_note=trivial_note,
@@ -289,11 +289,14 @@ def _criterion_of_sentence(text: str) -> Criterion | None:
 
 def _data_folder(command: str) -> str:
     """Name of the folder that a command's `--data-dir` names; empty where it names none."""
-    words = iter(command.replace("--data-dir=", "--data-dir ").split())
-    with contextlib.suppress(ValueError):
-        words = iter(shlex.split(command.replace("--data-dir=", "--data-dir ")))
-    folder = next((next(words, "") for word in words if word == "--data-dir"), "")
-    return Path(folder).name
+    parser = settings.parser("pipeline.search", "")
+    settings.add_data_arguments(parser)
+    try:
+        folder = settings.parsed_again(command, "the study's command", parser).data_dir
+    except PipelineError as error:
+        logger.warning("no name of the data's folder: %s", error)
+        return ""
+    return Path(folder or "").name
 
 
 def _title(study: TrackedRun) -> str:
@@ -306,7 +309,10 @@ def _title(study: TrackedRun) -> str:
         return ""
     notes = study.tags.get("notes", "").splitlines()
     stated = [note.removeprefix(OWN_TITLE) for note in notes if note.startswith(OWN_TITLE)]
-    return next(iter(stated), _data_folder(_parameter(study, "command")))
+    if stated:
+        return stated[0]
+    folder = study.tags.get(registry.ORIGIN_TAG)
+    return Path(folder).name if folder else _data_folder(_parameter(study, "command"))
 
 
 def _advice(study: TrackedRun, winner: TrialResult | None) -> str:
@@ -415,13 +421,13 @@ def _trial(run: TrackedRun, searched: Sequence[Searched], shown: Sequence[str]) 
     )
 
 
-def _history(tracker: Tracker, run_id: str, shown: Sequence[str]) -> list[dict[str, Any]]:
+def _history(tracker: Tracker, run: TrackedRun, shown: Sequence[str]) -> list[dict[str, Any]]:
     """The scores of each epoch that was logged."""
     epochs: dict[int, dict[str, Any]] = {}
     for name in (f"val_{score}" for score in shown):
-        for step, value in tracker.history(run_id, name):
-            epochs.setdefault(step, {"epoch": step})[name] = value
-    return [epochs[step] for step in sorted(epochs)]
+        for epoch, value in epoch_steps.history(tracker, run, name):
+            epochs.setdefault(epoch, {"epoch": epoch})[name] = value
+    return [epochs[epoch] for epoch in sorted(epochs)]
 
 
 def _predictions(tracker: Tracker, run_id: str) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.store import Features
-from pipeline import checkpoints, data_options, registry
+from pipeline import checkpoints, data_options, epoch_steps, registry
 from pipeline.errors import USER_ERRORS
 from pipeline.settings import RunSettings
 from pipeline.tracked_dataset import dataset_of
@@ -50,6 +50,7 @@ class LoneRun:
         config = run.config().to_dict()
         every = {
             **tags,
+            **epoch_steps.FROM_ONE,
             "method": run.method,
             "seed": str(run.seed),
             "data_fingerprint": features.fingerprint,
@@ -89,7 +90,7 @@ class LoneRun:
         while self._waiting:
             result = self._waiting[0]
             numbers = {name: value for name, value in result.items() if name != "epoch"}
-            self.tracker.log_metrics(self.run_id, numbers, result["epoch"])
+            epoch_steps.log(self.tracker, self.run_id, numbers, result["epoch"])
             self._waiting.pop(0)
 
     def fail(self, result: Result) -> None:

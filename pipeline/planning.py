@@ -287,15 +287,23 @@ def with_features(
     return run
 
 
-def looked_at(given: argparse.Namespace, run: settings.RunSettings) -> tuple[settings.RunSettings, "Survey"]:
+def looked_at(
+    given: argparse.Namespace, run: settings.RunSettings, found: "Survey | None" = None
+) -> tuple[settings.RunSettings, "Survey"]:
     """The settings as the data files settle them, and what these hold; rows are read, and nothing is built.
+
+    Args:
+        given: parsed flags.
+        run: the settings so far.
+        found: what the files hold, where another run on the same data has looked already.
 
     Raises:
         UserError: what `with_features` raises for files that break their format, or too few epochs.
     """
     from feature_store.survey import survey
 
-    found = survey(feature_request(given, run))
+    is_first = found is None
+    found = survey(feature_request(given, run)) if found is None else found
     held = found.sizes.get("val_annotated") or found.sizes.get("val")
     if registry.depends_on_data(run.dataset):
         has_rationales = held is not None and held.marked > 0
@@ -303,9 +311,23 @@ def looked_at(given: argparse.Namespace, run: settings.RunSettings) -> tuple[set
         return _settled(given, run, criterion, found.sizes["train"].rows), found
     if held is not None:
         _check_annotated(given, run, held.rows, held.annotated)
-    if not given.sample and "train" in found.sizes:
+    if is_first and not given.sample and "train" in found.sizes:
         _warn_of_bar(run, found.sizes["train"].rows)
     return run, found
+
+
+def data_lines(found: "Survey") -> list[str]:
+    """What the data files hold, for the plan of a dry run: a line with how much, then the notes."""
+    parts = []
+    for split, size in found.sizes.items():
+        tokens = "" if size.tokens is None else f", {size.tokens:,} tokens"
+        annotated = f", {size.annotated:,} annotated" if size.annotated else ""
+        parts.append(f"{split} {size.rows:,} texts{tokens}{annotated}")
+    how = "built features in the cache" if found.is_built else "every row was read and checked"
+    if any(size.tokens is None for size in found.sizes.values()):
+        how += "; texts are cut into words when features are built"
+    lines = [f"data         {'; '.join(parts)}", f"             {how}, in {found.seconds:.1f} s"]
+    return lines + [f"             {note}" for note in found.notes]
 
 
 def _check_annotated(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import agreement, checkpoints, registry
+from pipeline import agreement, checkpoints, epoch_steps, registry
 from pipeline.agreement import Failure, Trajectory
 from pipeline.errors import PipelineError
 from pipeline.reading import copied, read_settings
@@ -137,11 +137,12 @@ def _artifacts(tracker: Tracker, run_id: str, folder: str | None = None) -> set[
 def _trajectory(tracker: Tracker, run: TrackedRun) -> Trajectory:
     epochs: dict[int, dict[str, float]] = {}
     for metric in filter(agreement.is_compared, run.metrics):
-        for step, value in tracker.history(run.run_id, metric):
-            known = epochs.setdefault(step, {}).setdefault(metric, value)
+        for epoch, value in epoch_steps.history(tracker, run, metric):
+            known = epochs.setdefault(epoch, {}).setdefault(metric, value)
             if known != value:
                 raise PipelineError(
-                    f"run {run.run_id} logged two values of `{metric}` at step {step}: {known} and {value}"
+                    f"run {run.run_id} logged two values of `{metric}` in epoch {epoch + 1}: "
+                    f"{known} and {value}"
                 )
     failure = None
     if reason := run.tags.get(FAILURE):

@@ -10,9 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from feature_store import terminal
-from pipeline import cluster, reach, settings, study_folder
+from pipeline import ended_study, settings
 from pipeline.errors import PipelineError, run_command
-from pipeline.study_folder import SETTINGS, SETTINGS_COPY
 from search_spaces.base import Criterion
 
 logger = logging.getLogger("pipeline.register")
@@ -53,20 +52,9 @@ def main(arguments: Sequence[str]) -> int:
     given = build_parser().parse_args(arguments)
     terminal.log_to_stderr()
     stated = _stated(given.criterion)
-    cluster.prepare_environment()
-    storage = settings.storage(given.storage, given.sample)
-    home = storage.opened()
-    study_folder.check_exists(home, given.name)
-    study_folder.check_complete(home, given.name, "--name", "there is nothing to register")
-    with study_folder.opened(storage, given.name, resume=True) as folder:
+    with ended_study.reopened(given, "there is nothing to register") as study:
         from pipeline.registration import Wanted, register
-        from pipeline.study import StudySettings
 
-        with folder.place.localised(SETTINGS, SETTINGS_COPY) as copy:
-            prepared = StudySettings.load(copy, given.name)
-        first = settings.parsed_again(prepared.command, f"{SETTINGS} of `{prepared.name}`")
-        uri = settings.tracking_uri(given.tracking_uri or first.tracking_uri, storage)
-        reach.check_tracking(uri)
         wanted = Wanted(
             number=given.trial,
             criterion=stated,
@@ -74,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
             model_name=given.model_name,
         )
         with contextlib.redirect_stdout(sys.stderr):
-            result = register(prepared, folder, uri, wanted)
+            result = register(study.prepared, study.folder, study.uri, wanted)
     terminal.answer(result)
     return 0
 

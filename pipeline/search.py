@@ -388,17 +388,7 @@ def _looked_at(given: argparse.Namespace, prepared: "StudySettings") -> tuple["S
         return prepared, []
     logger.info("reading the data files; nothing is built")
     run, found = planning.looked_at(given, prepared.run)
-    parts = []
-    for split, size in found.sizes.items():
-        tokens = "" if size.tokens is None else f", {size.tokens:,} tokens"
-        annotated = f", {size.annotated:,} annotated" if size.annotated else ""
-        parts.append(f"{split} {size.rows:,} texts{tokens}{annotated}")
-    how = "built features in the cache" if found.is_built else "every row was read and checked"
-    if any(size.tokens is None for size in found.sizes.values()):
-        how += "; texts are cut into words when features are built"
-    lines = [f"data         {'; '.join(parts)}", f"             {how}, in {found.seconds:.1f} s"]
-    lines += [f"             {note}" for note in found.notes]
-    lines.append(f"training     {planning.start_of(run)}")
+    lines = [*planning.data_lines(found), f"training     {planning.start_of(run)}"]
     return dataclasses.replace(prepared, run=run), lines
 
 

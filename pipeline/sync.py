@@ -14,9 +14,8 @@ import sys
 from collections.abc import Sequence
 
 from feature_store import terminal
-from pipeline import cluster, reach, settings, study_folder
+from pipeline import ended_study, settings
 from pipeline.errors import run_command
-from pipeline.study_folder import SETTINGS, SETTINGS_COPY
 
 logger = logging.getLogger("pipeline.sync")
 
@@ -34,25 +33,13 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
     terminal.log_to_stderr()
-    cluster.prepare_environment()
-    storage = settings.storage(given.storage, given.sample)
-    home = storage.opened()
-    study_folder.check_exists(home, given.name)
-    study_folder.check_complete(home, given.name, "--name", "there is nothing to write")
-    with study_folder.opened(storage, given.name, resume=True) as folder:
+    with ended_study.reopened(given, "there is nothing to write") as study:
         from pipeline.conduct import synchronise
-        from pipeline.study import StudySettings
 
-        with folder.place.localised(SETTINGS, SETTINGS_COPY) as copy:
-            prepared = StudySettings.load(copy, given.name)
-        first = settings.parsed_again(prepared.command, f"{SETTINGS} of `{prepared.name}`")
-        stated = given.tracking_uri or first.tracking_uri
-        uri = settings.tracking_uri(stated, storage)
-        reach.check_tracking(uri)
-        command = settings.commands(given.name, storage, stated).resume
+        command = settings.commands(given.name, study.storage, study.tracking).resume
         try:
             with contextlib.redirect_stdout(sys.stderr):
-                result = synchronise(prepared, folder, uri, command)
+                result = synchronise(study.prepared, study.folder, study.uri, command)
         except KeyboardInterrupt:
             logger.warning("what is missing is written when the same command is started again")
             raise

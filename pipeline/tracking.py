@@ -143,7 +143,7 @@ class Tracker:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._database = path
         if self.artifact_root is None:
-            self.artifact_root = path.resolve().parent / "artifacts"
+            self.artifact_root = path.resolve().parent / moved.ARTIFACTS
         with self._opening():
             root = self.artifact_root.absolute().as_uri()
             # as a URI, since MLflow writes it into a statement of SQL as Python would

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline import epoch_steps
 from pipeline.checkpoints import BEST, HISTORY
+from pipeline.epoch_steps import FROM_ONE
 from pipeline.errors import USER_ERRORS
 from pipeline.ledger import Ledger, TrialRecord
 from pipeline.storage import Location
@@ -44,7 +46,10 @@ class _Mirrored:
     """How much of a trial MLflow has."""
 
     run_id: str
-    last_step: int
+    first_step: int
+    """Step of the first epoch."""
+    last_epoch: int
+    """Counted from 0; -1 where there is none."""
     is_open: bool
     """Whether the run is RUNNING."""
     is_closed: bool
@@ -143,16 +148,17 @@ class TrialTracking:
             self._log_config(record, there.run_id)
             there.has_config = True
         for number in sorted(record.epochs):
-            if number > there.last_step:
+            if number > there.last_epoch:
                 epoch = record.epochs[number]
-                skipped = self.tracker.log_metrics(there.run_id, epoch.numbers, number, epoch.time)
+                step = number + there.first_step
+                skipped = self.tracker.log_metrics(there.run_id, epoch.numbers, step, epoch.time)
                 if skipped.keys() - self.skipped.keys():
                     names = ", ".join(sorted(skipped))
                     logger.warning(
-                        "trial %s epoch %d: not a finite number: %s", record.trial_id, number, names
+                        "trial %s epoch %d: not a finite number: %s", record.trial_id, number + 1, names
                     )
                 self.skipped += skipped
-                there.last_step = number
+                there.last_epoch = number
         if record.is_over:
             self._close(record, there.run_id)
             there.is_closed = True
@@ -168,8 +174,9 @@ class TrialTracking:
         return {
             run.tags[TRIAL_TAG]: _Mirrored(
                 run.run_id,
-                last_step=max(
-                    (step for step, _ in self.tracker.history(run.run_id, _STEP_METRIC)), default=-1
+                first_step=epoch_steps.first_step(run),
+                last_epoch=max(
+                    (epoch for epoch, _ in epoch_steps.history(self.tracker, run, _STEP_METRIC)), default=-1
                 ),
                 is_open=run.status == "RUNNING",
                 is_closed=run.status in _ENDED,
@@ -190,11 +197,11 @@ class TrialTracking:
 
     def _there(self, record: TrialRecord, known: dict[str, _Mirrored]) -> _Mirrored:
         if record.trial_id not in known:
-            known[record.trial_id] = _Mirrored(self._new_run(record), -1, is_open=True, is_closed=False)
+            known[record.trial_id] = _Mirrored(self._new_run(record), 1, -1, is_open=True, is_closed=False)
         return known[record.trial_id]
 
     def _new_run(self, record: TrialRecord) -> str:
-        tags = {**self.tags, PARENT_TAG: self.study_run_id, TRIAL_TAG: record.trial_id}
+        tags = {**self.tags, **FROM_ONE, PARENT_TAG: self.study_run_id, TRIAL_TAG: record.trial_id}
         if "seed" in record.begin.config:
             tags["seed"] = written(record.begin.config["seed"])
         experiment_id = self.tracker.run(self.study_run_id).experiment_id

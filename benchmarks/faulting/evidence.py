@@ -17,6 +17,7 @@ import optuna
 from benchmarks.faulting.frame import Counts
 from benchmarks.faulting.reference import TIMES, Reference, state_differs
 from pipeline import checkpoints
+from pipeline.epoch_steps import first_step
 from pipeline.ledger import Ledger
 from pipeline.sections import flat, flat_value
 from pipeline.storage import STAGED
@@ -197,7 +198,7 @@ def _count_epochs(
         if child.status != "FINISHED":
             continue
         wanted = range(expected.epochs)
-        logged = _logged(place.tracked, child.run_id)
+        logged = _logged(place.tracked, child.run_id, first_step(child))
         steps = {step for (_, step) in logged}
         counts.add("metrics_lost", len(set(wanted) - steps), f"{child.name}: epochs {sorted(steps)}")
         counts.add("duplicates", len(steps - set(wanted)), f"{child.name}: epochs {sorted(steps)}")
@@ -214,10 +215,11 @@ def _count_epochs(
         counts.add("metrics_lost", int(other is not None), f"{child.name}: {other} is not as without a break")
 
 
-def _logged(database: Path, run_id: str) -> dict[tuple[str, int], float]:
+def _logged(database: Path, run_id: str, first: int) -> dict[tuple[str, int], float]:
+    """What a run logged, by flat name and epoch from 0; `first` is the step of the first epoch."""
     with _rows(database) as connection:
         rows = connection.execute("SELECT key, step, value FROM metrics WHERE run_uuid = ?", (run_id,))
-        return {(flat(key), int(step)): flat_value(key, float(value)) for key, step, value in rows}
+        return {(flat(key), int(step) - first): flat_value(key, float(value)) for key, step, value in rows}
 
 
 def _differences(

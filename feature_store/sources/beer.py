@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from feature_store.errors import BadInputError
+from feature_store.errors import BadInputError, shown
 from feature_store.fingerprint import unit_interval
 from feature_store.sources.base import (
     NO_OPTIONS,
@@ -281,9 +281,10 @@ def _check_scores(values: list[str] | object, where: str) -> list[float]:
         try:
             score = float("nan" if isinstance(value, bool) else value)
         except (TypeError, ValueError, OverflowError) as error:
-            raise BadInputError(f"expected a score in [0, 1], but got {value!r}", where=where) from error
+            raise BadInputError(f"expected a score in [0, 1], but got {shown(value)}", where=where) from error
         if not 0 <= score <= 1:  # also refuses NaN
-            raise BadInputError(f"expected a score in [0, 1], but got {value}", where=where)
+            given = value if isinstance(value, str) else shown(value)
+            raise BadInputError(f"expected a score in [0, 1], but got {given}", where=where)
         scores.append(score)
     return scores
 

@@ -223,7 +223,7 @@ def _check_post(post_id: str, record: object, where: str) -> _Post:
 
 def _check_label(label: object, where: str) -> str:
     if label not in CLASS_NAMES:
-        raise BadInputError(f"expected {quoted(CLASS_NAMES)} as `label`, but got {label!r}", where=where)
+        raise BadInputError(f"expected {quoted(CLASS_NAMES)} as `label`, but got {shown(label)}", where=where)
     return str(label)
 
 

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from pipeline import registry
+from pipeline.epoch_steps import history
 from pipeline.tracking import TRIAL_TAG, Tracker
 from tests.integration.cluster_servers import (
     RayNode,
@@ -134,8 +135,8 @@ def test_every_trial_ends_though_a_node_died(ended: Ended, cluster: Cluster):
     assert len(trials) == len({trial.tags[TRIAL_TAG] for trial in trials}) == NUM_TRIALS
     assert {trial.status for trial in trials} == {"FINISHED"}
     for trial in trials:
-        steps = [step for step, _ in tracker.history(trial.run_id, "val_token_f1")]
-        assert steps == list(range(NUM_EPOCHS)), "each epoch once, those before the node's death too"
+        epochs = [epoch for epoch, _ in history(tracker, trial, "val_token_f1")]
+        assert epochs == list(range(NUM_EPOCHS)), "each epoch once, those before the node's death too"
 
 
 def test_the_winner_is_registered_and_its_files_are_in_the_bucket(

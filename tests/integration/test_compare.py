@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.epoch_steps import history
 from pipeline.tracking import PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
 from tests.integration.commands import run, store_of
 
@@ -53,8 +54,8 @@ def test_each_run_is_a_child_whose_one_reading_of_test_is_recorded(compared: Com
     assert {child.status for child in compared.children} == {"FINISHED"}
     assert {child.tags["test_readings"] for child in compared.children} == {"1"}
     for child in compared.children:
-        steps = [step for step, _ in compared.tracker.history(child.run_id, "val_token_f1")]
-        assert steps == [0, 1]
+        epochs = [epoch for epoch, _ in history(compared.tracker, child, "val_token_f1")]
+        assert epochs == [0, 1]
         assert "test_token_f1" in child.metrics
 
 

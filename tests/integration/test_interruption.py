@@ -11,6 +11,7 @@ import optuna
 import pytest
 
 from pipeline import registry
+from pipeline.epoch_steps import history
 from pipeline.errors import PipelineError
 from pipeline.tracking import TRIAL_TAG, TrackedRun, Tracker
 from tests.integration.commands import kill_after, run, search_command, store_of, study_run
@@ -56,8 +57,8 @@ def test_a_resumed_search_ends_with_the_asked_number_of_trials(resumed: Resumed)
 
 def test_each_epoch_of_a_resumed_search_is_logged_once(resumed: Resumed):
     for child in resumed.tracker.children(study_run(resumed.tracker, "killed").run_id):
-        steps = [step for step, _ in resumed.tracker.history(child.run_id, "objective")]
-        assert steps == list(range(NUM_EPOCHS)), child.name
+        epochs = [epoch for epoch, _ in history(resumed.tracker, child, "objective")]
+        assert epochs == list(range(NUM_EPOCHS)), child.name
 
 
 def test_optuna_knows_every_trial_of_a_resumed_search(resumed: Resumed):
@@ -111,7 +112,7 @@ def test_an_interrupted_search_goes_on_in_mid_epoch(tmp_path: Path):
     done = run([sys.executable, *shlex.split(printed[1])], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     for child in tracker.children(parent.run_id):
-        steps = [step for step, _ in tracker.history(child.run_id, "objective")]
-        assert (child.status, steps) == ("FINISHED", [0, 1]), child.name
+        epochs = [epoch for epoch, _ in history(tracker, child, "objective")]
+        assert (child.status, epochs) == ("FINISHED", [0, 1]), child.name
     assert not (study / "midway").exists(), "nothing is left of them"
     assert not (tmp_path / "runs/mlflow.db").exists(), "all of it is tracked in one place"

@@ -13,6 +13,7 @@ import pytest
 
 from infocal.config import InfoCalConfig
 from pipeline import checkpoints, evaluate, explain, promote, registry, report, search, train
+from pipeline.epoch_steps import history
 from pipeline.errors import run_command
 from pipeline.tracking import PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker, config_of
 from search_spaces.infocal import PAPER_BEER, PAPER_BEER_BEST
@@ -118,8 +119,8 @@ def test_parameters_read_back_as_the_config_that_was_trained(searched: Searched)
 def test_each_epoch_is_logged_once(searched: Searched):
     for trial in searched.children:
         for metric in ("objective", "train_objective", "val_mse", "val_token_f1"):
-            steps = [step for step, _ in searched.tracker.history(trial.run_id, metric)]
-            assert steps == list(range(NUM_EPOCHS)), (trial.name, metric)
+            epochs = [epoch for epoch, _ in history(searched.tracker, trial, metric)]
+            assert epochs == list(range(NUM_EPOCHS)), (trial.name, metric)
 
 
 def test_tags_say_where_a_trial_comes_from(searched: Searched):

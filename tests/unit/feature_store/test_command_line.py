@@ -16,6 +16,7 @@ from pipeline import (
     explain,
     promote,
     register,
+    relocate,
     report,
     reproduce,
     score,
@@ -25,7 +26,20 @@ from pipeline import (
 )
 from pipeline.errors import PipelineError, run_command
 
-MODULES = (compare, evaluate, explain, promote, register, report, reproduce, score, search, sync, train)
+MODULES = (
+    compare,
+    evaluate,
+    explain,
+    promote,
+    register,
+    relocate,
+    report,
+    reproduce,
+    score,
+    search,
+    sync,
+    train,
+)
 COMMANDS = {module.__name__: module.main for module in MODULES}
 BUILDERS = {module.__name__: module.build_parser for module in MODULES}
 

@@ -1,7 +1,7 @@
 import pytest
 
 from feature_store.sample import write_beer
-from pipeline import planning
+from pipeline import compare, planning
 from pipeline.errors import run_command
 from pipeline.search import main
 from tests.own_corpora import own_records, write_own
@@ -101,3 +101,36 @@ def test_a_place_that_cannot_be_is_told_before_anything_is_read(
     assert run_command(main, [*flags, "--sample", "--cache-dir", "cache", *place]) == 2
     assert where in capsys.readouterr().err
     assert not (tmp_path / "cache").exists()
+
+
+COMPARE = ["--methods", "infocal,fresh", "--seeds", "2", "--target-selection-rate", "0.2", "--dry-run"]
+
+
+def test_a_comparison_on_own_data_is_planned_without_a_trace(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    records = own_records(num_train=300)
+    records["val"][0] |= {"rationale": [[6, 10]]}
+    write_own(tmp_path / "own", records)
+    flags = ["--dataset", "jsonl", "--data-dir", "own", "--cache-dir", "cache", "--name", "both", *COMPARE]
+    assert run_command(compare.main, flags) == 0
+    plan = capsys.readouterr().out
+    assert plan.startswith("comparison   both  (jsonl)\n")
+    assert plan.count("data         train 300 texts, ") == 1
+    assert "criterion    best val_token_f1 with val_selection_rate >= 0.01" in plan
+    assert "selection    20.0% of the tokens\n" in plan
+    assert "trainings    4 of 50 epochs: 2 methods with seeds 0, 1\n" in plan
+    assert "  infocal                  batches of 8, all weights in force after " in plan
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
+    (tmp_path / "own" / "test.jsonl").write_text('{"text": "so", "label": "never seen"}\n')
+    assert run_command(compare.main, flags) == 2
+    assert "test.jsonl:1: `never seen` is none of the 2 classes" in capsys.readouterr().err
+
+
+def test_a_comparison_that_cannot_start_is_told_by_its_plan(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_own(tmp_path / "own", own_records())
+    flags = ["--dataset", "jsonl", "--data-dir", "own", *COMPARE]
+    assert run_command(compare.main, flags) == 2
+    assert "20 training texts: the weights that make" in capsys.readouterr().err
+    assert run_command(compare.main, [*flags, "--sample", "--tracking-uri", "http://127.0.0.1:9"]) == 2
+    assert "no MLflow server answers at http://127.0.0.1:9" in capsys.readouterr().err

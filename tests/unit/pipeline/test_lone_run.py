@@ -42,7 +42,7 @@ def test_a_training_is_logged_so_that_every_command_knows_it(capsys: pytest.Capt
     assert f"\nrun      {run.run_id}\n  MLFLOW_DISABLE_TELEMETRY=true mlflow ui " in said
     assert run.params["hidden_size"] == "4" and run.tags["corpus"] == "sample"
     assert run.tags["command"].startswith("python -m pipeline.train --aspect palate --sample ")
-    assert [step for step, _ in tracker.history(run.run_id, "epoch_s")] == [0, 1]
+    assert [step for step, _ in tracker.history(run.run_id, "epoch_s")] == [1, 2]
     pages = {file.path for file in tracker.client.list_artifacts(run.run_id)}
     assert pages == {"best", "config.json", "curve.html", "rationales.html"}
     assert load_package(Path("mine")).metadata["run_id"] == run.run_id
@@ -104,7 +104,7 @@ def test_mlflow_that_is_away_for_an_epoch_costs_nothing(
     assert run_command(train.main, FLAGS) == 0
     assert "MLflow lacks 1 epochs for now: the server is away" in caplog.text
     tracker = Tracker("sqlite:///mlflow.db", create=False)
-    assert [step for step, _ in tracker.history(the_run(tracker).run_id, "epoch_s")] == [0, 1]
+    assert [step for step, _ in tracker.history(the_run(tracker).run_id, "epoch_s")] == [1, 2]
 
 
 def test_mlflow_that_is_gone_at_the_end_leaves_the_model(monkeypatch: pytest.MonkeyPatch):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from infocal.errors import StateError
+from pipeline import epoch_steps
 from pipeline.agreement import Failure
 from pipeline.errors import PipelineError
 from pipeline.record import Record, read_record
@@ -153,3 +154,17 @@ def test_a_trial_without_an_epoch_has_nothing_to_compare(tracker: Tracker, tmp_p
     tracker.finish(run_id, artifacts={CONFIG_ARTIFACT: stored()})
     with pytest.raises(PipelineError, match="logged no epoch: there is nothing to compare"):
         read_record(tracker, run_id)
+
+
+def test_epochs_are_the_same_whatever_mlflow_counts_them_from(tracker: Tracker):
+    before = logged(tracker, stored())
+    now = logged(tracker, None, "RUNNING", **epoch_steps.FROM_ONE)
+    for run_id in (before, now):
+        for epoch, value in enumerate([0.25, 0.125]):
+            epoch_steps.log(tracker, run_id, {"val_mse": value, "train_mse": epoch}, epoch)
+    tracker.log_artifact(now, stored(), CONFIG_ARTIFACT)
+    assert tracker.history(before, "train_mse") == [(0, 0.0), (1, 1.0)]
+    assert tracker.history(now, "train_mse") == [(1, 0.0), (2, 1.0)]
+    found = epoch_steps.history(tracker, tracker.run(now), "train_mse")
+    assert found == epoch_steps.history(tracker, tracker.run(before), "train_mse") == [(0, 0.0), (1, 1.0)]
+    assert read_record(tracker, before).trajectory.epochs.keys() == {0, 1}

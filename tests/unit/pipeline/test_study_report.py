@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from pipeline import study_report
+from pipeline import registry, study_report
 from pipeline.errors import PipelineError
 from pipeline.findings import ADVICE_TAG
 from pipeline.report import main
@@ -78,12 +78,21 @@ def test_a_missed_criterion_says_what_to_do(results):
     [
         ("own data: Tickets of 2025", "", "first: Tickets of 2025"),
         ("", "python -m pipeline.search --dataset jsonl --data-dir /data/tickets", "first: tickets"),
+        ("", "python -m pipeline.search --data-dir='/data/all tickets/' --task x", "first: all tickets"),
+        ("", "python -m pipeline.search --name '--data-dir' --dataset jsonl", "first: jsonl"),
+        ("", "no command 'at all", "first: jsonl"),
     ],
 )
 def test_own_data_are_called_by_their_title_or_folder(tmp_path, notes, command, title):
     changed = {"dataset": "jsonl", "aspect": "", "notes": notes}
     page = Results(tmp_path, **changed, **({"command": command} if command else {})).write()
     assert page.find("h1")[0].words == title
+
+
+def test_own_data_that_the_environment_names_are_called_by_their_folder(tmp_path):
+    found = Results(tmp_path, dataset="jsonl", aspect="", command="python -m pipeline.search")
+    found.tracker.finish(found.study, tags={registry.ORIGIN_TAG: "/data/酒 评"})
+    assert found.write().find("h1")[0].words == "first: 酒 评"
 
 
 def test_a_full_page_is_not_replaced_by_one_without_rationales(results):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.epoch_steps import FIRST_TAG, history
 from pipeline.errors import PipelineError
 from pipeline.ledger import Ledger
 from pipeline.storage import Storage
@@ -53,7 +54,7 @@ def tracking(tracker: Tracker, study: str, ledger: Ledger, **changes: Any) -> Tr
 
 
 def steps(tracker: Tracker, run_id: str) -> list[int]:
-    return [step for step, _ in tracker.history(run_id, "epoch_s")]
+    return [epoch for epoch, _ in history(tracker, tracker.run(run_id), "epoch_s")]
 
 
 def test_trials_become_child_runs(tracker: Tracker, study: str, tmp_path: Path):
@@ -70,7 +71,7 @@ def test_trials_become_child_runs(tracker: Tracker, study: str, tmp_path: Path):
         "lambda_lm": "0.005",
         "encoder": "rcnn",
     }
-    assert tracker.history(over.run_id, "objective") == [(0, 0.1), (1, 0.2)]
+    assert tracker.history(over.run_id, "objective") == [(1, 0.1), (2, 0.2)], "epochs count from 1"
     assert (over.tags[PARENT_TAG], over.tags[TRIAL_TAG]) == (study, "over")
     assert (over.tags["corpus"], over.tags["seed"]) == ("sample", "0")
     assert "early_stopped" not in over.tags
@@ -89,7 +90,9 @@ def test_metrics_stand_at_the_time_at_which_they_were_measured(tracker: Tracker,
     tracking(tracker, study, ledger).sync(is_running=True)
     run_id = tracker.children(study)[0].run_id
     logged = {one.step: one.timestamp for one in tracker.client.get_metric_history(run_id, "val/mse")}
-    assert logged == {number: int(epoch.time * 1000) for number, epoch in ledger.trials()[0].epochs.items()}
+    assert logged == {
+        number + 1: int(epoch.time * 1000) for number, epoch in ledger.trials()[0].epochs.items()
+    }
 
 
 def test_a_seed_of_its_own_is_tagged(tracker: Tracker, study: str, tmp_path: Path):
@@ -270,3 +273,23 @@ def test_a_page_that_fails_costs_the_page_only(
     assert run.status == "FINISHED"
     assert (tracker.download(run.run_id, "best", tmp_path / "out") / "scores.json").is_file()
     assert caplog.messages == ["could not make the pages of a trial (no pages from checkpoint_000001)"]
+
+
+def test_a_run_that_an_older_version_began_is_gone_on_with_as_it_is(
+    tracker: Tracker, study: str, tmp_path: Path
+):
+    ledger = Ledger(tmp_path)
+    train(ledger, "old", 2)
+    experiment = tracker.run(study).experiment_id
+    tags = {PARENT_TAG: study, TRIAL_TAG: "old"}
+    old = tracker.start_run(experiment, "trial-00", {}, tags)
+    first = ledger.trials()[0].epochs[0]
+    tracker.log_metrics(old, first.numbers, 0, first.time)  # counted from 0, and without the tag
+    train(ledger, "new", 2)
+    tracking(tracker, study, ledger).sync(is_running=True)
+    one, another = tracker.children(study)
+    assert one.run_id == old and FIRST_TAG not in one.tags
+    assert [step for step, _ in tracker.history(old, "epoch_s")] == [0, 1], "none twice, none left out"
+    assert another.tags[FIRST_TAG] == "1"
+    assert [step for step, _ in tracker.history(another.run_id, "epoch_s")] == [1, 2]
+    assert steps(tracker, old) == steps(tracker, another.run_id) == [0, 1]
