@@ -39,5 +39,9 @@ def log(
 
 
 def history(tracker: Tracker, run: TrackedRun, metric: str) -> list[tuple[int, float]]:
-    """Epoch, counted from 0, and value of a metric, in the order of the epochs."""
-    return [(step - first_step(run), value) for step, value in tracker.history(run.run_id, metric)]
+    """Epoch, counted from 0, and value of a metric, in the order of the epochs.
+
+    What was logged before the first epoch's step is of the run as a whole, and left out.
+    """
+    first = first_step(run)
+    return [(step - first, value) for step, value in tracker.history(run.run_id, metric) if step >= first]

@@ -111,7 +111,7 @@ class LoneRun:
 
         Args:
             directory: the working folder of the training.
-            metrics: of the best epoch.
+            metrics: of the best epoch that are computed once, at the end.
             pages: makes the pages.
 
         Raises:

@@ -408,7 +408,8 @@ def train_alone(
         found = final_validation(checkpoints.load_package(output).model, features)
         if lone is not None:
             checkpoints.write_json(folder / checkpoints.HISTORY, progress.history)
-            metrics = best_shown(run.dataset, best["scores"]) | found
+            # every other score of the best epoch was logged with its epoch
+            metrics = {f"best_{name}": value for name, value in found.items()}
             with _naming(output):
                 lone.finish(folder, metrics, lambda: render_trial(folder, run.config().to_dict(), run))
     best["scores"] |= found

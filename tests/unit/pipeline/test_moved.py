@@ -4,9 +4,11 @@ import shutil
 
 import pytest
 
+from pipeline import explain, promote
 from pipeline.errors import PipelineError
 from pipeline.moved import relocated
 from pipeline.tracking import Tracker
+from tests.small_store import NAME, new_store, registered, sample_cache, sample_package
 
 
 @pytest.fixture
@@ -66,3 +68,21 @@ def test_a_path_that_is_still_there_is_kept(tmp_path):
     copy = tmp_path / "second" / "artifacts"
     (copy / "beer-palate" / "run").mkdir(parents=True)
     assert relocated(stored.as_uri(), copy) is None
+
+
+def test_commands_answer_from_a_folder_that_was_moved(tmp_path, capsys):
+    tracker = new_store(tmp_path / "old")
+    registered(tracker, sample_package(tmp_path / "package"))
+    text = ["--text", "the body is smooth and creamy ."]
+    assert explain.main(["--model", f"models:/{NAME}@challenger", "--tracking-uri", tracker.uri, *text]) == 0
+    before = capsys.readouterr().out
+    shutil.move(tmp_path / "old", tmp_path / "new")
+    new = f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}"
+    assert explain.main(["--model", f"models:/{NAME}@challenger", "--tracking-uri", new, *text]) == 0
+    assert capsys.readouterr().out == before
+    flags = ["--dataset", "beer", "--aspect", "palate", "--sample", "--cache-dir", str(sample_cache())]
+    assert promote.main([*flags, "--tracking-uri", new, "--min-precision", "0"]) == 0
+    assert f"`champion` of {NAME} is version 1 now" in capsys.readouterr().out
+    assert explain.main(["--model", f"models:/{NAME}@champion", "--tracking-uri", new, *text]) == 0
+    assert capsys.readouterr().out == before
+    assert not (tmp_path / "old").exists(), "nothing is written where the results were"

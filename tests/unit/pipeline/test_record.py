@@ -80,7 +80,7 @@ def test_a_step_that_was_logged_twice_counts_once(tracker: Tracker):
     tracker.log_metrics(run_id, {"val_mse": 0.25}, step=0)
     assert read_record(tracker, run_id).trajectory.epochs == {0: {"val_mse": 0.25}}
     tracker.log_metrics(run_id, {"val_mse": 0.5}, step=0)
-    with pytest.raises(PipelineError, match=r"two values of `val_mse` at step 0: 0.25 and 0.5"):
+    with pytest.raises(PipelineError, match=r"two values of `val_mse` in epoch 1: 0.25 and 0.5"):
         read_record(tracker, run_id)
 
 
@@ -167,4 +167,7 @@ def test_epochs_are_the_same_whatever_mlflow_counts_them_from(tracker: Tracker):
     assert tracker.history(now, "train_mse") == [(1, 0.0), (2, 1.0)]
     found = epoch_steps.history(tracker, tracker.run(now), "train_mse")
     assert found == epoch_steps.history(tracker, tracker.run(before), "train_mse") == [(0, 0.0), (1, 1.0)]
-    assert read_record(tracker, before).trajectory.epochs.keys() == {0, 1}
+    tracker.finish(now, metrics={"best_val_comprehensiveness": 0.5})  # once, of the model that was kept
+    epochs = read_record(tracker, now).trajectory.epochs
+    assert epochs == {0: {"val_mse": 0.25, "train_mse": 0.0}, 1: {"val_mse": 0.125, "train_mse": 1.0}}
+    assert read_record(tracker, before).trajectory.epochs == epochs

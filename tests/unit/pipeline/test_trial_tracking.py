@@ -255,7 +255,7 @@ def test_numbers_that_are_not_finite_are_left_out_and_said(
     mirrored = tracking(tracker, study, ledger)
     with caplog.at_level(logging.WARNING, "pipeline.tracking"):
         mirrored.sync(is_running=True)
-        assert caplog.messages == ["trial t epoch 0: not a finite number: val_mae"]
+        assert caplog.messages == ["trial t epoch 1: not a finite number: val_mae"]
         mirrored.warn_skipped()
     assert "val_mae (2 x)" in caplog.messages[-1]
     assert "val_mae" not in tracker.children(study)[0].metrics
