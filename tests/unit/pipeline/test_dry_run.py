@@ -132,5 +132,6 @@ def test_a_comparison_that_cannot_start_is_told_by_its_plan(tmp_path, monkeypatc
     flags = ["--dataset", "jsonl", "--data-dir", "own", *COMPARE]
     assert run_command(compare.main, flags) == 2
     assert "20 training texts: the weights that make" in capsys.readouterr().err
-    assert run_command(compare.main, [*flags, "--sample", "--tracking-uri", "http://127.0.0.1:9"]) == 2
+    sample = ["--aspect", "palate", "--sample", *COMPARE]
+    assert run_command(compare.main, [*sample, "--tracking-uri", "http://127.0.0.1:9"]) == 2
     assert "no MLflow server answers at http://127.0.0.1:9" in capsys.readouterr().err
