@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.timing import Figure
-from pipeline import cluster, settings
-from pipeline.errors import PipelineError, run_command
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.study import cluster
+from pipeline.training import settings
 
 PARTS = ("encoders", "step", "data", "segmentation", "search", "serving")
 

@@ -8,7 +8,7 @@ import torch
 
 from feature_store.store import FeatureRequest, open_features
 from infocal.config import Task
-from pipeline.loaders import Loader, embeddings_of, task_of
+from pipeline.training.loaders import Loader, embeddings_of, task_of
 
 
 @dataclass(frozen=True, slots=True)

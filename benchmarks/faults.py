@@ -17,8 +17,9 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from pipeline import cluster, settings
-from pipeline.errors import USER_ERRORS, PipelineError, run_command
+from pipeline.base.errors import USER_ERRORS, PipelineError, run_command
+from pipeline.study import cluster
+from pipeline.training import settings
 
 if TYPE_CHECKING:
     from benchmarks.faulting.frame import Bench, Counts, Fault

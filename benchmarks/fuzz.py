@@ -25,8 +25,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pipeline import cluster, settings
-from pipeline.errors import PipelineError, run_command
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.study import cluster
+from pipeline.training import settings
 
 LIMIT_S = 30.0
 """No read takes longer, on a machine with other work too."""

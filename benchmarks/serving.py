@@ -11,11 +11,11 @@ from benchmarks.server import Reply, Server, model_server
 from benchmarks.timing import Figure, alternate
 from infocal.config import InfoCalConfig
 from infocal.model import InfoCal
-from pipeline import registry
-from pipeline.checkpoints import Package, load_package, save_package
 from pipeline.explain import BATCH, WINDOW, Line, explained
-from pipeline.explainer import Explainer
-from pipeline.tracking import Tracker
+from pipeline.tracking import registry
+from pipeline.tracking.tracking import Tracker
+from pipeline.training.checkpoints import Package, load_package, save_package
+from pipeline.training.explainer import Explainer
 from search_spaces.registry import first_points, preset
 
 _AT_ONCE = 200

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from feature_store.command_line import nearest
-from pipeline.errors import PipelineError, run_command
+from pipeline.base.errors import PipelineError, run_command
 
 
 def commands() -> dict[str, str]:

@@ -19,13 +19,16 @@ from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect
 from infocal.errors import UserError
 from infocal.methods.registry import INFOCAL
-from pipeline import cluster, places, planning, settings, study_folder
-from pipeline.errors import PipelineError, run_command
-from pipeline.uris import without_password
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.base.uris import without_password
+from pipeline.cli import planning
+from pipeline.study import cluster, study_folder
+from pipeline.tracking import places
+from pipeline.training import settings
 from search_spaces import registry
 
 if TYPE_CHECKING:
-    from pipeline.comparison import ComparisonSettings
+    from pipeline.comparing.comparison import ComparisonSettings
 
 logger = logging.getLogger("pipeline.compare")
 
@@ -109,7 +112,7 @@ def main(arguments: Sequence[str]) -> int:
                     with terminal.step("preparing the data"):
                         prepared = _with_features(given, prepared)
                 with terminal.step("loading the packages"):
-                    from pipeline.comparison import conduct, tables
+                    from pipeline.comparing.comparison import conduct, tables
                 table, broken = conduct(prepared, directory, uri)
         except KeyboardInterrupt:
             if (directory / SETTINGS).exists():
@@ -155,7 +158,9 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "Compariso
             hint="name the share of tokens that every method is to select, such as 0.15",
         )
     runs = [_run_settings(given, method, rate) for method in methods]
-    from pipeline.comparison import ComparisonSettings  # loads torch and ray: only once all is checked
+    from pipeline.comparing.comparison import (
+        ComparisonSettings,  # loads torch and ray: only once all is checked
+    )
 
     return ComparisonSettings(
         name=given.name or settings.default_name(given.dataset, aspect),
@@ -277,7 +282,7 @@ def _resumed(given: argparse.Namespace, home: Path) -> "ComparisonSettings":
             where="--name",
             hint="is `--storage` that of the comparison? without `--resume` a new one is started",
         )
-    from pipeline.comparison import ComparisonSettings
+    from pipeline.comparing.comparison import ComparisonSettings
 
     logger.info("resuming with the comparison's own settings; flags that say how to train have no effect")
     return ComparisonSettings.load(home / given.name)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feature_store import terminal
-from pipeline import settings
-from pipeline.errors import PipelineError, run_command
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.training import settings
 
 if TYPE_CHECKING:
-    from pipeline.assessment import Subject
-    from pipeline.scoring import TestReading
+    from pipeline.tracking.assessment import Subject
+    from pipeline.training.scoring import TestReading
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -46,8 +46,8 @@ def main(arguments: Sequence[str]) -> int:
         raise PipelineError(f"there is no folder `{target.parent}`", where=f"--json {target}")
     storage = settings.storage(given.storage, given.sample)
     uri = settings.tracking_uri(given.tracking_uri, storage)
-    from pipeline import assessment, registry
-    from pipeline.tracking import Tracker
+    from pipeline.tracking import assessment, registry
+    from pipeline.tracking.tracking import Tracker
 
     name_and_which = registry.parse_uri(given.model) if given.model else None
     tracker = Tracker(uri, create=False)
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def write(target: Path, subject: "Subject", reading: "TestReading") -> None:
     """Every score of a reading as JSON."""
-    from pipeline.checkpoints import write_json
+    from pipeline.training.checkpoints import write_json
 
     write_json(
         target,

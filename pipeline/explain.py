@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from feature_store import terminal
 from feature_store.errors import takes_every_character
-from pipeline import settings
-from pipeline.errors import PipelineError, run_command
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.training import settings
 
 if TYPE_CHECKING:
     from io import BufferedReader, BytesIO
 
-    from pipeline.checkpoints import Package
-    from pipeline.explainer import Explainer, Explanation
+    from pipeline.training.checkpoints import Package
+    from pipeline.training.explainer import Explainer, Explanation
 
 logger = logging.getLogger("pipeline.explain")
 
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     terminal.log_to_stderr()
     texts = _texts(given)
     package = _package(given)
-    from pipeline.explainer import Explainer
+    from pipeline.training.explainer import Explainer
 
     explainer = Explainer(package, batch_size=BATCH)
     if not given.json:
@@ -91,7 +91,7 @@ def explained(window: Sequence[Line], explainer: "Explainer") -> Iterator[tuple[
     Raises:
         NoTokenError: if a text of the command line has no token.
     """
-    from pipeline.explainer import NoTokenError
+    from pipeline.training.explainer import NoTokenError
 
     try:
         found = explainer.explain([given.text for given in window])
@@ -187,11 +187,11 @@ def _lines(stream: "BufferedReader | BytesIO") -> Iterator[tuple[int, bytes, boo
 def _package(given: argparse.Namespace) -> "Package":
     """The model, from a folder or from the registry."""
     if given.package:
-        from pipeline.checkpoints import load_package
+        from pipeline.training.checkpoints import load_package
 
         return load_package(Path(given.package))
-    from pipeline import registry
-    from pipeline.tracking import Tracker
+    from pipeline.tracking import registry
+    from pipeline.tracking.tracking import Tracker
 
     name, which = registry.parse_uri(given.model)
     storage = settings.storage(given.storage, given.sample)

@@ -13,19 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feature_store import terminal
-from pipeline import planning, settings
-from pipeline.criterion import CRITERION_TAG, JUDGED_TAG, RIVAL_TAG
-from pipeline.errors import CriterionNotMet, PipelineError, run_command
-from pipeline.storage import Storage
-from pipeline.uris import without_password
+from pipeline.base.errors import CriterionNotMet, PipelineError, run_command
+from pipeline.base.storage import Storage
+from pipeline.base.uris import without_password
+from pipeline.cli import planning
+from pipeline.study.criterion import CRITERION_TAG, JUDGED_TAG, RIVAL_TAG
+from pipeline.training import settings
 from search_spaces import registry as search_spaces
 from search_spaces.base import Criterion
 from search_spaces.criteria import MARGIN
 
 if TYPE_CHECKING:
-    from pipeline.assessment import Subject
-    from pipeline.registry import ModelVersion
-    from pipeline.tracking import Tracker
+    from pipeline.tracking.assessment import Subject
+    from pipeline.tracking.registry import ModelVersion
+    from pipeline.tracking.tracking import Tracker
 
 _PRECISION = "val_token_precision"
 
@@ -65,8 +66,9 @@ def main(arguments: Sequence[str]) -> int:
     search_spaces.criterion(given.dataset, aspect)
     storage = settings.storage(given.storage, given.sample)
     uri = settings.tracking_uri(given.tracking_uri, storage)
-    from pipeline import registry, study_report
-    from pipeline.tracking import Tracker
+    from pipeline.study import study_report
+    from pipeline.tracking import registry
+    from pipeline.tracking.tracking import Tracker
 
     tracker = Tracker(uri, create=False)
     name = settings.model_name(given, aspect)
@@ -102,7 +104,7 @@ def _check_target(version: "ModelVersion", dataset: str, aspect: str) -> None:
 
 def _check_corpus(version: "ModelVersion", holder: "ModelVersion | None") -> None:
     """Keep a model of the made-up corpus from replacing one of real data."""
-    from pipeline.registry import CORPUS_TAG, REAL_CORPUS, SAMPLE_CORPUS
+    from pipeline.tracking.registry import CORPUS_TAG, REAL_CORPUS, SAMPLE_CORPUS
 
     is_sample = version.tags.get(CORPUS_TAG) == SAMPLE_CORPUS
     if is_sample and holder is not None and holder.tags.get(CORPUS_TAG, REAL_CORPUS) != SAMPLE_CORPUS:
@@ -115,7 +117,7 @@ def _check_corpus(version: "ModelVersion", holder: "ModelVersion | None") -> Non
 
 def _check_same_task(version: "ModelVersion", holder: "ModelVersion | None") -> None:
     """Keep a model from replacing one of another task or corpus."""
-    from pipeline.registry import differing
+    from pipeline.tracking.registry import differing
 
     other = None if holder is None else differing(version.tags, holder.tags)
     if holder is not None and other is not None:
@@ -138,7 +140,8 @@ def _judge(
     Raises:
         CriterionNotMet: if a bound does not hold, or the champion is better; with the numbers.
     """
-    from pipeline import assessment, outcome, registry
+    from pipeline.study import outcome
+    from pipeline.tracking import assessment, registry
 
     with tempfile.TemporaryDirectory() as folder:
         subject = assessment.of_version(tracker, version, given, Path(folder))
@@ -181,9 +184,9 @@ def against_rival(tracker: "Tracker", subject: "Subject", criterion: Criterion) 
     Raises:
         UserError: if the version names none, or it cannot be trained again where it is not kept.
     """
-    from pipeline import registry
-    from pipeline.rival import Rival, model_of
-    from pipeline.scoring import Scores, score_test
+    from pipeline.study.rival import Rival, model_of
+    from pipeline.tracking import registry
+    from pipeline.training.scoring import Scores, score_test
 
     version = subject.version
     if version is None:
@@ -244,7 +247,7 @@ def _surpass(
     Raises:
         CriterionNotMet: if the champion is better, and nobody forces the change.
     """
-    from pipeline import registry
+    from pipeline.tracking import registry
 
     theirs = _scores_of_champion(tracker, version, holder, given, criterion)
     mine, best = criterion.value(scores), criterion.value(theirs)
@@ -269,7 +272,7 @@ def _scores_of_champion(
     criterion: Criterion,
 ) -> Mapping[str, Any]:
     """The champion's scores on test: those that were recorded on the same data, else read now."""
-    from pipeline import assessment
+    from pipeline.tracking import assessment
 
     recorded = {name: holder.tags.get(name) for name in criterion.metrics}
     if all(recorded.values()) and version.tags.get("data_fingerprint") == holder.tags.get("data_fingerprint"):

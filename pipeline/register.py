@@ -10,8 +10,9 @@ import sys
 from collections.abc import Sequence
 
 from feature_store import terminal
-from pipeline import ended_study, settings
-from pipeline.errors import PipelineError, run_command
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.study import ended_study
+from pipeline.training import settings
 from search_spaces.base import Criterion
 
 logger = logging.getLogger("pipeline.register")
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     terminal.log_to_stderr()
     stated = _stated(given.criterion)
     with ended_study.reopened(given, "there is nothing to register") as study:
-        from pipeline.registration import Wanted, register
+        from pipeline.study.registration import Wanted, register
 
         wanted = Wanted(
             number=given.trial,

@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline import moved, settings, uris
-from pipeline.errors import PipelineError, run_command
+from pipeline.base import moved, uris
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.training import settings
 
 _COLUMNS = (
     ("experiments", "artifact_location"),
@@ -64,7 +65,7 @@ def _database(uri: str) -> Path:
             f"there is no tracking database `{file}`",
             hint="name the folder of results with `--storage`, or the database with `--tracking-uri`",
         )
-    from pipeline.schema import refuse_another_schema  # SQLAlchemy takes a moment
+    from pipeline.tracking.schema import refuse_another_schema  # SQLAlchemy takes a moment
 
     refuse_another_schema(uri)
     return file

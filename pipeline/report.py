@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from feature_store import terminal
 from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect
-from pipeline import settings
-from pipeline.errors import PipelineError, run_command
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.training import settings
 
 if TYPE_CHECKING:
-    from pipeline.tracking import TrackedRun, Tracker
+    from pipeline.tracking.tracking import TrackedRun, Tracker
 
 REPORT = "report.html"
 """Name of the page in the study's folder and among the artifacts of its run."""
@@ -56,8 +56,8 @@ def main(arguments: Sequence[str]) -> int:
         )
     aspect = "" if given.run else resolve_aspect(get_source(given.dataset), given.aspect) or ""
 
-    from pipeline import findings, study_report
-    from pipeline.tracking import STUDY_TAG, Tracker
+    from pipeline.study import findings, study_report
+    from pipeline.tracking.tracking import STUDY_TAG, Tracker
 
     tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
     study = tracker.run(given.run) if given.run else _study(tracker, given.dataset, aspect, given.name)
@@ -74,7 +74,7 @@ def _study(tracker: "Tracker", dataset: str, aspect: str, name: str | None) -> "
     Raises:
         PipelineError: if there is none.
     """
-    from pipeline.tracking import translated
+    from pipeline.tracking.tracking import translated
 
     experiment = settings.title(dataset, aspect)
     with translated(f"cannot look for the experiment `{experiment}`"):

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from feature_store import terminal
-from pipeline import cluster, planning, settings
-from pipeline.errors import PipelineError, run_command
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.cli import planning
+from pipeline.study import cluster
+from pipeline.training import settings
 
 logger = logging.getLogger("pipeline.reproduce")
 
@@ -63,13 +65,11 @@ def main(arguments: Sequence[str]) -> int:
     if output is not None and output.exists():
         raise PipelineError(f"`{output}` is there already", where="--output", hint="name a new folder")
     uri = settings.tracking_uri(given.tracking_uri, settings.storage(given.storage, given.sample))
-    from pipeline import (
-        agreement,
-        origin,
-        repetition,
-    )  # torch and mlflow take seconds that --help need not wait
-    from pipeline.record import read_record
-    from pipeline.tracking import Tracker
+    from pipeline.base import agreement
+    from pipeline.comparing import repetition
+    from pipeline.tracking.record import read_record
+    from pipeline.tracking.tracking import Tracker
+    from pipeline.training import origin  # torch and mlflow take seconds that --help need not wait
 
     record = read_record(Tracker(uri, create=False), given.run)
     run = dataclasses.replace(

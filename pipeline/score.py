@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline import settings
-from pipeline.errors import PipelineError, run_command
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.training import settings
 
 if TYPE_CHECKING:
-    from pipeline.printed import Interval
+    from pipeline.marks.printed import Interval
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -66,7 +66,7 @@ def _scores(given: argparse.Namespace) -> tuple[str, dict[str, Any]]:
             hint="`--human FILE --rationale FILE` scores masks, `--audit TABLE.csv` checks a table",
         )
     from feature_store.masks import check_dataset, read_masks
-    from pipeline import scorecard
+    from pipeline.marks import scorecard
 
     aspect = check_dataset(given.dataset, given.aspect)
     human, rationales = (read_masks(Path(name), aspect=aspect) for name in (given.human, given.rationale))
@@ -80,8 +80,8 @@ def _audit(given: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         raise PipelineError("give `--audit` or `--rationale`, not both", where="--rationale")
     if given.gold_density is not None and given.human is not None:
         raise PipelineError("give `--gold-density` or `--human`, not both", where="--gold-density")
-    from pipeline import audit
-    from pipeline.printed import read_table
+    from pipeline.marks import audit
+    from pipeline.marks.printed import read_table
 
     table = read_table(Path(given.audit))
     density = _gold_density(given)
@@ -98,7 +98,7 @@ def _audit(given: argparse.Namespace) -> tuple[str, dict[str, Any]]:
 
 def _gold_density(given: argparse.Namespace) -> "Interval | None":
     """The share of marked tokens, as stated or as counted in `--human`; None where neither is given."""
-    from pipeline.printed import Interval, stated_share
+    from pipeline.marks.printed import Interval, stated_share
 
     if given.human is None:
         for flag in ("dataset", "aspect"):
@@ -110,7 +110,7 @@ def _gold_density(given: argparse.Namespace) -> "Interval | None":
                 )
         return None if given.gold_density is None else stated_share(given.gold_density, "--gold-density")
     from feature_store.masks import check_dataset, read_masks
-    from pipeline.scorecard import gold_density
+    from pipeline.marks.scorecard import gold_density
 
     density = gold_density(read_masks(Path(given.human), aspect=check_dataset(given.dataset, given.aspect)))
     return Interval(density, density)

@@ -15,20 +15,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feature_store import terminal
-from pipeline import cluster, credentials, data_options, places, planning, settings, study_folder
-from pipeline.errors import PipelineError, run_command
-from pipeline.ledger import LEDGER
-from pipeline.storage import Location, Storage
-from pipeline.study_folder import OPTUNA_DB, SETTINGS, SETTINGS_COPY, STUDIES
-from pipeline.uris import without_password
+from pipeline.base import credentials
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.base.storage import Location, Storage
+from pipeline.base.uris import without_password
+from pipeline.cli import planning
+from pipeline.study import cluster, study_folder
+from pipeline.study.ledger import LEDGER
+from pipeline.study.study_folder import OPTUNA_DB, SETTINGS, SETTINGS_COPY, STUDIES
+from pipeline.tracking import places
+from pipeline.training import data_options, settings
 from search_spaces import registry
 from search_spaces.base import Space, num_points
 from search_spaces.criteria import PAPER, RELATIVE, RIVAL, paper_bar
 
 if TYPE_CHECKING:
-    from pipeline.optuna_export import Export
-    from pipeline.settings import RunSettings
-    from pipeline.study import StudySettings
+    from pipeline.study.optuna_export import Export
+    from pipeline.study.study import StudySettings
+    from pipeline.training.settings import RunSettings
 
 logger = logging.getLogger("pipeline.search")
 
@@ -156,7 +160,7 @@ def main(arguments: Sequence[str]) -> int:
             logger.info("results: %s\ntracking: %s", directory, without_password(uri))
             planning.compile_ahead(prepared.run)
             with terminal.step("loading the packages"):
-                from pipeline.conduct import conduct, save
+                from pipeline.study.conduct import conduct, save
 
             if not given.resume:
                 save(prepared, folder)  # so that it can be resumed from now on
@@ -231,8 +235,9 @@ def _with_rival(
     run = prepared.run
     if run.criterion_kind != RELATIVE or run.rival:
         return prepared
-    from pipeline import feature_copies, rival
-    from pipeline.conduct import save
+    from pipeline.study import rival
+    from pipeline.study.conduct import save
+    from pipeline.training import feature_copies
 
     features = feature_copies.features_of(run)
     is_asked_for = given.criterion == RELATIVE
@@ -247,7 +252,7 @@ def _export(given: argparse.Namespace, name: str, storage: Storage, directory: L
     if not given.optuna_storage:
         return None
     credentials.check(given.optuna_storage, "--optuna-storage")
-    from pipeline.optuna_export import Export
+    from pipeline.study.optuna_export import Export
 
     origin = directory.uri if storage.is_remote else f"{socket.gethostname()}:{directory.path}"
     export = Export(given.optuna_storage, name, origin)
@@ -277,7 +282,7 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         run = dataclasses.replace(run, device="cpu")
     if 0 < gpus < 1:
         run = dataclasses.replace(run, gpu_memory_rate=gpus)
-    from pipeline.study import StudySettings  # loads torch and ray: only once every flag is checked
+    from pipeline.study.study import StudySettings  # loads torch and ray: only once every flag is checked
 
     return StudySettings(
         name=given.name or settings.default_name(given.dataset, run.aspect),
@@ -318,8 +323,8 @@ def _resumed(given: argparse.Namespace, home: Location) -> "StudySettings":
         raise PipelineError("which study is to be resumed?", where="--resume", hint="add `--name NAME`")
     studies = home / STUDIES
     study_folder.check_exists(home, given.name, "without `--resume` a new one is started")
-    from pipeline import feature_copies
-    from pipeline.study import StudySettings
+    from pipeline.study.study import StudySettings
+    from pipeline.training import feature_copies
 
     logger.info("resuming with the study's own settings; flags that say how to train have no effect")
     study_folder.check_complete(home, given.name, "--resume", "leave out `--resume`")

@@ -14,8 +14,9 @@ import sys
 from collections.abc import Sequence
 
 from feature_store import terminal
-from pipeline import ended_study, settings
-from pipeline.errors import run_command
+from pipeline.base.errors import run_command
+from pipeline.study import ended_study
+from pipeline.training import settings
 
 logger = logging.getLogger("pipeline.sync")
 
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     given = build_parser().parse_args(arguments)
     terminal.log_to_stderr()
     with ended_study.reopened(given, "there is nothing to write") as study:
-        from pipeline.conduct import synchronise
+        from pipeline.study.conduct import synchronise
 
         command = settings.commands(given.name, study.storage, study.tracking).resume
         try:

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feature_store import terminal
-from pipeline import cluster, planning, settings
-from pipeline.errors import PipelineError, run_command
-from pipeline.storage import Storage
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.base.storage import Storage
+from pipeline.cli import planning
+from pipeline.study import cluster
+from pipeline.training import settings
 from search_spaces import registry
 
 if TYPE_CHECKING:
-    from pipeline.tracking import Tracker
+    from pipeline.tracking.tracking import Tracker
 
 logger = logging.getLogger("pipeline.train")
 
@@ -61,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         with terminal.step("preparing the data"):
             run = planning.with_features(given, run)
         with terminal.step("loading the packages"):
-            from pipeline.outcome import train_alone
+            from pipeline.study.outcome import train_alone
 
         command = settings.stored_command("pipeline.train", arguments)
         with terminal.step("training"):
@@ -74,7 +76,7 @@ def _tracker(given: argparse.Namespace, storage: Storage) -> "Tracker | None":
     """Where the training is logged; looked at before features are built. None where nobody asks for it."""
     if not given.track:
         return None
-    from pipeline.tracking import Tracker
+    from pipeline.tracking.tracking import Tracker
 
     tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage))
     logger.info("tracking: %s", tracker.uri)
@@ -85,7 +87,7 @@ def _start(given: argparse.Namespace, storage: Storage) -> dict[str, Any]:
     """The hyper-parameters to start from: the tracked run's, else the published best."""
     if not given.from_run:
         return registry.first_points(given.method, given.dataset)[0]
-    from pipeline.tracking import Tracker, config_of
+    from pipeline.tracking.tracking import Tracker, config_of
 
     tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
     return config_of(tracker.run(given.from_run))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from pipeline.ledger import OBJECTIVE, VIOLATION, Ledger, Proposal
+from pipeline.study.ledger import OBJECTIVE, VIOLATION, Ledger, Proposal
 from tests.small_study import POINT
 
 

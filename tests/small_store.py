@@ -14,10 +14,11 @@ import torch
 from feature_store.store import FeatureRequest, Features, open_features
 from infocal.config import InfoCalConfig, Task
 from infocal.model import InfoCal
-from pipeline import checkpoints, registry
-from pipeline.loaders import embeddings_of, task_of
-from pipeline.registry import ModelVersion
-from pipeline.tracking import Tracker
+from pipeline.tracking import registry
+from pipeline.tracking.registry import ModelVersion
+from pipeline.tracking.tracking import Tracker
+from pipeline.training import checkpoints
+from pipeline.training.loaders import embeddings_of, task_of
 
 NAME = "infocal-beer-palate"
 WORDS = ["<pad>", "<unk>", "a", "smooth", "creamy", "body", "thin", "."]

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from pipeline.criterion import Candidate
-from pipeline.settings import RunSettings
-from pipeline.storage import Storage
-from pipeline.study import StudySettings
+from pipeline.base.storage import Storage
+from pipeline.study.criterion import Candidate
+from pipeline.study.study import StudySettings
+from pipeline.training.settings import RunSettings
 from search_spaces.base import Bound, Criterion
 from tests.small_store import sample_features
 

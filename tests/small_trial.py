@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.store import Features
-from pipeline.settings import RunSettings
-from pipeline.tracking import CONFIG_ARTIFACT, MAX_TAG, Tracker
-from pipeline.trainable import EPOCHS, Result, train
+from pipeline.tracking.tracking import CONFIG_ARTIFACT, MAX_TAG, Tracker
+from pipeline.training.settings import RunSettings
+from pipeline.training.trainable import EPOCHS, Result, train
 from tests.small_store import sample_features
 
 Change = Callable[[Result], Mapping[str, Any]]

@@ -16,15 +16,15 @@ import optuna
 
 from benchmarks.faulting.frame import Counts
 from benchmarks.faulting.reference import TIMES, Reference, state_differs
-from pipeline import checkpoints
-from pipeline.epoch_steps import first_step
-from pipeline.ledger import Ledger
-from pipeline.sections import flat, flat_value
-from pipeline.storage import STAGED
-from pipeline.study import StudySettings
-from pipeline.study_folder import OPTUNA_DB, STUDIES
-from pipeline.tracking import PARENT_TAG, STUDY_TAG, TRIAL_TAG, TrackedRun, Tracker, config_of
-from pipeline.trainable import EPOCHS
+from pipeline.base.storage import STAGED
+from pipeline.study.ledger import Ledger
+from pipeline.study.study import StudySettings
+from pipeline.study.study_folder import OPTUNA_DB, STUDIES
+from pipeline.tracking.epoch_steps import first_step
+from pipeline.tracking.sections import flat, flat_value
+from pipeline.tracking.tracking import PARENT_TAG, STUDY_TAG, TRIAL_TAG, TrackedRun, Tracker, config_of
+from pipeline.training import checkpoints
+from pipeline.training.trainable import EPOCHS
 
 _ENDED = ("FINISHED", "FAILED")
 _ARTIFACTS = frozenset({"config.json", "best", "rationales.html", "curve.html"})

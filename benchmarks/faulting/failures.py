@@ -8,9 +8,9 @@ import optuna
 from benchmarks.faulting.driver import EPOCHS, TRIALS, Searches
 from benchmarks.faulting.evidence import Expected, Place, count_study
 from benchmarks.faulting.frame import Bench, Counts
-from pipeline.study_folder import OPTUNA_DB
-from pipeline.tracking import Tracker
-from pipeline.trainable import FAILURE
+from pipeline.study.study_folder import OPTUNA_DB
+from pipeline.tracking.tracking import Tracker
+from pipeline.training.trainable import FAILURE
 
 _EXPECTED = Expected(trials=TRIALS, epochs=EPOCHS, statuses=("FAILED",), versions=0)
 

@@ -9,7 +9,7 @@ from benchmarks.faulting.driver import EPOCHS, EXPECTED, TRIALS, Searches, print
 from benchmarks.faulting.evidence import Place, count_study, count_trained_again, finished
 from benchmarks.faulting.frame import Bench, Counts
 from benchmarks.faulting.reference import Reference
-from pipeline.tracking import Tracker
+from pipeline.tracking.tracking import Tracker
 
 STOP_S = 60.0
 """A search that is asked to end has ended after so long, its running trials kept."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from pipeline import checkpoints
-from pipeline.settings import RunSettings
-from pipeline.trainable import Result, train
+from pipeline.training import checkpoints
+from pipeline.training.settings import RunSettings
+from pipeline.training.trainable import Result, train
 
 TIMES = frozenset({"epoch_s", "train_s", "tokens_per_s"})
 """What a clock decides."""

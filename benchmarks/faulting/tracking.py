@@ -18,8 +18,8 @@ from benchmarks.faulting.evidence import Expected, Place, count_study
 from benchmarks.faulting.frame import Bench, Counts
 from benchmarks.faulting.reference import Reference
 from benchmarks.server import free_port
-from pipeline.errors import PipelineError
-from pipeline.reach import check_tracking
+from pipeline.base.errors import PipelineError
+from pipeline.base.reach import check_tracking
 
 _EPOCHS = 8
 """Long enough that a search goes on while MLflow is away and after."""

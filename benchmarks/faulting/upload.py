@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.faulting.command import Command, Unexpected
 from benchmarks.faulting.frame import Bench, Counts
-from pipeline.storage import Location, Storage
+from pipeline.base.storage import Location, Storage
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 _BYTES = 64 * 2**20
@@ -21,8 +21,8 @@ _BUCKET = "faults"
 _UPLOAD = """
 import sys
 from pathlib import Path
-from pipeline.errors import run_command
-from pipeline.storage import Storage
+from pipeline.base.errors import run_command
+from pipeline.base.storage import Storage
 
 def main(given):
     print("uploading", flush=True)

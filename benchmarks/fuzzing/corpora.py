@@ -30,7 +30,8 @@ from feature_store.sources.base import Query, RemoteFile, Report, resolve_option
 from feature_store.sources.lines import read_lines
 from feature_store.store import FeatureRequest, open_features
 from feature_store.vocabulary import Vocabulary
-from pipeline import planning, score, search
+from pipeline import score, search
+from pipeline.cli import planning
 
 MAX_BYTES = 4 * 2**20
 """Most bytes that the readers are told to accept of a file."""

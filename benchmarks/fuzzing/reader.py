@@ -11,7 +11,7 @@ from random import Random
 from typing import Literal
 
 from benchmarks.fuzzing.mutations import Files, mutate
-from pipeline.errors import USER_ERRORS
+from pipeline.base.errors import USER_ERRORS
 
 Kind = Literal["accepted", "refused", "foreign", "hang"]
 

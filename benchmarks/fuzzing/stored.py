@@ -29,20 +29,21 @@ from feature_store.store import FeatureRequest, Features, derived, load_features
 from infocal.config import InfoCalConfig, Task
 from infocal.methods.infocal import InfoCalTrainer
 from infocal.model import InfoCal
-from pipeline import checkpoints, search
+from pipeline import search
+from pipeline.base.reading import read_settings
+from pipeline.base.storage import Storage
 from pipeline.explain import windows
-from pipeline.explainer import Explainer
-from pipeline.ledger import LEDGER, OBJECTIVE, VIOLATION, Ledger, Proposal
-from pipeline.loaders import Loader, embeddings_of, task_of
-from pipeline.reading import read_settings
-from pipeline.record import Stored
-from pipeline.scheduler import asha
-from pipeline.settings import RunSettings, parsed_again
-from pipeline.storage import Storage
-from pipeline.study import Study, StudySettings
-from pipeline.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
-from pipeline.tracking import CONFIG_ARTIFACT
-from pipeline.trainable import Progress
+from pipeline.study.ledger import LEDGER, OBJECTIVE, VIOLATION, Ledger, Proposal
+from pipeline.study.scheduler import asha
+from pipeline.study.study import Study, StudySettings
+from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
+from pipeline.tracking.record import Stored
+from pipeline.tracking.tracking import CONFIG_ARTIFACT
+from pipeline.training import checkpoints
+from pipeline.training.explainer import Explainer
+from pipeline.training.loaders import Loader, embeddings_of, task_of
+from pipeline.training.settings import RunSettings, parsed_again
+from pipeline.training.trainable import Progress
 from search_spaces.registry import criterion, first_points, space
 
 _SCORES = "lm_logit"

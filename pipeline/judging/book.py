@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import PipelineError
+from pipeline.base.errors import PipelineError
 from pipeline.judging.sheet import BOOK, Sheet
 
 IDLE_S = 900

@@ -10,11 +10,12 @@ from feature_store.errors import shown
 from feature_store.masks import MAX_BYTES
 from feature_store.sources.fields import check_spans, is_mask, mask_positions, positions, whole
 from feature_store.sources.lines import filled_lines, parse_record
-from pipeline import markup, settings
-from pipeline.errors import PipelineError
+from pipeline.base.errors import PipelineError
 from pipeline.judging.book import Answer, Book
 from pipeline.judging.guide import HIGHEST, LOWEST, SCALES, WORDS
 from pipeline.judging.sheet import JUDGE, Sheet, Slot, spans_of
+from pipeline.reporting import markup
+from pipeline.training import settings
 
 GUIDE = "guide.txt"
 _KEYS = ("sheet", "judge", "number")

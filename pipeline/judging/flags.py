@@ -3,9 +3,9 @@
 import argparse
 from typing import Any
 
-from pipeline import settings
-from pipeline.errors import PipelineError
+from pipeline.base.errors import PipelineError
 from pipeline.judging.guide import CHINESE, ENGLISH
+from pipeline.training import settings
 
 _MAKING = ("models", "package", "rationales", "annotate", "input")
 """Any of these asks for a new sheet."""

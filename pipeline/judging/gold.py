@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from feature_store.sources.fields import positions
-from pipeline.errors import PipelineError
+from pipeline.base.errors import PipelineError
 from pipeline.judging import ratings
 from pipeline.judging.book import Book
 from pipeline.judging.ratings import Estimate

@@ -5,7 +5,7 @@ import socket
 import sys
 from pathlib import Path
 
-from pipeline.errors import PipelineError
+from pipeline.base.errors import PipelineError
 from pipeline.judging import sheet as sheets
 from pipeline.judging.book import Book
 

@@ -4,12 +4,12 @@ import argparse
 import shutil
 from pathlib import Path
 
-from pipeline import settings
-from pipeline.errors import PipelineError
+from pipeline.base.errors import PipelineError
 from pipeline.judging import exchange as exchanged
 from pipeline.judging import host
 from pipeline.judging import sheet as sheets
 from pipeline.judging.book import Book
+from pipeline.training import settings
 
 
 def make(folder: Path, given: argparse.Namespace) -> str:

@@ -16,15 +16,16 @@ from feature_store.sources.fields import check_id, check_text, check_tokens
 from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.tokenize import TOKENIZERS
 from feature_store.tokens import Token
-from pipeline import markup, settings
-from pipeline.errors import PipelineError
+from pipeline.base.errors import PipelineError
 from pipeline.judging import guide
 from pipeline.judging.sheet import ANNOTATE, JUDGE, Sheet, Spans, Text, plan, spans_of
+from pipeline.reporting import markup
+from pipeline.training import settings
 
 if TYPE_CHECKING:
     from feature_store.store import Features
-    from pipeline.checkpoints import Package
-    from pipeline.tracking import Tracker
+    from pipeline.tracking.tracking import Tracker
+    from pipeline.training.checkpoints import Package
 
 logger = logging.getLogger("pipeline.judge")
 
@@ -181,7 +182,7 @@ def _from_data(given: argparse.Namespace, methods: Sequence[Named]) -> Chosen:
     """Texts of a split of a data set; the models are loaded first, since they say how it was built."""
     packages, readings = _packages(given, methods)
     features = _features(given, packages)
-    from pipeline.scoring import texts_for_people
+    from pipeline.training.scoring import texts_for_people
 
     table = texts_for_people(features, given.split)
     rows = drawn([len(tokens) for tokens in table["tokens"]], given)
@@ -266,9 +267,9 @@ def _packages(
     readings: list[Callable[[], object]] = []
     if not models:
         return packages, readings
-    from pipeline import registry
-    from pipeline.checkpoints import load_package
-    from pipeline.tracking import Tracker
+    from pipeline.tracking import registry
+    from pipeline.tracking.tracking import Tracker
+    from pipeline.training.checkpoints import load_package
 
     tracker: Tracker | None = None
     for method in models:
@@ -304,7 +305,7 @@ def _rationales(method: Named, chosen: Chosen) -> list[Spans]:
             where="--input",
             hint="leave out `--input`, or give masks by `--rationales NAME=FILE`",
         )
-    from pipeline.explainer import Explainer
+    from pipeline.training.explainer import Explainer
 
     rows = [[Token(token, i, i + 1) for i, token in enumerate(text.tokens)] for text in chosen.texts]
     found = Explainer(chosen.packages[method.name]).explain_tokens(rows)

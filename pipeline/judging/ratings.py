@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import PipelineError
+from pipeline.base.errors import PipelineError
 from pipeline.judging.book import Book
 from pipeline.judging.guide import SCALES
 from pipeline.judging.sheet import Sheet

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from feature_store.cache import write_text
-from pipeline import pages, settings
 from pipeline.judging import gold as golden
 from pipeline.judging import sheet as sheets
 from pipeline.judging import verdict_tables
@@ -11,6 +10,8 @@ from pipeline.judging.book import Book
 from pipeline.judging.ratings import Estimate
 from pipeline.judging.verdict import conclude
 from pipeline.judging.verdict_tables import Table
+from pipeline.reporting import pages
+from pipeline.training import settings
 
 ARTIFACTS = "judging"
 """Folder of the results in a run's artifacts."""
@@ -97,7 +98,7 @@ def _cells(one: Estimate) -> list[str]:
 
 def store(files: list[Path], tracking_uri: str, run_id: str) -> None:
     """Store the files as artifacts of an MLflow run."""
-    from pipeline.tracking import Tracker
+    from pipeline.tracking.tracking import Tracker
 
     tracker = Tracker(tracking_uri, create=False)
     tracker.run(run_id)  # says so where there is none, before anything is stored

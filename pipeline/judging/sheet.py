@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.cache import write_text
-from pipeline.errors import PipelineError
+from pipeline.base.errors import PipelineError
 
 JUDGE, ANNOTATE = "judge", "annotate"
 SHEET, BOOK = "sheet.json", "answers.db"

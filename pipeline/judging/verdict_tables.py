@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pipeline import typeset
 from pipeline.judging.guide import SCALES, WORDS
 from pipeline.judging.ratings import NUM_DRAWS, Estimate
 from pipeline.judging.verdict import Verdict
+from pipeline.reporting import typeset
 
 MISSING = "–"
 _TITLES = [WORDS["en"][scale] for scale in SCALES]

@@ -19,11 +19,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pipeline import markup
-from pipeline.errors import lacks_room, one_line
+from pipeline.base.errors import lacks_room, one_line
 from pipeline.judging.book import Book
 from pipeline.judging.guide import CHINESE, HIGHEST, LOWEST, OTHER, SCALES, WORDS
 from pipeline.judging.sheet import JUDGE, Sheet, Slot, Spans
+from pipeline.reporting import markup
 
 MAX_BODY_BYTES = 1 << 20
 """Of a request; the spans of the longest text, every second token marked, need 0.5 MB."""

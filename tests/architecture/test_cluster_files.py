@@ -13,7 +13,8 @@ import yaml
 from ray.autoscaler._private.kuberay import autoscaling_config
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from pipeline import search, settings
+from pipeline import search
+from pipeline.training import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

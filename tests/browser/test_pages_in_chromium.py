@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import pytest
 
-from pipeline import registry
-from pipeline.tracking import TrackedRun, Tracker
+from pipeline.tracking import registry
+from pipeline.tracking.tracking import TrackedRun, Tracker
 from tests.browser.chromium import Browser, Visited, browser
 from tests.integration.commands import run, search_command, store_of, study_run
 from tests.integration.servers import free_port, served

@@ -10,7 +10,8 @@ from feature_store import store
 from feature_store.sources import REGISTRY
 from feature_store.store import FeatureRequest
 from infocal.methods.registry import INFOCAL
-from pipeline import planning, search
+from pipeline import search
+from pipeline.cli import planning
 from search_spaces import registry
 
 TARGETS = [

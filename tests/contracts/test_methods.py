@@ -19,8 +19,8 @@ from infocal.methods import fresh
 from infocal.methods.registry import METHODS, method, method_of
 from infocal.metrics import apply_threshold, threshold_for_rate
 from infocal.trainer import select_probabilities
-from pipeline.checkpoints import Package, load_best, load_package, save_best, save_package
-from pipeline.trainable import train
+from pipeline.training.checkpoints import Package, load_best, load_package, save_best, save_package
+from pipeline.training.trainable import train
 from search_spaces import registry
 from tests.small_model import CLASSES, REGRESSION, random_batch, random_batches, random_embeddings
 from tests.small_study import run_settings
@@ -373,6 +373,6 @@ def test_the_pipeline_trains_it_on_the_sample(name, tmp_path: Path):
 
 def _vectors(run):
     from feature_store.store import load_features
-    from pipeline.loaders import embeddings_of
+    from pipeline.training.loaders import embeddings_of
 
     return embeddings_of(load_features(Path(run.features_dir)))

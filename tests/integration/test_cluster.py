@@ -14,9 +14,9 @@ import optuna
 import psutil
 import pytest
 
-from pipeline import registry
-from pipeline.epoch_steps import history
-from pipeline.tracking import TRIAL_TAG, Tracker
+from pipeline.tracking import registry
+from pipeline.tracking.epoch_steps import history
+from pipeline.tracking.tracking import TRIAL_TAG, Tracker
 from tests.integration.cluster_servers import (
     RayNode,
     keys,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.epoch_steps import history
-from pipeline.tracking import PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
+from pipeline.tracking.epoch_steps import history
+from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
 from tests.integration.commands import run, store_of
 
 pytestmark = pytest.mark.slow

@@ -13,17 +13,17 @@ import torch
 from ray import tune
 
 from infocal.config import InfoCalConfig
-from pipeline import cluster, gpus, study
-from pipeline.errors import PipelineError
-from pipeline.ledger import Ledger
-from pipeline.packing import Measurement
-from pipeline.probe import ClusterProbe
-from pipeline.scheduler import OBJECTIVE, VIOLATION
-from pipeline.settings import RunSettings
-from pipeline.storage import Storage
-from pipeline.study import Study, StudySettings
-from pipeline.study_folder import StudyFolder
-from pipeline.trainable import EPOCHS
+from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Storage
+from pipeline.study import cluster, gpus, study
+from pipeline.study.ledger import Ledger
+from pipeline.study.packing import Measurement
+from pipeline.study.probe import ClusterProbe
+from pipeline.study.scheduler import OBJECTIVE, VIOLATION
+from pipeline.study.study import Study, StudySettings
+from pipeline.study.study_folder import StudyFolder
+from pipeline.training.settings import RunSettings
+from pipeline.training.trainable import EPOCHS
 from search_spaces.infocal import PAPER_BEER
 from tests.small_study import run_settings, study_settings
 
@@ -224,7 +224,7 @@ def test_a_trials_threads_are_as_many_as_its_cores(
     def counting(values: dict[str, Any], run: RunSettings, study: str) -> None:
         from ray import tune
 
-        from pipeline.trainable import Trial
+        from pipeline.training.trainable import Trial
 
         config = InfoCalConfig.from_mapping(run.base)
         Trial(config, run, 0, Path(tempfile.mkdtemp(dir=tmp_path)))
@@ -248,5 +248,5 @@ def test_a_cluster_with_gpus_and_a_torch_without_cuda_is_told_so(caplog: pytest.
     settings = study_settings(run_settings(device="auto"), chooses_gpus=True)
     found = gpus.chosen(settings)
     assert (found.packs_gpus, found.gpus_per_trial, found.run.device) == (False, 0.0, "cpu")
-    (record,) = [record for record in caplog.records if record.name == "pipeline.gpus"]
+    (record,) = [record for record in caplog.records if record.name == "pipeline.study.gpus"]
     assert f"there are 2, but torch {torch.__version__} cannot use them" in record.getMessage()

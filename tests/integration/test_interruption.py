@@ -10,10 +10,10 @@ from pathlib import Path
 import optuna
 import pytest
 
-from pipeline import registry
-from pipeline.epoch_steps import history
-from pipeline.errors import PipelineError
-from pipeline.tracking import TRIAL_TAG, TrackedRun, Tracker
+from pipeline.base.errors import PipelineError
+from pipeline.tracking import registry
+from pipeline.tracking.epoch_steps import history
+from pipeline.tracking.tracking import TRIAL_TAG, TrackedRun, Tracker
 from tests.integration.commands import kill_after, run, search_command, store_of, study_run
 
 pytestmark = pytest.mark.slow

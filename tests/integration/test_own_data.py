@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pipeline import explain, promote
-from pipeline.errors import run_command
-from pipeline.tracking import Tracker
+from pipeline.base.errors import run_command
+from pipeline.tracking.tracking import Tracker
 from tests.integration.commands import run, store_of
 from tests.own_corpora import write_eraser, write_own
 

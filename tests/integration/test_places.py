@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import registry
-from pipeline.tracking import Tracker
-from pipeline.uris import of_sqlite
+from pipeline.base.uris import of_sqlite
+from pipeline.tracking import registry
+from pipeline.tracking.tracking import Tracker
 from tests.integration.commands import run, search_command
 
 pytestmark = pytest.mark.slow

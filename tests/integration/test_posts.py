@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline import evaluate, explain, promote, report
-from pipeline.errors import run_command
-from pipeline.tracking import TrackedRun, Tracker
+from pipeline.base.errors import run_command
+from pipeline.tracking.tracking import TrackedRun, Tracker
 from tests.integration.commands import ENVIRONMENT, run, store_of
 from tests.unit.pipeline.html_reader import read
 

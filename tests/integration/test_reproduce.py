@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.tracking import TrackedRun, Tracker
+from pipeline.tracking.tracking import TrackedRun, Tracker
 from tests.integration.commands import SMALL, run, search_command, store_of, study_run
 
 pytestmark = pytest.mark.slow

@@ -12,10 +12,12 @@ import optuna
 import pytest
 
 from infocal.config import InfoCalConfig
-from pipeline import checkpoints, evaluate, explain, promote, registry, report, search, train
-from pipeline.epoch_steps import history
-from pipeline.errors import run_command
-from pipeline.tracking import PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker, config_of
+from pipeline import evaluate, explain, promote, report, search, train
+from pipeline.base.errors import run_command
+from pipeline.tracking import registry
+from pipeline.tracking.epoch_steps import history
+from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker, config_of
+from pipeline.training import checkpoints
 from search_spaces.infocal import PAPER_BEER, PAPER_BEER_BEST
 from tests.integration.commands import SMALL, run, search_command, store_of, study_run
 

@@ -10,10 +10,10 @@ import pytest
 
 from benchmarks.server import Server, model_server
 from infocal.config import Task
-from pipeline import registry
-from pipeline.checkpoints import load_package
-from pipeline.explainer import Explainer
-from pipeline.served_model import as_answer
+from pipeline.tracking import registry
+from pipeline.tracking.served_model import as_answer
+from pipeline.training.checkpoints import load_package
+from pipeline.training.explainer import Explainer
 from tests.small_store import NAME, WORDS, new_store, registered, sample_package, small_package
 
 pytestmark = pytest.mark.slow

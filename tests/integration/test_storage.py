@@ -10,10 +10,10 @@ from subprocess import CompletedProcess
 import optuna
 import pytest
 
-from pipeline import registry
-from pipeline.storage import Storage
-from pipeline.study_folder import STUDIES
-from pipeline.tracking import Tracker
+from pipeline.base.storage import Storage
+from pipeline.study.study_folder import STUDIES
+from pipeline.tracking import registry
+from pipeline.tracking.tracking import Tracker
 from tests.integration.commands import ENVIRONMENT, SMALL, kill_after, run, study_run
 from tests.integration.servers import S3Server, ray_head
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import registry
-from pipeline.tracking import ORIGIN_TAG, STUDY_TAG, Tracker
+from pipeline.tracking import registry
+from pipeline.tracking.tracking import ORIGIN_TAG, STUDY_TAG, Tracker
 from tests.integration.cluster_servers import mlflow_server
 from tests.integration.commands import ENVIRONMENT, SMALL, TIMEOUT_S
 from tests.integration.servers import S3Server

@@ -12,7 +12,7 @@ from feature_store.sources.hatexplain import CLASS_NAMES
 from feature_store.store import FeatureRequest, Features, open_features
 from feature_store.tokenize_posts import tokenize
 from infocal.baselines import trivial_scores
-from pipeline.loaders import Loader, task_of
+from pipeline.training.loaders import Loader, task_of
 
 pytestmark = pytest.mark.real_data
 

@@ -13,9 +13,9 @@ from benchmarks.reference import LoopRCNN, as_loop, every_position, use_loops
 from benchmarks.server import Reply, model_server
 from infocal.batch import Words
 from infocal.encoders import RCNN, Embedded
-from pipeline.errors import PipelineError
-from pipeline.explainer import Explainer
-from pipeline.utilisation import Utilisation
+from pipeline.base.errors import PipelineError
+from pipeline.study.utilisation import Utilisation
+from pipeline.training.explainer import Explainer
 from tests.small_model import EMBEDDING_SIZE, random_batch, random_embeddings, small_trainer
 from tests.small_store import new_store
 

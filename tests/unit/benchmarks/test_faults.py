@@ -27,12 +27,12 @@ from benchmarks.faulting.evidence import (
 )
 from benchmarks.faulting.frame import COLUMNS, Bench, Counts, Fault
 from benchmarks.faulting.reference import Reference, state_differs
-from pipeline import checkpoints
-from pipeline.errors import PipelineError
-from pipeline.ledger import Ledger
-from pipeline.study_folder import OPTUNA_DB, TUNE
-from pipeline.tracking import PARENT_TAG, TRIAL_TAG, Tracker, config_of
-from pipeline.trainable import train
+from pipeline.base.errors import PipelineError
+from pipeline.study.ledger import Ledger
+from pipeline.study.study_folder import OPTUNA_DB, TUNE
+from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker, config_of
+from pipeline.training import checkpoints
+from pipeline.training.trainable import train
 from tests.small_study import POINT, run_settings, study_settings
 
 TRIALS, EPOCHS = 2, 2

@@ -13,7 +13,7 @@ import pytest
 from benchmarks import fuzz
 from benchmarks.fuzzing import mutations
 from benchmarks.fuzzing.reader import OUTPUT, Reader, attempt
-from pipeline.errors import PipelineError
+from pipeline.base.errors import PipelineError
 from tests import fuzz_readers
 
 FILES = {"a.json": b'{"x": [1, 2]}\n', "b.txt": b"1 two\n3 four\n", "c.gz": gzip.compress(b"1\n2\n", mtime=0)}

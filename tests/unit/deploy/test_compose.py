@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pipeline import cluster
 from pipeline.search import build_parser
+from pipeline.study import cluster
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRETS = ("POSTGRES_PASSWORD", "S3_ACCESS_KEY", "S3_SECRET_KEY", "RAY_AUTH_TOKEN")

@@ -24,7 +24,7 @@ from pipeline import (
     sync,
     train,
 )
-from pipeline.errors import PipelineError, run_command
+from pipeline.base.errors import PipelineError, run_command
 
 MODULES = (
     compare,
@@ -138,7 +138,7 @@ def test_nothing_is_abbreviated(make: Callable[[], argparse.ArgumentParser]):
 
 def test_a_slip_is_answered_at_once_without_torch():
     code = (
-        "import sys\nfrom pipeline import search\nfrom pipeline.errors import run_command\n"
+        "import sys\nfrom pipeline import search\nfrom pipeline.base.errors import run_command\n"
         "code = run_command(search.main, ['--aspct', 'palate'])\n"
         "sys.exit(code if 'torch' not in sys.modules and 'rich' not in sys.modules else 3)"
     )

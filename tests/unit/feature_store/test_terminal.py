@@ -212,7 +212,7 @@ def work():
 """
 RUN = f"{SCRIPT}\nwork()"
 AS_COMMAND = f"""{SCRIPT}
-from pipeline.errors import run_command
+from pipeline.base.errors import run_command
 
 def command(arguments):
     try:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.agreement import (
+from pipeline.base.agreement import (
     BIT_FOR_BIT,
     DIFFERS,
     TOLERANCE,

@@ -10,9 +10,9 @@ import pytest
 from feature_store.errors import MissingDataError
 from feature_store.store import FeatureRequest, open_features
 from infocal.errors import StateError
-from pipeline import assessment, registry
-from pipeline.errors import PipelineError
-from pipeline.tracking import CONFIG_ARTIFACT, Tracker
+from pipeline.base.errors import PipelineError
+from pipeline.tracking import assessment, registry
+from pipeline.tracking.tracking import CONFIG_ARTIFACT, Tracker
 from tests.own_corpora import own_records, write_own
 from tests.small_store import (
     CONFIG,

@@ -13,10 +13,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from infocal.metrics import Mask, ranked_mask_scores, token_scores
-from pipeline import published, score
-from pipeline.audit import Audit, as_json, audit, page
-from pipeline.errors import run_command
-from pipeline.printed import Interval, read_table
+from pipeline import score
+from pipeline.base.errors import run_command
+from pipeline.marks.audit import Audit, as_json, audit, page
+from pipeline.marks.printed import Interval, read_table
+from pipeline.reporting import published
 
 TABLES = Path(__file__).parents[2] / "data" / "published"
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.charts import Axis, Chart, Dot, Line, Rule
+from pipeline.reporting.charts import Axis, Chart, Dot, Line, Rule
 
 UNIT = Axis(low=0, high=1, label="score")
 

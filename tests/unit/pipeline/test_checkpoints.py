@@ -11,9 +11,10 @@ from safetensors import SafetensorError
 from infocal.config import Task
 from infocal.errors import StateError
 from infocal.model import InfoCal
-from pipeline import checkpoints, reading
-from pipeline import weights as weights_module
-from pipeline.checkpoints import Package, load_best, load_package, load_state, save_best, save_state
+from pipeline.base import reading
+from pipeline.training import checkpoints
+from pipeline.training import weights as weights_module
+from pipeline.training.checkpoints import Package, load_best, load_package, load_state, save_best, save_state
 from tests.small_model import (
     REGRESSION,
     random_batch,
@@ -260,7 +261,7 @@ def test_a_state_of_before_a_hyper_parameter_existed_has_its_default(tmp_path: P
     trainer = small_trainer()
     save_state(tmp_path, trainer, {"n": 1})
     forget(tmp_path, "lm_form", "coherence_form")
-    with caplog.at_level("INFO", "pipeline.checkpoints"):
+    with caplog.at_level("INFO", "pipeline.training.checkpoints"):
         assert load_state(tmp_path, small_trainer()) == {"n": 1}
     assert "is older than `lm_form` = drawn, `coherence_form` = drawn: the defaults hold" in caplog.text
     with pytest.raises(StateError, match="other hyper-parameters .*'lm_form': \\('drawn', 'expected'\\)"):
@@ -292,7 +293,7 @@ def test_a_package_of_before_a_hyper_parameter_existed_has_its_default(package: 
     del description["config"]["lm_form"]
     path.write_text(json.dumps(description), encoding="utf-8")
     reading.write_digests(package, FILES[:3])
-    with caplog.at_level("INFO", "pipeline.checkpoints"):
+    with caplog.at_level("INFO", "pipeline.training.checkpoints"):
         assert load_package(package).model.config.lm_form == "drawn"
     assert "the model's config is older than `lm_form` = drawn" in caplog.text
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pipeline import claim
-from pipeline.errors import PipelineError
-from pipeline.storage import Location, Storage
+from pipeline.base import claim
+from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Location, Storage
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import ray
 
-from pipeline import cluster, interruption
-from pipeline.errors import PipelineError
+from pipeline.base import interruption
+from pipeline.base.errors import PipelineError
+from pipeline.study import cluster
 
 
 class FakeRay:

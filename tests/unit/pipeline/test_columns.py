@@ -3,8 +3,8 @@
 import pytest
 
 from infocal.metrics import MODES, definition
-from pipeline import columns
-from pipeline.published import all_rows
+from pipeline.reporting.published import all_rows
+from pipeline.training import columns
 from search_spaces import registry
 
 DATASETS = ("beer", "hatexplain", "another")

@@ -9,12 +9,15 @@ import pytest
 import ray
 
 from infocal.errors import TrainingFailure
-from pipeline import checkpoints, compare, comparison, planning, trainable
-from pipeline.comparison import Comparison, ComparisonSettings, Entry
-from pipeline.errors import run_command
-from pipeline.settings import RunSettings
-from pipeline.standings import Outcome
-from pipeline.tracking import TRIAL_TAG
+from pipeline import compare
+from pipeline.base.errors import run_command
+from pipeline.cli import planning
+from pipeline.comparing import comparison
+from pipeline.comparing.comparison import Comparison, ComparisonSettings, Entry
+from pipeline.reporting.standings import Outcome
+from pipeline.tracking.tracking import TRIAL_TAG
+from pipeline.training import checkpoints, trainable
+from pipeline.training.settings import RunSettings
 from search_spaces import registry
 from tests.small_store import new_store, sample_features
 from tests.small_study import SCORES, run_settings

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pipeline import comparison_board
-from pipeline.comparison_board import ComparisonBoard
+from pipeline.comparing import comparison_board
+from pipeline.comparing.comparison_board import ComparisonBoard
 
 NAMES = ["infocal-seed0", "fresh-seed0", "infocal-seed1", "fresh-seed1"]
 

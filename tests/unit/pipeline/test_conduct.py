@@ -15,20 +15,22 @@ import pytest
 
 from infocal.config import InfoCalConfig
 from infocal.errors import StateError
-from pipeline import checkpoints, cluster, mirror, outcome, registry
-from pipeline import conduct as module
-from pipeline.conduct import conduct, synchronise
-from pipeline.criterion import CRITERION_TAG, RIVAL_TAG, Candidate
-from pipeline.errors import CriterionNotMet, PipelineError
-from pipeline.ledger import Ledger
-from pipeline.packing import Measurement
-from pipeline.registration import Wanted, register
-from pipeline.rival import Rival
-from pipeline.settings import Commands, RunSettings
-from pipeline.storage import Storage
-from pipeline.study import Study, StudySettings
-from pipeline.study_folder import StudyFolder
-from pipeline.tracking import NOTE_TAG, PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
+from pipeline.base.errors import CriterionNotMet, PipelineError
+from pipeline.base.storage import Storage
+from pipeline.study import cluster, mirror, outcome
+from pipeline.study import conduct as module
+from pipeline.study.conduct import conduct, synchronise
+from pipeline.study.criterion import CRITERION_TAG, RIVAL_TAG, Candidate
+from pipeline.study.ledger import Ledger
+from pipeline.study.packing import Measurement
+from pipeline.study.registration import Wanted, register
+from pipeline.study.rival import Rival
+from pipeline.study.study import Study, StudySettings
+from pipeline.study.study_folder import StudyFolder
+from pipeline.tracking import registry
+from pipeline.tracking.tracking import NOTE_TAG, PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
+from pipeline.training import checkpoints
+from pipeline.training.settings import Commands, RunSettings
 from search_spaces.base import Criterion
 from tests.small_ledger import checkpoint, train
 from tests.small_store import NAME, new_store, sample_features, sample_model, save_trial_checkpoint

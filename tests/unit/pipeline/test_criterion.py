@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.criterion import Candidate, judged, ranked, within_reach
+from pipeline.study.criterion import Candidate, judged, ranked, within_reach
 from search_spaces.base import Criterion
 from tests.small_study import candidate, criterion
 

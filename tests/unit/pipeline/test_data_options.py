@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline import data_options
-from pipeline.standings import standings
+from pipeline.reporting.standings import standings
+from pipeline.training import data_options
 from tests.small_store import sample_features
 
 

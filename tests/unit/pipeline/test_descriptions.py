@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from feature_store.store import FeatureRequest, open_features
-from pipeline import descriptions
-from pipeline.tracked_dataset import MAX_DIGEST, dataset_of
-from pipeline.tracking import NOTE_TAG, Tracker
+from pipeline.tracking import descriptions
+from pipeline.tracking.tracked_dataset import MAX_DIGEST, dataset_of
+from pipeline.tracking.tracking import NOTE_TAG, Tracker
 
 
 @pytest.fixture(scope="module")

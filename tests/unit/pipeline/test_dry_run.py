@@ -1,8 +1,9 @@
 import pytest
 
 from feature_store.sample import write_beer
-from pipeline import compare, planning
-from pipeline.errors import run_command
+from pipeline import compare
+from pipeline.base.errors import run_command
+from pipeline.cli import planning
 from pipeline.search import main
 from tests.own_corpora import own_records, write_own
 

@@ -1,7 +1,7 @@
 import torch
 
 from infocal.kernels import VARIABLE
-from pipeline import environment
+from pipeline.base import environment
 
 
 def test_facts_say_what_the_last_digits_depend_on(monkeypatch):

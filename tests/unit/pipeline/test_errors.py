@@ -16,7 +16,7 @@ import sqlalchemy.exc
 import feature_store.errors
 import infocal.errors
 from infocal import kernels
-from pipeline.errors import CriterionNotMet, PipelineError, describe, one_line, run_command
+from pipeline.base.errors import CriterionNotMet, PipelineError, describe, one_line, run_command
 
 
 def raising(error: BaseException):
@@ -107,7 +107,7 @@ def test_argparse_ends_a_command_by_itself(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize("num_lines", [1, 100_000])
 def test_a_reader_of_stdout_who_has_gone_is_no_fault(num_lines: int, buffered: bool):
     source = (
-        "import sys; from pipeline.errors import run_command; "
+        "import sys; from pipeline.base.errors import run_command; "
         f"sys.exit(run_command(lambda _: sys.stdin.read() or print('line\\n' * {num_lines}) or 0, []))"
     )
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
@@ -161,7 +161,7 @@ def test_another_error_of_the_system_is_a_fault_of_ours():
 @pytest.mark.parametrize("num_lines", [1, 100_000])
 def test_a_full_disk_below_stdout_is_said_once(num_lines: int):
     source = (
-        "import sys; from pipeline.errors import run_command; "
+        "import sys; from pipeline.base.errors import run_command; "
         f"sys.exit(run_command(lambda _: print('line\\n' * {num_lines}) or 0, []))"
     )
     with Path("/dev/full").open("w") as full:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import evaluate, registry
-from pipeline.errors import run_command
-from pipeline.tracking import CONFIG_ARTIFACT, Tracker
+from pipeline import evaluate
+from pipeline.base.errors import run_command
+from pipeline.tracking import registry
+from pipeline.tracking.tracking import CONFIG_ARTIFACT, Tracker
 from tests.small_store import (
     NAME,
     sample_cache,

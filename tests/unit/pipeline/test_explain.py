@@ -12,10 +12,10 @@ import pytest
 
 from infocal.config import Task
 from pipeline import explain
-from pipeline.checkpoints import load_package, save_package
-from pipeline.errors import PipelineError, run_command
+from pipeline.base.errors import PipelineError, run_command
 from pipeline.explain import Line
-from pipeline.explainer import ExplainedToken, Explanation
+from pipeline.training.checkpoints import load_package, save_package
+from pipeline.training.explainer import ExplainedToken, Explanation
 from tests.small_store import NAME, new_store, registered, small_package
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -5,10 +5,10 @@ import torch
 
 from infocal.config import Task
 from infocal.errors import StateError
-from pipeline import explainer as explainer_module
-from pipeline.checkpoints import Package, load_package
-from pipeline.errors import PipelineError
-from pipeline.explainer import Explainer, Explanation, NoTokenError
+from pipeline.base.errors import PipelineError
+from pipeline.training import explainer as explainer_module
+from pipeline.training.checkpoints import Package, load_package
+from pipeline.training.explainer import Explainer, Explanation, NoTokenError
 from tests.small_store import WORDS, small_package
 
 TEXT = "A  Smooth body\n(isn't it creamy?)  thin ..."

@@ -14,10 +14,10 @@ import torch
 from feature_store.errors import DamagedCacheError
 from feature_store.store import Features, load_features
 from infocal.config import LanguageModelConfig
-from pipeline import feature_copies
-from pipeline.errors import PipelineError
-from pipeline.loaders import language_model_dir, language_model_scores
-from pipeline.storage import Location, Storage
+from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Location, Storage
+from pipeline.training import feature_copies
+from pipeline.training.loaders import language_model_dir, language_model_scores
 from tests.small_store import sample_features
 from tests.small_study import LANGUAGE_MODEL, run_settings
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipeline import figures
-from pipeline.published import rows as published_rows
-from pipeline.results import Findings, ScoreRow, Searched, TrialResult
+from pipeline.reporting import figures
+from pipeline.reporting.published import rows as published_rows
+from pipeline.reporting.results import Findings, ScoreRow, Searched, TrialResult
 from search_spaces.base import Bound, Criterion
 
 CRITERION = Criterion(

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import findings
-from pipeline.criterion import CRITERION_TAG
-from pipeline.errors import PipelineError
-from pipeline.results import Searched, TrialResult
-from pipeline.tracking import PARENT_TAG, READINGS_TAG, STUDY_TAG, TrackedRun
+from pipeline.base.errors import PipelineError
+from pipeline.reporting.results import Searched, TrialResult
+from pipeline.study import findings
+from pipeline.study.criterion import CRITERION_TAG
+from pipeline.tracking.tracking import PARENT_TAG, READINGS_TAG, STUDY_TAG, TrackedRun
 from search_spaces.base import Bound, Criterion
 
 PARAMS = {

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipeline import gpus
-from pipeline.errors import PipelineError
-from pipeline.gpus import Torch
+from pipeline.base.errors import PipelineError
+from pipeline.study import gpus
+from pipeline.study.gpus import Torch
 from tests.small_study import run_settings, study_settings
 
 CUDA = Torch("2.13.0+cu130", True)
@@ -28,7 +28,7 @@ def settings(**changes: Any) -> Any:
 
 def test_the_gpus_of_a_cluster_are_shared_as_measured(cards: Any, caplog: pytest.LogCaptureFixture):
     cards(2.0)
-    with caplog.at_level(logging.INFO, "pipeline.gpus"):
+    with caplog.at_level(logging.INFO, "pipeline.study.gpus"):
         found = gpus.chosen(settings(), lambda: CUDA)
     assert found.packs_gpus
     assert found.run.device == "auto"
@@ -37,7 +37,7 @@ def test_the_gpus_of_a_cluster_are_shared_as_measured(cards: Any, caplog: pytest
 
 def test_without_gpus_trials_run_on_the_cpu(cards: Any, caplog: pytest.LogCaptureFixture):
     cards(0.0)
-    with caplog.at_level(logging.INFO, "pipeline.gpus"):
+    with caplog.at_level(logging.INFO, "pipeline.study.gpus"):
         found = gpus.chosen(settings(packs_gpus=True, gpus_per_trial=0.25), lambda: CUDA)
     assert (found.packs_gpus, found.gpus_per_trial, found.run.device) == (False, 0.0, "cpu")
     assert found.run.gpu_memory_rate == 1.0

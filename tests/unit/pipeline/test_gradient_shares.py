@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from infocal.gradient_shares import LEAST
-from pipeline import figures, gradient_shares, pages
-from pipeline.results import Searched, TrialResult
+from pipeline.reporting import figures, gradient_shares, pages
+from pipeline.reporting.results import Searched, TrialResult
 from tests.unit.pipeline.test_findings import child, gather, study
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import interruption
-from pipeline.interruption import handled
+from pipeline.base import interruption
+from pipeline.base.interruption import handled
 
-ROOT = Path(interruption.__file__).parents[1]
+ROOT = Path(interruption.__file__).parents[2]
 SCRIPT = """
 import signal, sys, time, weakref
 from pipeline import interruption
-from pipeline.errors import run_command
+from pipeline.base.errors import run_command
 
 class Thing:
     pass

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infocal.errors import StateError
-from pipeline import ledger as module
-from pipeline.errors import PipelineError
-from pipeline.ledger import LEDGER, OBJECTIVE, VIOLATION, Ledger, Proposal
+from pipeline.base.errors import PipelineError
+from pipeline.study import ledger as module
+from pipeline.study.ledger import LEDGER, OBJECTIVE, VIOLATION, Ledger, Proposal
 from tests.small_ledger import a_ledger, checkpoint, numbers, train
 from tests.small_study import POINT
 
@@ -240,8 +240,8 @@ def test_a_line_that_does_not_fit_is_taken_back_whole(tmp_path: Path, rate: floa
     before = path.read_bytes()
     room = int(rate * len(before.splitlines()[-1]))
     source = (
-        "import resource, sys; from pathlib import Path; from pipeline.errors import PipelineError; "
-        "from pipeline.ledger import Ledger; from tests.small_ledger import train; "
+        "import resource, sys; from pathlib import Path; from pipeline.base.errors import PipelineError; "
+        "from pipeline.study.ledger import Ledger; from tests.small_ledger import train; "
         "ledger = Ledger(Path(sys.argv[1])); limit = int(sys.argv[2]); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))\n"
         "try: train(ledger, 'a', 3, of=4)\n"

@@ -13,9 +13,9 @@ from feature_store.store import FeatureRequest, Features, load_features, open_fe
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, Task
 from infocal.language_model import LanguageModelTrainer
-from pipeline import loaders
-from pipeline.errors import PipelineError
-from pipeline.loaders import (
+from pipeline.base.errors import PipelineError
+from pipeline.training import loaders
+from pipeline.training.loaders import (
     Loader,
     Ragged,
     embeddings_of,

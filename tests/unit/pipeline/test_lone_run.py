@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import lone_run, outcome, reproduce, train
-from pipeline.checkpoints import load_package
-from pipeline.errors import PipelineError, run_command
-from pipeline.record import read_record
-from pipeline.tracking import Tracker
+from pipeline import reproduce, train
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.study import lone_run, outcome
+from pipeline.tracking.record import read_record
+from pipeline.tracking.tracking import Tracker
+from pipeline.training.checkpoints import load_package
 from search_spaces import registry
 from tests.small_store import sample_cache, sample_features
 from tests.small_study import LANGUAGE_MODEL

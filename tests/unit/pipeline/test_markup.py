@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import markup
-from pipeline.errors import PipelineError
+from pipeline.base.errors import PipelineError
+from pipeline.reporting import markup
 
 
 def prediction(

@@ -17,12 +17,12 @@ import pytest
 import torch
 
 from infocal.trainer import Trainer
-from pipeline import checkpoints, midway, trainable
-from pipeline.midway import MIDWAY, Interruptible, Midway
-from pipeline.reading import write_digests
-from pipeline.settings import RunSettings
-from pipeline.storage import Location, Storage
-from pipeline.trainable import Result, train
+from pipeline.base.reading import write_digests
+from pipeline.base.storage import Location, Storage
+from pipeline.training import checkpoints, midway, trainable
+from pipeline.training.midway import MIDWAY, Interruptible, Midway
+from pipeline.training.settings import RunSettings
+from pipeline.training.trainable import Result, train
 from search_spaces import registry
 from tests.integration.servers import S3Server
 from tests.small_study import run_settings

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipeline import mirror as module
-from pipeline.errors import PipelineError
-from pipeline.mirror import Mirror
+from pipeline.base.errors import PipelineError
+from pipeline.study import mirror as module
+from pipeline.study.mirror import Mirror
 
 
 class FakeTracking:
@@ -48,7 +48,7 @@ def test_what_is_new_is_written_without_waiting_for_the_end():
 
 def test_while_it_is_away_it_is_tried_again_and_said_once(caplog: pytest.LogCaptureFixture):
     tracking = FakeTracking(num_failures=3)
-    with caplog.at_level(logging.WARNING, "pipeline.mirror"), mirror(tracking).running():
+    with caplog.at_level(logging.WARNING, "pipeline.study.mirror"), mirror(tracking).running():
         assert tracking.done.acquire(timeout=30)
     assert len(caplog.messages) == 2
     assert (

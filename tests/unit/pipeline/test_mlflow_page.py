@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.mlflow_page import how_to_open
+from pipeline.tracking.mlflow_page import how_to_open
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -33,7 +33,9 @@ def test_mlflow_knows_the_switch(monkeypatch: pytest.MonkeyPatch):
     assert is_telemetry_disabled() is is_off_anyway
 
 
-@pytest.mark.parametrize("file", [*ROOT.glob("pipeline/*.py"), ROOT / "README.md", *ROOT.glob("docs/*.md")])
+@pytest.mark.parametrize(
+    "file", [*ROOT.glob("pipeline/**/*.py"), ROOT / "README.md", *ROOT.glob("docs/*.md")]
+)
 def test_no_text_names_the_command_without_the_switch(file: Path):
     found = re.findall(r".*mlflow ui --.*", file.read_text("utf-8"))
     assert all("MLFLOW_DISABLE_TELEMETRY=true mlflow ui --" in line for line in found)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pipeline import mlflow_view
+from pipeline.tracking import mlflow_view
 from search_spaces import registry
 
 

@@ -5,9 +5,9 @@ import shutil
 import pytest
 
 from pipeline import explain, promote
-from pipeline.errors import PipelineError
-from pipeline.moved import relocated
-from pipeline.tracking import Tracker
+from pipeline.base.errors import PipelineError
+from pipeline.base.moved import relocated
+from pipeline.tracking.tracking import Tracker
 from tests.small_store import NAME, new_store, registered, sample_cache, sample_package
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import optuna
 import pytest
 
-from pipeline import optuna_export
-from pipeline.errors import PipelineError
-from pipeline.optuna_export import ORIGIN, Export
+from pipeline.base.errors import PipelineError
+from pipeline.study import optuna_export
+from pipeline.study.optuna_export import ORIGIN, Export
 from tests.integration.servers import free_port
 
 WHERE = "s3://bucket/studies/first"

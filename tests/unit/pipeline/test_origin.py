@@ -11,9 +11,9 @@ import pytest
 from feature_store.errors import RequestError
 from feature_store.sample import write_beer
 from feature_store.store import FeatureRequest, Features, open_features
-from pipeline import origin
-from pipeline.errors import PipelineError
-from pipeline.settings import RunSettings
+from pipeline.base.errors import PipelineError
+from pipeline.training import origin
+from pipeline.training.settings import RunSettings
 from tests.small_store import sample_cache, sample_features
 from tests.small_study import run_settings
 
@@ -97,9 +97,9 @@ def test_the_same_data_named_by_a_flag_are_taken(tmp_path: Path):
 def test_other_bytes_from_the_same_data_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     made_of = origin.origin_of(sample_features())
     made_of["files"]["embeddings.npy"] = "0" * 64
-    with caplog.at_level(logging.WARNING, "pipeline.origin"):
+    with caplog.at_level(logging.WARNING, "pipeline.training.origin"):
         again(recorded(origin=made_of), flags(tmp_path))
-    said = [r.getMessage() for r in caplog.records if r.name == "pipeline.origin"]
+    said = [r.getMessage() for r in caplog.records if r.name == "pipeline.training.origin"]
     assert said == [
         "embeddings.npy: built here of the same data, with other bytes than where the run was trained"
     ]

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from infocal.errors import StateError
-from pipeline import checkpoints, outcome
-from pipeline.errors import PipelineError
-from pipeline.outcome import git_commit, package_metadata, train_alone
+from pipeline.base.errors import PipelineError
+from pipeline.study import outcome
+from pipeline.study.outcome import git_commit, package_metadata, train_alone
+from pipeline.training import checkpoints
 from tests.small_store import sample_features, sample_model, save_trial_checkpoint
 from tests.small_study import SCORES, criterion, run_settings
 
@@ -76,7 +77,7 @@ def test_pages_of_a_trial(tmp_path: Path):
 def test_the_commit_of_a_checkout_is_found_whatever_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    if not (Path(outcome.__file__).parents[1] / ".git").exists():
+    if not (Path(outcome.__file__).parents[2] / ".git").exists():
         pytest.skip("the tests run outside a checkout")
     monkeypatch.chdir(tmp_path)
     assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", git_commit())

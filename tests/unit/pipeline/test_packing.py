@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import PipelineError
-from pipeline.packing import MAX_TRIALS, SAFETY_RATE, Measurement, described, packing, smallest
+from pipeline.base.errors import PipelineError
+from pipeline.study.packing import MAX_TRIALS, SAFETY_RATE, Measurement, described, packing, smallest
 
 GIB = 2**30
 CARD = Measurement(card="T4", total=16 * GIB, reserved=2 * GIB, overhead=GIB // 2, num_cpus=64.0)

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from pipeline import pages
-from pipeline.published import rows as published_rows
-from pipeline.results import Findings, ScoreRow, Searched, TrialResult
+from pipeline.reporting import pages
+from pipeline.reporting.published import rows as published_rows
+from pipeline.reporting.results import Findings, ScoreRow, Searched, TrialResult
 from search_spaces.base import Bound, Criterion
 from tests.unit.pipeline.html_reader import Node, read
 

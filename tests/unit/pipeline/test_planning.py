@@ -17,11 +17,11 @@ from feature_store.sample_posts import write_hatexplain
 from infocal import kernels, trainer
 from infocal.config import InfoCalConfig, LanguageModelConfig
 from infocal.errors import ConfigError, UserError
-from pipeline import planning
-from pipeline.errors import PipelineError
-from pipeline.origin import origin_of
+from pipeline.base.errors import PipelineError
+from pipeline.cli import planning
 from pipeline.search import build_parser
-from pipeline.settings import RunSettings
+from pipeline.training.origin import origin_of
+from pipeline.training.settings import RunSettings
 from search_spaces import registry
 from search_spaces.base import Bound, Criterion
 from tests.own_corpora import own_records, write_own
@@ -168,7 +168,7 @@ def test_features_are_opened_with_the_given_flags_and_their_notes_said(caplog: p
     expected = sample_features()
     run = planning.run_settings(given, {})
     assert InfoCalConfig.from_mapping(run.base).max_length == 256
-    with caplog.at_level(logging.INFO, "pipeline.planning"):
+    with caplog.at_level(logging.INFO, "pipeline.cli.planning"):
         made = planning.with_features(given, run)
     assert made == dataclasses.replace(
         run, features_dir=str(expected.directory.resolve()), origin=origin_of(expected)
@@ -177,7 +177,7 @@ def test_features_are_opened_with_the_given_flags_and_their_notes_said(caplog: p
     assert Path(folder) == expected.directory.resolve()
     assert Path(folder).is_absolute(), "workers stand in another folder"
     # other tests may have left the feature store's own logger at work
-    said = [record.getMessage() for record in caplog.records if record.name == "pipeline.planning"]
+    said = [record.getMessage() for record in caplog.records if record.name == "pipeline.cli.planning"]
     assert said == [f"note: {note}" for note in expected.notes]
     assert "made-up sample corpus" in said[0]
 
@@ -221,7 +221,7 @@ def test_the_criterion_of_own_data_is_settled_by_what_val_holds(
     given = own_flags(tmp_path, "--epochs", "300")
     run = planning.run_settings(given, {})
     assert run.criterion == registry.criterion("jsonl", "")
-    with caplog.at_level(logging.INFO, "pipeline.planning"):
+    with caplog.at_level(logging.INFO, "pipeline.cli.planning"):
         settled = planning.with_features(given, run)
     assert settled.criterion.metric == metric
     assert f"criterion: {settled.criterion}" in caplog.messages

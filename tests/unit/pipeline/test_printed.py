@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from feature_store.errors import MissingDataError
-from pipeline import printed
-from pipeline.errors import PipelineError
-from pipeline.printed import Interval, Table, read_table, span_of, stated_share
+from pipeline.base.errors import PipelineError
+from pipeline.marks import printed
+from pipeline.marks.printed import Interval, Table, read_table, span_of, stated_share
 
 
 def table(tmp_path: Path, text: str) -> Table:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import promote, settings, summary
-from pipeline.storage import Storage
-from pipeline.study import StudySettings
+from pipeline import promote
+from pipeline.base.storage import Storage
+from pipeline.study import summary
+from pipeline.study.study import StudySettings
+from pipeline.training import settings
 from tests.small_study import SCORES, candidate, criterion, run_settings, study_settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -145,7 +147,7 @@ _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 def shown() -> list[tuple[str, str, str]]:
     """File, command and the rest of the line, of every command in the sources' messages and the documents."""
     found = []
-    sources = [*sorted((ROOT / "pipeline").glob("*.py"))]
+    sources = [*sorted((ROOT / "pipeline").rglob("*.py"))]
     documents = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     for path in [*sources, *documents]:
         text = path.read_text(encoding="utf-8").replace("\\\n", " ")

@@ -9,13 +9,13 @@ import torch
 from infocal.batch import Batch
 from infocal.config import InfoCalConfig
 from infocal.trainer import Trainer
-from pipeline import probe
-from pipeline.errors import PipelineError
-from pipeline.packing import Measurement
-from pipeline.probe import exercise, longest, measure, packed
-from pipeline.scoring import BATCH_SIZE
-from pipeline.settings import RunSettings
-from pipeline.trainable import Trial
+from pipeline.base.errors import PipelineError
+from pipeline.study import probe
+from pipeline.study.packing import Measurement
+from pipeline.study.probe import exercise, longest, measure, packed
+from pipeline.training.scoring import BATCH_SIZE
+from pipeline.training.settings import RunSettings
+from pipeline.training.trainable import Trial
 from search_spaces.base import Range
 from search_spaces.infocal import PAPER_BEER
 from tests.small_study import run_settings, study_settings

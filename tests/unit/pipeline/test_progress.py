@@ -9,12 +9,12 @@ from typing import Any, TextIO
 import pytest
 
 from feature_store import terminal
-from pipeline import ledger as ledger_module
-from pipeline import progress
-from pipeline.ledger import Ledger, Proposal
-from pipeline.progress import Plan, ProgressLines, epoch_line
-from pipeline.recorder import Recorder
-from pipeline.trainable import RESUMED
+from pipeline.study import ledger as ledger_module
+from pipeline.study import progress
+from pipeline.study.ledger import Ledger, Proposal
+from pipeline.study.progress import Plan, ProgressLines, epoch_line
+from pipeline.study.recorder import Recorder
+from pipeline.training.trainable import RESUMED
 from tests.small_study import POINT, criterion
 
 

@@ -5,11 +5,13 @@ import pytest
 
 from feature_store.store import Features
 from infocal.rationalizer import Rationalizer
-from pipeline import promote, registry, rival
-from pipeline.criterion import CRITERION_TAG, JUDGED_TAG, RIVAL_TAG
-from pipeline.errors import CriterionNotMet, PipelineError, run_command
-from pipeline.rival import Rival
-from pipeline.tracking import Tracker
+from pipeline import promote
+from pipeline.base.errors import CriterionNotMet, PipelineError, run_command
+from pipeline.study import rival
+from pipeline.study.criterion import CRITERION_TAG, JUDGED_TAG, RIVAL_TAG
+from pipeline.study.rival import Rival
+from pipeline.tracking import registry
+from pipeline.tracking.tracking import Tracker
 from search_spaces import registry as search_spaces
 from search_spaces.base import Bound, Criterion
 from tests.small_store import NAME, next_version, sample_cache, sample_model, store_with_model

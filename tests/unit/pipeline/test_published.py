@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 from infocal.metrics import paper_auprc, paper_iou_f1
-from pipeline import published
-from pipeline.published import PublishedRow
+from pipeline.reporting import published
+from pipeline.reporting.published import PublishedRow
 
 HALF_UNIT = 0.0005
 """Half of the last digit printed, 0.1 % or 0.001."""

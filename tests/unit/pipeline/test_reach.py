@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline import reach
-from pipeline.errors import PipelineError
+from pipeline.base import reach
+from pipeline.base.errors import PipelineError
 from tests.integration.servers import free_port
 
 

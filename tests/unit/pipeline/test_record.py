@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from infocal.errors import StateError
-from pipeline import epoch_steps
-from pipeline.agreement import Failure
-from pipeline.errors import PipelineError
-from pipeline.record import Record, read_record
-from pipeline.tracking import CONFIG_ARTIFACT, Tracker
+from pipeline.base.agreement import Failure
+from pipeline.base.errors import PipelineError
+from pipeline.tracking import epoch_steps
+from pipeline.tracking.record import Record, read_record
+from pipeline.tracking.tracking import CONFIG_ARTIFACT, Tracker
 from tests.small_store import new_store, sample_features
 from tests.small_study import run_settings
 from tests.small_trial import record_trial

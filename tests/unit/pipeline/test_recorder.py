@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from infocal.errors import TRAINING_FAILURES
-from pipeline.errors import PipelineError
-from pipeline.ledger import OBJECTIVE, VIOLATION, Ledger, TrialRecord
-from pipeline.recorder import Recorder, said
-from pipeline.scheduler import ConstrainedOptunaSearch, sampler
-from pipeline.trainable import EPOCHS, FAILURE, FAILURE_MESSAGE, RESUMED
+from pipeline.base.errors import PipelineError
+from pipeline.study.ledger import OBJECTIVE, VIOLATION, Ledger, TrialRecord
+from pipeline.study.recorder import Recorder, said
+from pipeline.study.scheduler import ConstrainedOptunaSearch, sampler
+from pipeline.training.trainable import EPOCHS, FAILURE, FAILURE_MESSAGE, RESUMED
 from search_spaces.infocal import PAPER_BEER
 from tests.small_ledger import checkpoint, train
 from tests.small_study import POINT

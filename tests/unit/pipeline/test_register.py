@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import register
-from pipeline.errors import run_command
+from pipeline.base.errors import run_command
 
 
 @pytest.mark.parametrize(

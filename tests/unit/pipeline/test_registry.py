@@ -9,10 +9,12 @@ import pytest
 import yaml
 
 from infocal.errors import StateError
-from pipeline import checkpoints, reading, registry
-from pipeline.errors import PipelineError
-from pipeline.registry import CHALLENGER, CHAMPION, parse_uri
-from pipeline.tracking import Tracker
+from pipeline.base import reading
+from pipeline.base.errors import PipelineError
+from pipeline.tracking import registry
+from pipeline.tracking.registry import CHALLENGER, CHAMPION, parse_uri
+from pipeline.tracking.tracking import Tracker
+from pipeline.training import checkpoints
 from tests.small_store import NAME, metadata, new_store, registered, small_package, store_with_model
 
 ROOT = Path(__file__).resolve().parents[3]

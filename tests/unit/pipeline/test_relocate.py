@@ -7,9 +7,11 @@ from pathlib import Path
 import mlflow
 import pytest
 
-from pipeline import moved, registry, relocate
-from pipeline.errors import run_command
-from pipeline.tracking import Tracker
+from pipeline import relocate
+from pipeline.base import moved
+from pipeline.base.errors import run_command
+from pipeline.tracking import registry
+from pipeline.tracking.tracking import Tracker
 from tests.small_store import NAME, new_store, small_package
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from pipeline import report
-from pipeline.errors import PipelineError, run_command
-from pipeline.tracking import PARENT_TAG, TRIAL_TAG, Tracker
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker
 from tests.unit.pipeline.html_reader import read
 
 PARAMETERS = {

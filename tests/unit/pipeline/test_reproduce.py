@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from feature_store.sample import write_beer
-from pipeline import checkpoints, origin, reproduce
-from pipeline.errors import run_command
-from pipeline.settings import RunSettings
-from pipeline.tracking import Tracker
-from pipeline.trainable import Trial
+from pipeline import reproduce
+from pipeline.base.errors import run_command
+from pipeline.tracking.tracking import Tracker
+from pipeline.training import checkpoints, origin
+from pipeline.training.settings import RunSettings
+from pipeline.training.trainable import Trial
 from tests.small_store import new_store, sample_cache, sample_features
 from tests.small_study import BASE, run_settings
 from tests.small_trial import record_trial
@@ -151,7 +152,7 @@ def test_a_changed_metric_is_found(
     tracker: Tracker, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ):
     run_id = record_trial(tracker, run_settings(), change=off_by(0.25))
-    with caplog.at_level(logging.INFO, "pipeline.repetition"):
+    with caplog.at_level(logging.INFO, "pipeline.comparing.repetition"):
         assert reproduce.main(flags(tracker, run_id)) == 1
     out = capsys.readouterr().out
     assert out.splitlines()[-1].startswith("differs: first at epoch 2 in val_mse (recorded 0.3")
@@ -194,9 +195,9 @@ def test_another_commit_and_another_machine_are_said(
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ):
-    monkeypatch.setattr("pipeline.repetition.git_commit", lambda: "1" * 40)
+    monkeypatch.setattr("pipeline.comparing.repetition.git_commit", lambda: "1" * 40)
     monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
-    monkeypatch.setattr("pipeline.repetition.train", lambda *given: None)
+    monkeypatch.setattr("pipeline.comparing.repetition.train", lambda *given: None)
     assert reproduce.main(flags(tracker, trial, "--threads", "2")) == 1
     out = capsys.readouterr().out
     for text in (f"the code was {'0' * 40} and is {'1' * 40}", "num_threads was 1 and is 2"):
@@ -209,7 +210,7 @@ def test_another_commit_and_another_machine_are_said(
 def test_code_that_is_not_known_is_said(
     tracker: Tracker, commit: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("pipeline.repetition.git_commit", lambda: commit)
+    monkeypatch.setattr("pipeline.comparing.repetition.git_commit", lambda: commit)
     run_id = record_trial(tracker, run_settings(num_epochs=1), tags={"git_commit": commit})
     assert reproduce.main(flags(tracker, run_id)) == 0
     assert (

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from pipeline.results import Findings, TrialResult, number, percent
+from pipeline.reporting.results import Findings, TrialResult, number, percent
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pytest
 from feature_store.store import Features, load_features, verify_derived
 from infocal.config import MethodConfig
 from infocal.errors import StateError
-from pipeline import rival
-from pipeline.loaders import Loader, task_of
-from pipeline.planning import with_criterion
-from pipeline.rival import Rival, RivalFailed
-from pipeline.settings import RunSettings
-from pipeline.trainable import Progress
+from pipeline.cli.planning import with_criterion
+from pipeline.study import rival
+from pipeline.study.rival import Rival, RivalFailed
+from pipeline.training.loaders import Loader, task_of
+from pipeline.training.settings import RunSettings
+from pipeline.training.trainable import Progress
 from search_spaces import criteria
 from search_spaces.base import Criterion
 from search_spaces.registry import criterion
@@ -74,7 +74,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[RunSettings]:
 def test_the_rival_is_trained_once_and_its_precision_less_two_points_is_the_threshold(
     features: Features, caplog: pytest.LogCaptureFixture
 ):
-    with caplog.at_level(logging.INFO, "pipeline.rival"):
+    with caplog.at_level(logging.INFO, "pipeline.study.rival"):
         first = settled(searched(features), features)
     found = Rival(**first.rival)
     bound = first.criterion.bounds[0]

@@ -10,9 +10,9 @@ from optuna.trial import TrialState
 
 from infocal.config import InfoCalConfig
 from infocal.methods.fresh import FreshConfig
-from pipeline.errors import PipelineError
-from pipeline.ledger import Ledger, Proposal, TrialRecord
-from pipeline.scheduler import (
+from pipeline.base.errors import PipelineError
+from pipeline.study.ledger import Ledger, Proposal, TrialRecord
+from pipeline.study.scheduler import (
     OBJECTIVE,
     VIOLATION,
     ConstrainedOptunaSearch,
@@ -22,8 +22,8 @@ from pipeline.scheduler import (
     rungs,
     sampler,
 )
-from pipeline.settings import SAMPLERS
-from pipeline.trainable import EPOCHS, FAILURE, RESUMED
+from pipeline.training.settings import SAMPLERS
+from pipeline.training.trainable import EPOCHS, FAILURE, RESUMED
 from search_spaces.base import Range, num_points
 from search_spaces.infocal import PAPER_BEER, PAPER_BEER_BEST, WIDE_BEER
 from tests.small_ledger import checkpoint, train

@@ -10,10 +10,11 @@ from alembic import command
 from mlflow.store.db.utils import _get_alembic_config
 from sqlalchemy import create_engine
 
-from pipeline import explain, report, schema, train
-from pipeline.errors import PipelineError, run_command
-from pipeline.tracking import Tracker
-from pipeline.uris import of_sqlite
+from pipeline import explain, report, train
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.base.uris import of_sqlite
+from pipeline.tracking import schema
+from pipeline.tracking.tracking import Tracker
 
 OLDER = {"2.14.3": "5b0e9adcef9c", "3.1.4": "bda7b8c39065"}
 """MLflow's version -> revision of the tables that it makes."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline import score
-from pipeline.errors import run_command
+from pipeline.base.errors import run_command
 
 HUMAN = [
     {"id": "a", "tokens": ["soft", "and", "thin", "."], "rationale": [1, 1, 0, 0]},

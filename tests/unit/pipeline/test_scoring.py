@@ -12,9 +12,9 @@ from infocal.batch import Batch
 from infocal.config import Task
 from infocal.faithfulness import model_faithfulness
 from infocal.trainer import Prediction, predict
-from pipeline import scoring
-from pipeline.loaders import Loader
-from pipeline.scoring import Scores, ValidationData, score_test, task_scores, validate
+from pipeline.training import scoring
+from pipeline.training.loaders import Loader
+from pipeline.training.scoring import Scores, ValidationData, score_test, task_scores, validate
 from tests.small_store import post_features, post_model, sample_features, sample_model
 from tests.unit.pipeline.test_loaders import make_table
 
@@ -325,9 +325,9 @@ def opened_splits(path: Path) -> set[str]:
 
 
 def test_only_this_module_opens_the_test_split():
-    folder = Path(scoring.__file__).parent
+    folder = Path(scoring.__file__).parents[1]
     known = {"train", "val", "val_annotated", "pool"}
-    others = {path.name: opened_splits(path) - known for path in sorted(folder.glob("*.py"))}
+    others = {path.name: opened_splits(path) - known for path in sorted(folder.rglob("*.py"))}
     reader = others.pop("scoring.py")
     assert "test" in reader, "the scan itself works"
     others = {name: found - NO_SPLITS for name, found in others.items()}

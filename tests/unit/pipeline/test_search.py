@@ -16,13 +16,15 @@ import sqlalchemy.exc
 import torch
 
 from feature_store.sample import write_beer
-from pipeline import cluster, conduct, optuna_export, planning, search
-from pipeline.errors import run_command
-from pipeline.ledger import LEDGER, Ledger
-from pipeline.optuna_export import Export
-from pipeline.storage import Storage
-from pipeline.study import StudySettings
-from pipeline.study_folder import SETTINGS, StudyFolder
+from pipeline import search
+from pipeline.base.errors import run_command
+from pipeline.base.storage import Storage
+from pipeline.cli import planning
+from pipeline.study import cluster, conduct, optuna_export
+from pipeline.study.ledger import LEDGER, Ledger
+from pipeline.study.optuna_export import Export
+from pipeline.study.study import StudySettings
+from pipeline.study.study_folder import SETTINGS, StudyFolder
 from search_spaces.infocal import PAPER_BEER_BEST
 from tests.small_ledger import numbers, train
 from tests.small_store import sample_cache
@@ -135,7 +137,7 @@ def test_debug_shows_where_a_mistake_was_found(capsys: pytest.CaptureFixture[str
 LIGHT = """
 import json, sys
 from pipeline import search
-from pipeline.errors import run_command
+from pipeline.base.errors import run_command
 code = run_command(search.main, sys.argv[1:])
 print(json.dumps([code, [name for name in ("torch", "ray", "mlflow", "optuna") if name in sys.modules]]))
 """
@@ -413,7 +415,7 @@ def test_what_libraries_print_goes_to_stderr(
         print("a node died")
         return "the table"
 
-    monkeypatch.setattr("pipeline.conduct.conduct", chatty)
+    monkeypatch.setattr("pipeline.study.conduct.conduct", chatty)
     search.main(SAMPLE)
     captured = capsys.readouterr()
     assert captured.out == "the table\n" and "a node died" in captured.err

@@ -3,9 +3,10 @@
 import pytest
 
 from infocal.metrics import DEFINITIONS
-from pipeline import columns, sections
-from pipeline.findings import LINES
-from pipeline.tracking import Tracker
+from pipeline.study.findings import LINES
+from pipeline.tracking import sections
+from pipeline.tracking.tracking import Tracker
+from pipeline.training import columns
 from search_spaces import registry
 
 SCORES = list(DEFINITIONS)

@@ -17,10 +17,10 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from infocal.config import Task
-from pipeline import registry, served_model
-from pipeline.checkpoints import load_package, save_package
-from pipeline.explainer import Explainer
-from pipeline.served_model import ServedModel
+from pipeline.tracking import registry, served_model
+from pipeline.tracking.served_model import ServedModel
+from pipeline.training.checkpoints import load_package, save_package
+from pipeline.training.explainer import Explainer
 from tests.small_store import NAME, WORDS, new_store, registered, small_package
 
 TEXT = "A smooth, creamy body"

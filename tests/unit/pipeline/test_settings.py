@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipeline import search, settings
-from pipeline.errors import PipelineError
-from pipeline.storage import Storage
+from pipeline import search
+from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Storage
+from pipeline.training import settings
 
 
 @pytest.mark.parametrize(

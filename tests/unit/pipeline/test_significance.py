@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.significance import holm, smallest_difference, smallest_paired_difference
+from pipeline.reporting.significance import holm, smallest_difference, smallest_paired_difference
 
 
 def test_holm_is_that_of_the_textbook():

@@ -5,9 +5,9 @@ from statistics import stdev
 import pytest
 
 from infocal.resampling import TextCounts, paired_difference
-from pipeline import pages, standings, typeset
-from pipeline.significance import holm, smallest_difference, smallest_paired_difference
-from pipeline.standings import (
+from pipeline.reporting import pages, standings, typeset
+from pipeline.reporting.significance import holm, smallest_difference, smallest_paired_difference
+from pipeline.reporting.standings import (
     DEGENERATE,
     DENSE,
     OFF_TARGET,

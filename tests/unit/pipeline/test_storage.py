@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyarrow.fs import FileSelector
 
-from pipeline import storage
-from pipeline.errors import PipelineError
-from pipeline.storage import Location, Storage
-from pipeline.uris import without_password
+from pipeline.base import storage
+from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Location, Storage
+from pipeline.base.uris import without_password
 from tests.integration.servers import S3Server, free_port, s3_server
 
 

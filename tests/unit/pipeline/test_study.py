@@ -9,16 +9,17 @@ from ray import tune
 from ray.tune import TuneError
 
 from infocal.errors import StateError
-from pipeline import midway, study
-from pipeline.errors import PipelineError
-from pipeline.ledger import Ledger
-from pipeline.midway import MIDWAY
-from pipeline.recorder import Recorder
-from pipeline.scheduler import VIOLATION
-from pipeline.storage import Storage
-from pipeline.study import SETTINGS, SETTINGS_COPY, Study, StudySettings
-from pipeline.study_folder import StudyFolder
-from pipeline.trainable import RESUMED
+from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Storage
+from pipeline.study import study
+from pipeline.study.ledger import Ledger
+from pipeline.study.recorder import Recorder
+from pipeline.study.scheduler import VIOLATION
+from pipeline.study.study import SETTINGS, SETTINGS_COPY, Study, StudySettings
+from pipeline.study.study_folder import StudyFolder
+from pipeline.training import midway
+from pipeline.training.midway import MIDWAY
+from pipeline.training.trainable import RESUMED
 from search_spaces import registry
 from search_spaces.base import num_points
 from search_spaces.infocal import PAPER_BEER

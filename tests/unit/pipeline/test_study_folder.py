@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import study_folder
-from pipeline.errors import PipelineError
-from pipeline.ledger import LEDGER
-from pipeline.storage import Storage
-from pipeline.study_folder import SETTINGS, claimed, opened
+from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Storage
+from pipeline.study import study_folder
+from pipeline.study.ledger import LEDGER
+from pipeline.study.study_folder import SETTINGS, claimed, opened
 
-ROOT = Path(study_folder.__file__).parents[1]
+ROOT = Path(study_folder.__file__).parents[2]
 
 
 def test_a_study_that_trained_nothing_leaves_nothing(tmp_path: Path):
@@ -54,7 +54,7 @@ def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path):
 import os, signal, sys, tempfile
 from pathlib import Path
 from pipeline import checkpoints, study_folder
-from pipeline.storage import STAGED
+from pipeline.base.storage import STAGED
 folder = Path(sys.argv[1])
 with study_folder.claimed(folder, resume=False):
     (folder / "ledger").mkdir()
@@ -74,7 +74,7 @@ with study_folder.claimed(folder, resume=False):
 @pytest.mark.parametrize("resume", [False, True])
 def test_another_process_is_kept_out_until_it_has_ended(tmp_path: Path, resume: bool):
     script = (
-        "import sys; from pathlib import Path; from pipeline.study_folder import claimed\n"
+        "import sys; from pathlib import Path; from pipeline.study.study_folder import claimed\n"
         "with claimed(Path(sys.argv[1]), resume=True): print('mine', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "a")]

@@ -6,12 +6,13 @@ import shutil
 
 import pytest
 
-from pipeline import registry, study_report
-from pipeline.errors import PipelineError
-from pipeline.findings import ADVICE_TAG
+from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Storage
 from pipeline.report import main
-from pipeline.storage import Storage
-from pipeline.tracking import PARENT_TAG, TRIAL_TAG, Tracker
+from pipeline.study import study_report
+from pipeline.study.findings import ADVICE_TAG
+from pipeline.tracking import registry
+from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker
 from tests.unit.pipeline.html_reader import read
 from tests.unit.pipeline.test_report import PARAMETERS, TEXT
 

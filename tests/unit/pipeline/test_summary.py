@@ -3,9 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import explain, promote, settings, summary
-from pipeline.storage import Storage
-from pipeline.summary import of_one, of_study, spread, table
+from pipeline import explain, promote
+from pipeline.base.storage import Storage
+from pipeline.study import summary
+from pipeline.study.summary import of_one, of_study, spread, table
+from pipeline.training import settings
 from tests.small_study import POINT, SCORES, candidate, criterion, run_settings, study_settings
 
 URI = "sqlite:////runs/mlflow.db"

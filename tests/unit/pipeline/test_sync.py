@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from pipeline import sync
-from pipeline.errors import run_command
-from pipeline.ledger import Ledger
-from pipeline.storage import Storage
-from pipeline.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
-from pipeline.tracking import Tracker
+from pipeline.base.errors import run_command
+from pipeline.base.storage import Storage
+from pipeline.study.ledger import Ledger
+from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
+from pipeline.tracking.tracking import Tracker
 from tests.small_ledger import train
 from tests.small_store import new_store
 from tests.small_study import study_settings

@@ -8,7 +8,7 @@ from statistics import median
 
 import pytest
 
-from pipeline.time_left import Phase, Track, seconds_left, told
+from pipeline.study.time_left import Phase, Track, seconds_left, told
 
 Seconds = Callable[[random.Random, int, int], float]
 """What an epoch takes: of a trial, by its number and that of the epoch."""

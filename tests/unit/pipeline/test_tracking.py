@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import tracking
-from pipeline.errors import PipelineError
-from pipeline.tracking import (
+from pipeline.base.errors import PipelineError
+from pipeline.tracking import tracking
+from pipeline.tracking.tracking import (
     ORIGIN_TAG,
     PARENT_TAG,
     READING_TIME_TAG,
@@ -344,7 +344,7 @@ def test_more_metrics_than_a_batch_takes(tracker: Tracker, experiment: str):
 
 
 def test_what_was_left_out_is_said(caplog: pytest.LogCaptureFixture):
-    with caplog.at_level(logging.WARNING, "pipeline.tracking"):
+    with caplog.at_level(logging.WARNING, "pipeline.tracking.tracking"):
         warn_skipped(Counter())
         assert caplog.messages == []
         warn_skipped(Counter({"val_mse": 2}))
@@ -409,10 +409,11 @@ def test_config_of_a_study_is_refused(tracker: Tracker, experiment: str):
 def test_a_database_may_be_made_by_several_processes_at_once(tmp_path: Path):
     """Alembic's first migration is not safe against another one."""
     script = (
-        "import sys; from pipeline.tracking import Tracker\nTracker(sys.argv[1]).experiment('beer', 'palate')"
+        "import sys; from pipeline.tracking.tracking import Tracker\n"
+        "Tracker(sys.argv[1]).experiment('beer', 'palate')"
     )
     command = [sys.executable, "-c", script, f"sqlite:///{tmp_path / 'mlflow.db'}"]
-    root = Path(tracking.__file__).parents[1]
+    root = Path(tracking.__file__).parents[2]
     processes = [subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     said = [process.communicate(timeout=300)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], "\n".join(said)
@@ -449,7 +450,7 @@ def test_a_study_that_is_interrupted_while_its_run_starts_leaves_none_open(
 _KILLED_AT = """
 import os, signal, sys
 import sqlalchemy
-from pipeline.tracking import Tracker
+from pipeline.tracking.tracking import Tracker
 left = int(sys.argv[2])
 
 @sqlalchemy.event.listens_for(sqlalchemy.Engine, "before_cursor_execute")

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from infocal.config import InfoCalConfig
-from pipeline import checkpoints, explain, outcome, planning, train
-from pipeline.errors import PipelineError, run_command
-from pipeline.settings import RunSettings
+from pipeline import explain, train
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.cli import planning
+from pipeline.study import outcome
+from pipeline.training import checkpoints
+from pipeline.training.settings import RunSettings
 from search_spaces import registry
 from search_spaces.infocal import PAPER_BEER_BEST
 from tests.small_store import new_store, sample_cache, sample_features

@@ -13,11 +13,12 @@ import torch
 from feature_store.sources.hatexplain import CLASS_NAMES
 from infocal.errors import ConfigError, StateError, TrainingFailure
 from infocal.trainer import Trainer, predict
-from pipeline import checkpoints, environment, trainable
-from pipeline.loaders import embeddings_of
-from pipeline.scoring import Validation, ValidationData, validate
-from pipeline.settings import RunSettings
-from pipeline.trainable import Progress, best_of, best_shown, rank, shown_predictions, train
+from pipeline.base import environment
+from pipeline.training import checkpoints, trainable
+from pipeline.training.loaders import embeddings_of
+from pipeline.training.scoring import Validation, ValidationData, validate
+from pipeline.training.settings import RunSettings
+from pipeline.training.trainable import Progress, best_of, best_shown, rank, shown_predictions, train
 from search_spaces import registry
 from tests.small_store import post_features, sample_features
 from tests.small_study import criterion, run_settings

@@ -3,7 +3,7 @@
 import pytest
 
 from feature_store.terminal import columns
-from pipeline.trial_table import Row, lines
+from pipeline.study.trial_table import Row, lines
 
 SCORES = {
     "val_token_precision": 0.1844,

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.epoch_steps import FIRST_TAG, history
-from pipeline.errors import PipelineError
-from pipeline.ledger import Ledger
-from pipeline.storage import Storage
-from pipeline.tracking import PARENT_TAG, TRIAL_TAG, Tracker
-from pipeline.trial_tracking import TrialTracking
+from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Storage
+from pipeline.study.ledger import Ledger
+from pipeline.study.trial_tracking import TrialTracking
+from pipeline.tracking.epoch_steps import FIRST_TAG, history
+from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker
 from tests.small_ledger import a_ledger, checkpoint, train
 from tests.small_store import new_store, sample_model, save_trial_checkpoint
 from tests.small_study import POINT
@@ -253,7 +253,7 @@ def test_numbers_that_are_not_finite_are_left_out_and_said(
     ledger = Ledger(tmp_path)
     train(ledger, "t", 2, val_mae=float("nan"))
     mirrored = tracking(tracker, study, ledger)
-    with caplog.at_level(logging.WARNING, "pipeline.tracking"):
+    with caplog.at_level(logging.WARNING, "pipeline.tracking.tracking"):
         mirrored.sync(is_running=True)
         assert caplog.messages == ["trial t epoch 1: not a finite number: val_mae"]
         mirrored.warn_skipped()
@@ -267,7 +267,7 @@ def test_a_page_that_fails_costs_the_page_only(
     ledger = Ledger(tmp_path)
     train(ledger, "t", 2)
     save_trial_checkpoint(tmp_path / checkpoint("t", 1), sample_model(), {})
-    with caplog.at_level(logging.WARNING, "pipeline.tracking"):
+    with caplog.at_level(logging.WARNING, "pipeline.tracking.tracking"):
         tracking(tracker, study, ledger, render=refuse).sync(is_running=True)
     (run,) = tracker.children(study)
     assert run.status == "FINISHED"

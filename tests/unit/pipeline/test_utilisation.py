@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.utilisation import Epoch, Stopwatch, Utilisation, utilisation
+from pipeline.study.utilisation import Epoch, Stopwatch, Utilisation, utilisation
 
 
 def epoch(trial: str, worker: str, reported: float, epoch_s: float = 2.0, train_s: float = 1.5) -> Epoch:

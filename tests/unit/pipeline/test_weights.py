@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from infocal.errors import StateError
-from pipeline.weights import load_weights, save_weights
+from pipeline.training.weights import load_weights, save_weights
 
 
 class Tied(torch.nn.Module):

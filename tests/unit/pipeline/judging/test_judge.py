@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pipeline import judge, score
-from pipeline.errors import PipelineError
+from pipeline.base.errors import PipelineError
 from pipeline.judging.guide import WORDS
-from pipeline.tracking import Tracker
+from pipeline.tracking.tracking import Tracker
 
 TEXTS = [
     {"id": "a", "text": "the mouthfeel is thin and watery , but the smell is lovely .", "label": "low"},

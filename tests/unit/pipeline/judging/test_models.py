@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from pipeline import judge
-from pipeline.errors import PipelineError
+from pipeline.base.errors import PipelineError
 from pipeline.judging import sheet as sheets
 from pipeline.judging.material import Named, named
-from pipeline.tracking import READINGS_TAG
+from pipeline.tracking.tracking import READINGS_TAG
 from tests.small_store import NAME, new_store, registered, sample_cache, small_package
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import PipelineError
+from pipeline.base.errors import PipelineError
 from pipeline.judging import sheet as sheets
 from pipeline.judging.sheet import Slot, plan, spans_of
 from tests.judging_server import small_sheet

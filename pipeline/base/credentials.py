@@ -1,0 +1,35 @@
+"""Checks of the user name and the password in a URI that a user gave."""
+
+from pipeline.base import uris
+from pipeline.base.errors import PipelineError
+
+_HINT = (
+    "percent-encode it: `@` is %40, `/` is %2F, `#` is %23, `?` is %3F, `%` is %25, a blank is %20; "
+    "`python -c \"import getpass, urllib.parse as u; print(u.quote(getpass.getpass(), safe=''))\"` does it"
+)
+
+
+def check(uri: str | None, flag: str) -> None:
+    """Refuse a URI whose password is masked, or would be read as another one.
+
+    Args:
+        uri: None: there is none.
+        flag: that names it.
+
+    Raises:
+        PipelineError: if it is refused; the message holds no password.
+    """
+    if not uri:
+        return
+    if uris.is_masked(uri):
+        raise PipelineError(
+            f"the password of `{uri}` is stored nowhere", where=flag, hint="name it again, with its password"
+        )
+    _, found = uris.split(uri)
+    if found is not None and not found.are_encoded:
+        raise PipelineError(
+            "expected a percent-encoded user name and password, but got a bare `@`, `/`, `#`, `?`, `%` or "
+            f"blank in that of `{uris.without_password(uri)}`",
+            where=flag,
+            hint=_HINT,
+        )

@@ -1,0 +1,71 @@
+"""Whether a server answers: asked before work is done that it would be needed for at the end."""
+
+import base64
+import socket
+import urllib.error
+import urllib.request
+
+from pipeline.base import uris
+from pipeline.base.errors import PipelineError
+
+TIMEOUT_S = 10.0
+"""Seconds that a server has to answer."""
+
+
+def check_tracking(uri: str) -> None:
+    """Find an MLflow server that is not there at once, instead of after MLflow's many tries.
+
+    Args:
+        uri: where MLflow tracks; nothing is asked of a database.
+
+    Raises:
+        PipelineError: if no server answers.
+    """
+    if not uri.startswith(("http://", "https://")):
+        return
+    try:
+        with urllib.request.urlopen(_health(uri), timeout=TIMEOUT_S):
+            pass
+    except urllib.error.HTTPError:
+        pass  # it answers: that it has no /health, or wants a password, is no matter here
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise PipelineError(
+            f"no MLflow server answers at {uris.without_password(uri)}: "
+            f"{uris.without_password_of(str(reason), uri)}",
+            where="--tracking-uri",
+            hint="is it running?",
+        ) from error
+
+
+def _health(uri: str) -> urllib.request.Request:
+    """What asks a server whether it is well; user and password go where HTTP has them, into a header."""
+    address, credentials = uris.split(uri)
+    headers = {}
+    if credentials is not None:
+        pair = ":".join(credentials.decoded()).encode()
+        headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+    return urllib.request.Request(f"{address.rstrip('/')}/health", headers=headers)
+
+
+def check_ray(address: str, where: str) -> None:
+    """Find a Ray cluster that is not there at once: with a token, Ray itself would try for minutes.
+
+    Args:
+        address: `HOST:PORT` or `ray://HOST:PORT`; nothing is asked of another form, such as `auto`.
+        where: what named it.
+
+    Raises:
+        PipelineError: if nobody listens there.
+    """
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not (colon and port.isdigit()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        raise PipelineError(
+            f"cannot reach Ray at `{address}`: {getattr(error, 'strerror', None) or error}",
+            where=where,
+            hint="is the cluster up, and its port 6379 (or 10001 for ray://) open to this machine?",
+        ) from error

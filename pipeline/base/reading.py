@@ -1,0 +1,148 @@
+"""Reading back what was stored: digests beside the files, and errors that name the file whatever it holds."""
+
+import contextlib
+import functools
+import hashlib
+import json
+import pickle
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError
+
+from infocal.errors import StateError
+from pipeline.base.errors import USER_ERRORS, one_line
+
+DIGESTS = "digests.json"
+"""SHA-256 of the files beside it, by name."""
+
+BROKEN = (
+    *(OSError, EOFError, MemoryError, RuntimeError, LookupError, TypeError, AttributeError, ValueError),
+    *(ArithmeticError, AssertionError, pickle.UnpicklingError, SafetensorError, struct.error),
+)
+"""What readers and constructors raise that are given other contents than they were written for."""
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def names_its_folder(load: Callable[Concatenate[Path, _P], _T]) -> Callable[Concatenate[Path, _P], _T]:
+    """A loader whose every failure is a `StateError` that names the folder, its first argument."""
+
+    @functools.wraps(load)
+    def guarded(directory: Path, /, *args: _P.args, **keywords: _P.kwargs) -> _T:
+        try:
+            return load(directory, *args, **keywords)
+        except USER_ERRORS as error:
+            if error.where is not None and str(directory) in error.where:
+                raise
+            raise StateError(str(error), where=str(directory), hint=error.hint) from error
+        except BROKEN as error:
+            raise StateError(f"cannot be read: {one_line(error)}", where=str(directory)) from error
+
+    return guarded
+
+
+@contextlib.contextmanager
+def copied(folder: Path, owner: str) -> Iterator[None]:
+    """Make errors about copied files name what they are of, in place of a folder that is gone by then.
+
+    Args:
+        folder: where they were copied to.
+        owner: whose they are, such as `run ID`.
+    """
+    try:
+        yield
+    except StateError as error:
+        if error.where is None or not error.where.startswith(str(folder)):
+            raise
+        name = error.where[len(str(folder)) :].strip("/")
+        raise StateError(error.message, where=f"`{name}` of {owner}", hint=error.hint) from error
+
+
+def write_digests(directory: Path, names: Iterable[str]) -> None:
+    """Write the digests of files beside them."""
+    digests = {name: digest(directory / name) for name in names}
+    text = json.dumps(digests, indent=1, ensure_ascii=False) + "\n"
+    (directory / DIGESTS).write_text(text, encoding="utf-8")
+
+
+def check_digests(directory: Path, digests: object, names: Iterable[str]) -> None:
+    """Compare files with their digests.
+
+    Args:
+        directory: the folder.
+        digests: what should be the digest of each name.
+        names: of the files that there must be.
+
+    Raises:
+        StateError: if a digest or a file is missing, or they do not agree.
+    """
+    wanted = list(names)
+    if not isinstance(digests, Mapping) or set(digests) != set(wanted):
+        raise StateError(
+            f"expected a digest of each of {', '.join(wanted)}, but got {str(digests)[:200]}",
+            where=str(directory / DIGESTS),
+        )
+    for name in wanted:
+        _check_digest(directory, name, digests[name])
+
+
+def check_digest(directory: Path, name: str) -> None:
+    """Compare one file with the digest beside it.
+
+    Raises:
+        StateError: if the digest or the file is missing, or they do not agree.
+    """
+    _check_digest(directory, name, read_json(directory / DIGESTS)[name])
+
+
+def _check_digest(directory: Path, name: str, expected: object) -> None:
+    if not (directory / name).is_file() or digest(directory / name) != expected:
+        raise StateError(
+            f"`{name}` is missing or does not match its sha256 {str(expected)[:64]}", where=str(directory)
+        )
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_settings(kind: type[_T], path: Path, what: str) -> _T:
+    """A dataclass again from the JSON file that `dataclasses.asdict` of it went to.
+
+    Args:
+        kind: the dataclass; every value is checked against the type that it declares.
+        path: the file.
+        what: what it holds, for messages.
+
+    Raises:
+        StateError: if it is missing, not JSON, or something else.
+    """
+    try:
+        return TypeAdapter(kind).validate_json(path.read_bytes(), strict=True)
+    except OSError as error:
+        raise StateError(f"cannot read the file: {error}", where=str(path)) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "it"
+        raise StateError(
+            f"expected {what}, but got something else ({place[:100]}: {first['msg'][:200]})", where=str(path)
+        ) from error
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        StateError: if it is missing or not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise StateError(f"cannot read the file: {error}", where=str(path)) from error

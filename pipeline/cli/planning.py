@@ -1,0 +1,433 @@
+"""From checked flags to the settings of a run, and to its features: what search and train share."""
+
+import argparse
+import dataclasses
+import logging
+import math
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feature_store.sources import get_source
+from feature_store.sources.base import resolve_aspect, source_options
+from infocal.config import LanguageModelConfig
+from infocal.errors import ConfigError
+from pipeline.base.errors import PipelineError
+from pipeline.training import settings
+from pipeline.training.columns import TASK_SCORES
+from search_spaces import registry
+from search_spaces.base import Criterion
+from search_spaces.criteria import PAPER, RELATIVE, RIVAL, expected, out_of_reach
+
+if TYPE_CHECKING:
+    from feature_store.store import FeatureRequest, Features
+    from feature_store.survey import Survey
+
+logger = logging.getLogger("pipeline.cli.planning")
+
+_OWN_AFTER_START, _OFFICIAL_AFTER_START = 2, 1
+"""Fewest epochs with all weights in force: on data of one's own, and on official corpora with long epochs."""
+
+_GOLD_FREE = frozenset(f"val_{name}" for name in (*TASK_SCORES, "selection_rate"))
+"""Scores for which no text need be annotated."""
+
+
+def run_settings(
+    given: argparse.Namespace, tracked: Mapping[str, Any], num_threads: int = 1, *, holds_rate: bool = False
+) -> settings.RunSettings:
+    """Check the flags and resolve what a worker needs; the features' folder is still missing.
+
+    Hyper-parameters come from the dataset's preset, then `tracked`, then `--config`, then `--set`.
+
+    Args:
+        given: parsed flags.
+        tracked: hyper-parameters of an earlier run to start from.
+        num_threads: torch threads of a trial.
+        holds_rate: whether models are judged at the selection rate that they aim at, where they have one,
+            though no flag names it; of real data only: the sample corpus keeps p >= 0.5.
+
+    Raises:
+        UserError: of the room that refuses a name or a value.
+    """
+    aspect = resolve_aspect(get_source(given.dataset), given.aspect) or ""
+    chosen = {**tracked, **settings.hyper_parameters(given.config, given.set)}
+    base = registry.preset(given.method, given.dataset, aspect, given.sample) | chosen
+    if given.target_selection_rate is not None:
+        base["target_selection_rate"] = _target_rate(given)
+    _check_variant(base, given.method)
+    _check(base, given)
+    criterion = registry.criterion(given.dataset, aspect)
+    if given.min_precision is not None:
+        criterion = _with_min_precision(criterion, given.min_precision)
+    language_model = LanguageModelConfig(**registry.language_model_preset(given.dataset, given.sample))
+    run = settings.RunSettings(
+        dataset=given.dataset,
+        aspect=aspect,
+        method=given.method,
+        options=source_options(given.option),
+        features_dir="",
+        language_model=language_model.to_dict(),
+        base=base,
+        criterion=criterion,
+        num_epochs=given.epochs,
+        seed=given.seed,
+        device=given.device,
+        bf16=given.bf16,
+        num_threads=num_threads,
+        hold_rate=given.target_selection_rate is not None,
+    )
+    rate = run.config().target_selection_rate
+    if holds_rate and 0 < rate < 1 and _holds_by_default(given):
+        run = dataclasses.replace(run, hold_rate=True)
+    run = with_criterion(run, criterion, _kind(given, run))
+    if not given.sample and not registry.depends_on_data(given.dataset):
+        check_epochs(run)  # where the start follows from the data, once these are read
+    return run
+
+
+def _holds_by_default(given: argparse.Namespace) -> bool:
+    return not given.sample or getattr(given, "criterion", None) == RELATIVE
+
+
+def with_criterion(
+    run: settings.RunSettings, criterion: Criterion, kind: str | None = None
+) -> settings.RunSettings:
+    """The settings with another criterion, which says at what rate models are judged, where it is held.
+
+    Args:
+        run: the settings.
+        criterion: the other one.
+        kind: `relative`, `paper`, or empty where nobody searches; None: as it is.
+    """
+    rate = run.config().target_selection_rate
+    if run.hold_rate and 0 < rate < 1:
+        criterion = criterion.at_rate(rate)
+    return dataclasses.replace(
+        run, criterion=criterion, criterion_kind=run.criterion_kind if kind is None else kind
+    )
+
+
+def _kind(given: argparse.Namespace, run: settings.RunSettings) -> str:
+    """Where the threshold on precision comes from, as far as the flags say it; empty where nobody searches.
+
+    Raises:
+        PipelineError: if a rival is asked for that no flag lets be measured.
+    """
+    if not hasattr(given, "criterion"):
+        return ""
+    if given.min_precision is not None:
+        return PAPER
+    is_possible = run.hold_rate and not run.config().is_dense and reads_rationales(run.criterion)
+    if given.criterion == RELATIVE and not is_possible:
+        lack = (
+            f"{settings.title(run.dataset, run.aspect)} is judged by its predictions, not by human rationales"
+            if not reads_rationales(run.criterion)
+            else "a model without a target selection rate cannot be compared with another at one rate"
+        )
+        raise PipelineError(lack, where="--criterion relative", hint="`--criterion paper` needs neither")
+    if given.criterion is not None:
+        return str(given.criterion)
+    return RELATIVE if is_possible and not given.sample else PAPER
+
+
+def reads_rationales(criterion: Criterion) -> bool:
+    """Whether a criterion reads scores for which texts must be annotated."""
+    return not _GOLD_FREE.issuperset(criterion.metrics)
+
+
+def criterion_in_words(run: settings.RunSettings) -> str:
+    """The criterion, or what is known of it before its rival was measured."""
+    if run.criterion_kind != RELATIVE or run.rival:
+        return str(run.criterion)
+    return expected(run.criterion, registry.title(RIVAL))
+
+
+def _target_rate(given: argparse.Namespace) -> float:
+    rate: float = given.target_selection_rate
+    if rate == 0:
+        raise PipelineError(
+            "a selection rate of 0 selects nothing",
+            where="--target-selection-rate",
+            hint="leave the flag out to let the rate follow from the weights",
+        )
+    return rate
+
+
+def _check_variant(base: Mapping[str, Any], method: str) -> None:
+    """Refuse to train a variant without what makes it one."""
+    for name, value in registry.fixed_by(method).items():
+        if base[name] != value:
+            raise PipelineError(
+                f"`{method}` is the variant with {name} = {value}, but {base[name]} was asked for",
+                where="--method",
+                hint="train the method itself, or another variant",
+            )
+
+
+def _with_min_precision(criterion: Criterion, limit: float) -> Criterion:
+    try:
+        return criterion.with_limit("val_token_precision", limit)
+    except ValueError as error:
+        raise PipelineError(
+            str(error), where="--min-precision", hint="leave the flag out: this criterion has no such bound"
+        ) from error
+
+
+def _check(base: Mapping[str, Any], given: argparse.Namespace) -> None:
+    """Refuse hyper-parameters of which no config can be made, naming the flags that they may come from."""
+    try:
+        registry.implementation(given.method).config_class().from_mapping(base)
+    except ConfigError as error:
+        flags = ["--set"] * bool(given.set) + [f"--config {given.config}"] * bool(given.config)
+        raise PipelineError(
+            error.message,
+            where=" or ".join(flags) or None,
+            hint="`python -m pipeline.search --dry-run` lists every hyper-parameter with its value",
+        ) from error
+
+
+def feature_request(given: argparse.Namespace, run: settings.RunSettings) -> "FeatureRequest":
+    """The features that a run reads."""
+    from feature_store.store import FeatureRequest  # pyarrow takes 0.4 s that --help need not wait for
+
+    return FeatureRequest(
+        dataset=run.dataset,
+        aspect=run.aspect or None,
+        data_dir=Path(given.data_dir) if given.data_dir else None,
+        cache_dir=settings.cache_dir(given.cache_dir),
+        sample=given.sample,
+        options=run.options,
+        max_length=run.config().max_length,
+        **settings.word_vectors(run.dataset, given.embedding),
+    )
+
+
+def check_device(run: settings.RunSettings) -> None:
+    """Look whether the device is there and can do what is asked of it, and whether there is such a kernel.
+
+    Raises:
+        StateError: if the device is not there, or cannot do it.
+        ConfigError: if INFOCAL_KERNEL names no kernel.
+    """
+    from infocal import kernels  # torch takes seconds that --help need not wait for
+    from infocal.trainer import check_bf16, resolve_device
+
+    kernels.asked_for()
+    check_bf16(run.bf16, resolve_device(run.device))
+
+
+def compile_ahead(run: settings.RunSettings) -> None:
+    """Start to compile the kernels of a CPU, once on a machine, while data are prepared; trials find them."""
+    from infocal import kernels
+    from infocal.trainer import resolve_device
+
+    if resolve_device(run.device).type == "cpu":
+        threading.Thread(target=kernels.compiled).start()
+
+
+def check_data(given: argparse.Namespace, run: settings.RunSettings) -> None:
+    """Look whether the raw files are there, without reading them.
+
+    Raises:
+        MissingDataError: if one is not; names it and what to do.
+    """
+    from feature_store.store import raw_files
+
+    raw_files(feature_request(given, run))
+
+
+def criterion_of(features: "Features") -> Criterion:
+    """By what models on these features are chosen; for data of one's own, that depends on what they hold."""
+    import pyarrow.compute as pc
+
+    lengths = pc.list_value_length(features.annotated_validation()["rationale"])
+    has_rationales = (pc.max(lengths).as_py() or 0) > 0
+    aspect = features.aspect or ""
+    return registry.settled_criterion(features.dataset, aspect, features.task.kind, has_rationales)
+
+
+def with_features(
+    given: argparse.Namespace, run: settings.RunSettings, *, is_first: bool = True
+) -> settings.RunSettings:
+    """The settings with the features' folder, and with a criterion that what they hold has settled.
+
+    Opens or builds the features and says aloud what has to be said about them.
+
+    Args:
+        given: parsed flags.
+        run: the settings so far.
+        is_first: whether it is said: not where it was for another run on the same data.
+
+    Raises:
+        PipelineError: if no validation text has a human rationale, where the criterion reads them.
+    """
+    from feature_store.store import open_features
+    from pipeline.training.origin import origin_of
+
+    def check(num_texts: int) -> None:
+        _schedule(given, run, num_texts)
+
+    # every digest: a search takes hours, and hashing what it reads a moment
+    features = open_features(feature_request(given, run), verify=True, on_rows=check)
+    for note in features.notes if is_first else ():
+        logger.info("note: %s", note)
+    run = dataclasses.replace(run, features_dir=str(features.directory.resolve()), origin=origin_of(features))
+    validation = features.annotated_validation()["rationale"]
+    if registry.depends_on_data(run.dataset):
+        num_texts = len(features.table("train"))
+        run = _settled(given, run, criterion_of(features), num_texts)
+        logger.info("criterion: %s", criterion_in_words(run))
+        if not given.sample:
+            logger.info("%d training texts: %s", num_texts, start_of(run))
+        return run
+    _check_annotated(given, run, len(validation), len(validation) - validation.null_count)
+    if is_first and not given.sample:
+        _warn_of_bar(run, len(features.table("train")))
+    return run
+
+
+def looked_at(
+    given: argparse.Namespace, run: settings.RunSettings, found: "Survey | None" = None
+) -> tuple[settings.RunSettings, "Survey"]:
+    """The settings as the data files settle them, and what these hold; rows are read, and nothing is built.
+
+    Args:
+        given: parsed flags.
+        run: the settings so far.
+        found: what the files hold, where another run on the same data has looked already.
+
+    Raises:
+        UserError: what `with_features` raises for files that break their format, or too few epochs.
+    """
+    from feature_store.survey import survey
+
+    is_first = found is None
+    found = survey(feature_request(given, run)) if found is None else found
+    held = found.sizes.get("val_annotated") or found.sizes.get("val")
+    if registry.depends_on_data(run.dataset):
+        has_rationales = held is not None and held.marked > 0
+        criterion = registry.settled_criterion(run.dataset, run.aspect, found.kind, has_rationales)
+        return _settled(given, run, criterion, found.sizes["train"].rows), found
+    if held is not None:
+        _check_annotated(given, run, held.rows, held.annotated)
+    if is_first and not given.sample and "train" in found.sizes:
+        _warn_of_bar(run, found.sizes["train"].rows)
+    return run, found
+
+
+def data_lines(found: "Survey") -> list[str]:
+    """What the data files hold, for the plan of a dry run: a line with how much, then the notes."""
+    parts = []
+    for split, size in found.sizes.items():
+        tokens = "" if size.tokens is None else f", {size.tokens:,} tokens"
+        annotated = f", {size.annotated:,} annotated" if size.annotated else ""
+        parts.append(f"{split} {size.rows:,} texts{tokens}{annotated}")
+    how = "built features in the cache" if found.is_built else "every row was read and checked"
+    if any(size.tokens is None for size in found.sizes.values()):
+        how += "; texts are cut into words when features are built"
+    lines = [f"data         {'; '.join(parts)}", f"             {how}, in {found.seconds:.1f} s"]
+    return lines + [f"             {note}" for note in found.notes]
+
+
+def _check_annotated(
+    given: argparse.Namespace, run: settings.RunSettings, num_texts: int, num_annotated: int
+) -> None:
+    """Refuse validation texts without a rationale where the criterion reads them."""
+    if not num_annotated and reads_rationales(run.criterion):
+        raise PipelineError(
+            f"none of the {num_texts} annotated validation texts of "
+            f"{settings.title(run.dataset, run.aspect)} has a human rationale: no epoch could be chosen",
+            where=given.data_dir,
+            hint="the criterion needs annotated texts; is the annotations' file complete?",
+        )
+
+
+def _warn_of_bar(run: settings.RunSettings, num_texts: int) -> None:
+    """Say before anything is trained that no model is known to come as far as the criterion asks."""
+    if run.criterion_kind == RELATIVE:
+        return
+    for bound in run.criterion.bounds:
+        known = (
+            out_of_reach(run.dataset, run.aspect, num_texts, bound.limit)
+            if bound.metric == "val_token_precision"
+            else None
+        )
+        if known is not None:
+            logger.warning(
+                "note: %s is out of reach of these %d training texts, as far as is known (precision %.2f on "
+                "%d: %s); `--min-precision` states another threshold, and `python -m pipeline.register` does "
+                "so after the search",
+                bound,
+                num_texts,
+                known.precision,
+                known.num_texts,
+                known.why,
+            )
+
+
+def start_of(run: settings.RunSettings) -> str:
+    """Size of a batch and length of the start, in words."""
+    config = run.config()
+    start = f", all weights in force after {config.start_epochs:g} epochs" if config.start_epochs else ""
+    return f"batches of {config.batch_size}{start}"
+
+
+def _settled(
+    given: argparse.Namespace, run: settings.RunSettings, criterion: Criterion, num_texts: int
+) -> settings.RunSettings:
+    """The settings with what follows from data of one's own.
+
+    Raises:
+        PipelineError: if a rival's precision is to be read, and nobody marked a rationale.
+    """
+    kind = run.criterion_kind
+    if kind == RELATIVE and not reads_rationales(criterion):
+        if given.criterion == RELATIVE:
+            raise PipelineError(
+                "nobody marked a rationale in a validation text, so no precision can be measured",
+                where="--criterion relative",
+                hint="`--criterion paper` chooses by the predictions",
+            )
+        kind = PAPER
+    return with_criterion(dataclasses.replace(run, base=_schedule(given, run, num_texts)), criterion, kind)
+
+
+def _schedule(given: argparse.Namespace, run: settings.RunSettings, num_texts: int) -> dict[str, Any]:
+    """The hyper-parameters with a start as long as so many texts need; what the user has set stays.
+
+    Raises:
+        PipelineError: if too few epochs follow that start.
+    """
+    if given.sample or not registry.depends_on_data(run.dataset):
+        return run.base
+    chosen = settings.hyper_parameters(given.config, given.set)
+    known = run.config().to_dict()
+    settled = registry.settled_preset(run.dataset, num_texts)
+    # a method that does not start dense has no such epochs to settle
+    base = run.base | {name: value for name, value in settled.items() if name in known} | chosen
+    check_epochs(dataclasses.replace(run, base=base), f"{num_texts} training texts: ")
+    return base
+
+
+def check_epochs(run: settings.RunSettings, of_what: str = "") -> None:
+    """Refuse fewer epochs than it takes to train with every weight in force and to choose among the results.
+
+    Args:
+        run: the settings.
+        of_what: put before the message.
+
+    Raises:
+        PipelineError: if there are too few; names the fewest that are accepted.
+    """
+    start = run.config().start_epochs
+    after = _OWN_AFTER_START if registry.depends_on_data(run.dataset) else _OFFICIAL_AFTER_START
+    fewest = math.ceil(start + after) if start else 1
+    better = max(fewest + 1, math.ceil(2 * start))
+    if run.num_epochs < fewest:
+        raise PipelineError(
+            f"{of_what}the weights that make a rationale short are in force after {start:g} epochs, "
+            f"so {run.num_epochs} are too few",
+            where="--epochs",
+            hint=f"ask for at least {fewest}, better {better}, or set the length of the start with `--set`",
+        )

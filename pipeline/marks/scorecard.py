@@ -1,0 +1,323 @@
+"""Given masks against human ones: which texts are compared, and every score with its definition."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from feature_store.masks import MaskFile, MaskRecord
+from infocal import baselines, metrics
+from infocal.metrics import Mask
+from pipeline.base.errors import PipelineError
+
+SEED, NUM_DRAWS = 0, 10
+"""Of the line `random_k`, a mean over draws."""
+
+_SHOWN = 5
+"""Texts that the page names of each kind; `--json` has them all."""
+
+_KINDS = {
+    "not_annotated": "texts without a human mask, left out of every score but the selection rates",
+    "human_alone": "texts of the human file without a rationale in the other file, not scored",
+    "rationale_alone": "texts of the rationale file that are not in the human file, not scored",
+}
+
+_UNSCALED = ("num_documents", "num_skipped", "num_without_positives")
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """Which record of the human file belongs to which of the rationale file."""
+
+    pairs: list[tuple[MaskRecord, MaskRecord]]
+    """Human, rationale; in the order of the human file."""
+    num_by_text: int
+    """How many were found by their tokens, for want of a common id."""
+    human_alone: list[MaskRecord]
+    rationale_alone: list[MaskRecord]
+
+
+def pair(human: Sequence[MaskRecord], rationales: Sequence[MaskRecord]) -> Pairing:
+    """Pair the texts of two files by id, and by their tokens those whose id the other file does not have.
+
+    A text that stands several times in one of the files is not found by its tokens.
+
+    Raises:
+        PipelineError: if two records of one id have different tokens.
+    """
+    partner = _common(human, rationales, lambda record: record.example_id)
+    for one, other in partner.values():
+        if one.tokens is not None and other.tokens is not None and one.tokens != other.tokens:
+            raise PipelineError(
+                f"`{one.label[:60]}` has other tokens than in {one.where}: not the same text",
+                where=other.where,
+                hint="are both files of one corpus? without `id`, texts are paired by their tokens",
+            )
+    num_by_id = len(partner)
+    taken = {record.where for both in partner.values() for record in both}
+    rest = [[record for record in records if record.where not in taken] for records in (human, rationales)]
+    by_text = _common(rest[0], rest[1], _tokens)
+    partner |= by_text
+    taken |= {record.where for both in by_text.values() for record in both}
+    return Pairing(
+        [partner[record.where] for record in human if record.where in partner],
+        len(partner) - num_by_id,
+        *([record for record in records if record.where not in taken] for records in rest),
+    )
+
+
+def _tokens(record: MaskRecord) -> str | None:
+    return None if record.tokens is None else "\0".join(record.tokens)
+
+
+def _common(
+    human: Sequence[MaskRecord],
+    rationales: Sequence[MaskRecord],
+    key: Callable[[MaskRecord], str | None],
+) -> dict[str, tuple[MaskRecord, MaskRecord]]:
+    """Pairs of one key that stands once in each file, by where the human record stands."""
+    counts = [Counter(map(key, records)) for records in (human, rationales)]
+    other = {key(record): record for record in rationales}
+    return {
+        record.where: (record, other[name])
+        for record in human
+        if (name := key(record)) is not None and all(count[name] == 1 for count in counts)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """One pair in arrays."""
+
+    mask: Mask
+    gold: Mask | None
+    scores: list[float] | None
+
+
+def _text(human: MaskRecord, rationale: MaskRecord) -> _Text:
+    sizes = [record.num_tokens for record in (human, rationale) if record.num_tokens is not None]
+    if not sizes:
+        raise PipelineError(
+            f"nothing says how many tokens `{human.label[:60]}` has",
+            where=human.where,
+            hint="add `tokens` or `num_tokens`",
+        )
+    if sizes[0] != sizes[-1]:
+        raise PipelineError(
+            f"`{human.label[:60]}` has {sizes[-1]} tokens here, but {sizes[0]} in {human.where}",
+            where=rationale.where,
+            hint="both files must be of the same texts, split in the same way",
+        )
+    if rationale.positions is None:
+        raise PipelineError(
+            "expected a rationale, but got null: only a human one may be missing",
+            where=rationale.where,
+            hint="`[]` selects nothing",
+        )
+    gold = None if human.positions is None else _mask(human.positions, sizes[0], human.where)
+    return _Text(_mask(rationale.positions, sizes[0], rationale.where), gold, rationale.scores)
+
+
+def _mask(positions: Sequence[int], size: int, where: str) -> Mask:
+    if positions and positions[-1] >= size:
+        raise PipelineError(
+            f"position {positions[-1]} lies beyond the text's {size} tokens, which are counted from 0",
+            where=where,
+        )
+    mask = np.zeros(size, dtype=np.bool_)
+    mask[np.asarray(positions, dtype=np.int64)] = True
+    return mask
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scorecard:
+    """Every score of a mask file, with what it was measured on."""
+
+    scores: dict[str, dict[str, float]]
+    """Metric mode -> flat name -> value."""
+    trivial: dict[str, dict[str, dict[str, float]]]
+    """Line -> metric mode -> flat name -> value."""
+    rate: float
+    """Selection rate of the lines."""
+    counts: dict[str, int]
+    left_out: dict[str, list[str]]
+    """Texts by what is missing: `not_annotated`, `human_alone`, `rationale_alone`."""
+    notes: list[str] = field(default_factory=list)
+
+    def definitions(self) -> dict[str, str]:
+        """What each flat name means."""
+        names = dict.fromkeys(name for scores in self.scores.values() for name in scores)
+        return {name: metrics.definition(name) for name in names}
+
+
+def scorecard(human: MaskFile, rationales: MaskFile) -> Scorecard:
+    """Score the masks of one file against those of another, in every metric mode.
+
+    Args:
+        human: human rationales.
+        rationales: those to score, with `scores` for the ranking scores or without.
+
+    Raises:
+        PipelineError: if no text stands in both, if lengths differ, or nobody annotated any of them.
+    """
+    pairing = pair(human.records, rationales.records)
+    if not pairing.pairs:
+        raise PipelineError(
+            f"none of its {len(rationales.records)} texts stands in {human.path}, by id or by tokens",
+            where=str(rationales.path),
+            hint=f"here the first is `{rationales.records[0].label[:60]}`, "
+            f"there `{human.records[0].label[:60]}`",
+        )
+    texts = [_text(*both) for both in pairing.pairs]
+    masks, golds = [text.mask for text in texts], [text.gold for text in texts]
+    if all(gold is None for gold in golds):
+        raise PipelineError(
+            f"nobody annotated any of the {len(golds)} texts that both files hold", where=str(human.path)
+        )
+    ranking, note = _ranking(texts)
+    scores = {mode: metrics.ranked_mask_scores(masks, ranking, golds, mode=mode) for mode in metrics.MODES}
+    rate = scores["eraser"]["selection_rate_annotated"]
+    lengths = [len(mask) for mask in masks]
+    lines = {
+        mode: baselines.trivial_scores(golds, lengths, rate, seed=SEED, num_draws=NUM_DRAWS, mode=mode)
+        for mode in metrics.MODES
+    }
+    kind = metrics.degenerate_kind(masks)
+    trivial = [f"the masks are {kind}"] if kind else []
+    return Scorecard(
+        scores=scores,
+        trivial={line: {mode: lines[mode][line] for mode in lines} for line in lines["eraser"]},
+        rate=rate,
+        counts=_counts(human, rationales, pairing, golds),
+        left_out={
+            "not_annotated": [one.label for one, _ in pairing.pairs if one.positions is None],
+            "human_alone": [record.label for record in pairing.human_alone],
+            "rationale_alone": [record.label for record in pairing.rationale_alone],
+        },
+        notes=[*human.notes, *rationales.notes, note, *trivial],
+    )
+
+
+def gold_density(human: MaskFile) -> float:
+    """Marked tokens / tokens, over the annotated texts of a file.
+
+    Raises:
+        PipelineError: if nobody annotated any, or the length of an annotated text is not stated.
+    """
+    annotated = [record for record in human.records if record.positions is not None]
+    if not annotated:
+        raise PipelineError(f"nobody annotated any of its {len(human.records)} texts", where=str(human.path))
+    golds = [_text(record, record).mask for record in annotated]
+    return metrics.token_scores(golds, golds).gold_density
+
+
+def _ranking(texts: Sequence[_Text]) -> tuple[list[Any], str]:
+    """What the texts' tokens are ranked by, and which that is; scores only where every text has them."""
+    num_scored = sum(text.scores is not None for text in texts)
+    if num_scored == len(texts):
+        return [np.asarray(text.scores) for text in texts], "auprc, average_precision: by the file's `scores`"
+    if num_scored:
+        bare = f"{len(texts) - num_scored} of {len(texts)} texts have no `scores`"
+    else:
+        bare = "the file has no `scores`"
+    note = f"auprc, average_precision: {bare}, so tokens are ranked by the mask, selected before unselected"
+    return [text.mask.astype(np.float64) for text in texts], note
+
+
+def _counts(
+    human: MaskFile, rationales: MaskFile, pairing: Pairing, golds: Sequence[Mask | None]
+) -> dict[str, int]:
+    return {
+        "human_texts": len(human.records),
+        "rationale_texts": len(rationales.records),
+        "matched": len(pairing.pairs),
+        "matched_by_id": len(pairing.pairs) - pairing.num_by_text,
+        "matched_by_text": pairing.num_by_text,
+        "annotated": sum(gold is not None for gold in golds),
+        "human_alone": len(pairing.human_alone),
+        "rationale_alone": len(pairing.rationale_alone),
+    }
+
+
+def as_json(card: Scorecard, human: MaskFile, rationales: MaskFile) -> dict[str, Any]:
+    """Everything a machine may ask for."""
+    return {
+        "human": {"file": str(human.path), "sha256": human.sha256},
+        "rationale": {"file": str(rationales.path), "sha256": rationales.sha256},
+        "counts": card.counts,
+        "left_out": card.left_out,
+        "notes": card.notes,
+        "scores": card.scores,
+        "trivial": card.trivial,
+        "trivial_rate": card.rate,
+        "trivial_random": {"seed": SEED, "num_draws": NUM_DRAWS},
+        "definitions": card.definitions(),
+    }
+
+
+def page(card: Scorecard, human: MaskFile, rationales: MaskFile) -> str:
+    """The scores as text: what was compared, a table for each metric mode, and what each name means."""
+    lines = _provenance(card, human, rationales)
+    for mode, names in _new_names(card.scores).items():
+        rows = {"": ["masks", *card.trivial]}
+        for name in names:
+            of_lines = [line[mode].get(name) for line in card.trivial.values()]
+            rows[name] = [_cell(name, value) for value in (card.scores[mode][name], *of_lines)]
+        lines += ["", f"mode {mode}", *_table(rows)]
+    definitions = card.definitions()
+    width = max(map(len, definitions))
+    lines += [
+        "",
+        f"random_k, first_k and oracle_k select {card.rate:.4f}, as the masks do of annotated texts; "
+        f"random_k is a mean of {NUM_DRAWS} draws, oracle_k the ceiling of the micro token scores",
+        "",
+        *(f"{name:<{width}}  {text}" for name, text in definitions.items()),
+    ]
+    return "\n".join(lines)
+
+
+def _provenance(card: Scorecard, human: MaskFile, rationales: MaskFile) -> list[str]:
+    counts = card.counts
+    matched = (
+        f"{counts['matched']} matched ({counts['matched_by_id']} by id, {counts['matched_by_text']} by text)"
+    )
+    lines = [
+        f"human      {human.path}  sha256 {human.sha256}",
+        f"rationale  {rationales.path}  sha256 {rationales.sha256}",
+        f"texts      {counts['human_texts']} human, {counts['rationale_texts']} of the rationale file; "
+        f"{matched}, {counts['annotated']} of them annotated",
+    ]
+    lines += [
+        f"note: {_KINDS[kind]}: {len(labels)} ({_named(labels)})"
+        for kind, labels in card.left_out.items()
+        if labels
+    ]
+    return lines + [f"note: {note}" for note in card.notes]
+
+
+def _named(labels: Sequence[str]) -> str:
+    more = len(labels) - _SHOWN
+    return ", ".join(labels[:_SHOWN]) + (f" and {more} more (all of them with --json)" if more > 0 else "")
+
+
+def _new_names(scores: Mapping[str, Mapping[str, float]]) -> dict[str, list[str]]:
+    """Names by mode, each in the first mode that has it."""
+    seen: set[str] = set()
+    found: dict[str, list[str]] = {}
+    for mode, flat in scores.items():
+        found[mode] = [name for name in flat if name not in seen]
+        seen |= flat.keys()
+    return found
+
+
+def _cell(name: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if name in _UNSCALED else f"{value:.4f}"
+
+
+def _table(rows: Mapping[str, Sequence[str]]) -> list[str]:
+    first = max(map(len, rows))
+    return [f"{name:<{first}}" + "".join(f"{cell:>12}" for cell in cells) for name, cells in rows.items()]

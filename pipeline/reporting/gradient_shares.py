@@ -1,0 +1,64 @@
+"""Which searched weights a study could hear: shares of the gradient, as its trials logged them."""
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from infocal.gradient_shares import LEAST
+from pipeline.reporting.results import Searched, TrialResult, percent
+
+PREFIX = "gradient_share_"
+"""Begins the metric of a term; its weight is `lambda_TERM`."""
+PRESSURE = "train_pressure"
+"""Mean share of the weights in force over an epoch; below 1 in the start."""
+_WEIGHT = "lambda_"
+_AT_GUIDER = "lambda_mi"
+_WIDE = "wide"
+
+
+def of_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
+    """A trial's shares by the name of the weight, in its last epoch; empty where that lies in the start."""
+    if metrics.get(PRESSURE, 1.0) < 1:
+        return {}
+    return {
+        _WEIGHT + name.removeprefix(PREFIX): share
+        for name, share in metrics.items()
+        if name.startswith(PREFIX)
+    }
+
+
+def measured(name: str, trials: Sequence[TrialResult]) -> list[tuple[TrialResult, float, float]]:
+    """Trials with their value of a weight and its share, both above 0: a weight of 0 has none."""
+    found = [(trial, trial.searched.get(name, 0.0), trial.shares.get(name, 0.0)) for trial in trials]
+    return [(trial, value, share) for trial, value, share in found if value > 0 and share > 0]
+
+
+def at_the_top(one: Searched, trials: Sequence[TrialResult]) -> float | None:
+    """Share that a weight has at the highest value of its range; None where nobody measured it.
+
+    The gradient of a term grows as its weight, so each trial says what it would be there: the median.
+    """
+    rates = [share / value for _, value, share in measured(one.name, trials)]
+    return None if one.high is None or not rates else median(rates) * one.high
+
+
+def unheard(searched: Sequence[Searched], trials: Sequence[TrialResult], space_name: str) -> list[str]:
+    """A sentence for each weight that cannot matter, whatever value of its range it takes.
+
+    Args:
+        searched: what the study varied.
+        trials: of the study.
+        space_name: where the ranges are from.
+    """
+    found = []
+    for one in searched:
+        share = at_the_top(one, trials)
+        if share is None or share >= LEAST:
+            continue
+        part, loss = ("guider", "L_guide") if one.name == _AT_GUIDER else ("selector", "L_sp")
+        hint = "" if space_name == _WIDE else " `--space wide` reaches further."
+        found.append(
+            f"`{one.name}` cannot matter in this search: at {one.high:g}, the highest value of its range, "
+            f"its gradient at the {part} is {percent(share)} of that of {loss}. Below {percent(LEAST, 0)} "
+            f"the trials differ by chance, and not by this weight.{hint}"
+        )
+    return found

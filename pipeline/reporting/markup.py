@@ -1,0 +1,292 @@
+"""Texts with two rationales on them, laid out for a page: words, what each is, and the scores of the text."""
+
+import itertools
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.base.errors import PipelineError
+from pipeline.training.scale import of_scale
+
+_CLOSING = frozenset(
+    [
+        ",",
+        ".",
+        ";",
+        ":",
+        "!",
+        "?",
+        "%",
+        ")",
+        "]",
+        "}",
+        "'",
+        "''",
+        "...",
+        "n't",
+        "'s",
+        "'re",
+        "'ve",
+        "'ll",
+        "'d",
+        "'m",
+    ]
+)
+"""Tokens that follow the word before them without a space, in the beer corpus' way of writing."""
+_OPENING = frozenset([*"([{$", "``"])
+
+_MOSTLY = 0.3
+"""Share of CJK characters from which a text is taken for Chinese; Latin digits and names are the rest."""
+
+Prediction = Mapping[str, Any]
+"""One entry of a trial's `best/predictions.json`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A token, or several in a row that are the same kind."""
+
+    text: str
+    kind: str
+    """`hit`, `miss`, `extra`; `sel` where nobody annotated; `gold` for the human side; empty for the rest."""
+    space: str
+    """What stands between it and the next word."""
+    probability: float = 0.0
+    title: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """Tokens of one text or of many, by what the model and people say; scores are None where undefined."""
+
+    num_tokens: int
+    num_selected: int
+    num_hits: int
+    num_marked: int
+    is_annotated: bool
+
+    @property
+    def precision(self) -> float | None:
+        """Selected and marked / selected."""
+        return self.num_hits / self.num_selected if self.is_annotated and self.num_selected else None
+
+    @property
+    def recall(self) -> float | None:
+        """Selected and marked / marked."""
+        return self.num_hits / self.num_marked if self.is_annotated and self.num_marked else None
+
+    @property
+    def f1(self) -> float | None:
+        """Harmonic mean of precision and recall; 0 where one is 0 or only one is defined."""
+        if not self.is_annotated or not self.num_selected + self.num_marked:
+            return None
+        return 2 * self.num_hits / (self.num_selected + self.num_marked)
+
+    @property
+    def num_missed(self) -> int:
+        """Marked by people, not selected."""
+        return self.num_marked - self.num_hits if self.is_annotated else 0
+
+    @property
+    def num_wrong(self) -> int:
+        """Selected, not marked by people."""
+        return self.num_selected - self.num_hits if self.is_annotated else 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MarkedText:
+    """One text as a page shows it."""
+
+    order: int
+    example_id: str
+    language: str
+    """`zh` for Chinese text, otherwise empty."""
+    tokens: list[Word]
+    human_runs: list[Word]
+    """The text again, in stretches marked by people and stretches that are not."""
+    counts: Counts
+    prediction: str
+    guider_prediction: str
+    target: str
+    error: float | None
+    """|prediction - target| of a regression."""
+    scale: str = ""
+    """What follows a score, such as `of 1 to 5`; empty for a class, and where nobody kept the scale."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Total:
+    """Figures of all texts of a page at once."""
+
+    num_annotated: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    selection_rate: float | None
+    gold_density: float | None
+
+
+def marked_texts(predictions: Sequence[Prediction]) -> list[MarkedText]:
+    """The texts of a page, in the order given.
+
+    Raises:
+        PipelineError: if the lists of a text are not of one length.
+    """
+    return [_marked_text(order, prediction) for order, prediction in enumerate(predictions)]
+
+
+def total(texts: Sequence[MarkedText]) -> Total:
+    """Scores over all tokens at once; precision, recall and density over annotated texts only."""
+    annotated = [text.counts for text in texts if text.counts.is_annotated]
+    together = _sum(annotated, is_annotated=True)
+    everything = _sum([text.counts for text in texts], is_annotated=False)
+    return Total(
+        num_annotated=len(annotated),
+        precision=together.precision,
+        recall=together.recall,
+        f1=together.f1,
+        selection_rate=_share(everything.num_selected, everything.num_tokens),
+        gold_density=_share(together.num_marked, together.num_tokens),
+    )
+
+
+def _sum(counts: Sequence[Counts], is_annotated: bool) -> Counts:
+    return Counts(
+        num_tokens=sum(count.num_tokens for count in counts),
+        num_selected=sum(count.num_selected for count in counts),
+        num_hits=sum(count.num_hits for count in counts),
+        num_marked=sum(count.num_marked for count in counts),
+        is_annotated=is_annotated,
+    )
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _marked_text(order: int, prediction: Prediction) -> MarkedText:
+    tokens, human = list(prediction["tokens"]), prediction["human"]
+    selected, probability = list(prediction["selected"]), list(prediction["probability"])
+    lengths = {len(tokens), len(selected), len(probability), len(tokens if human is None else human)}
+    if len(lengths) > 1:
+        raise PipelineError(
+            f"a text of {len(tokens)} tokens has {len(selected)} marks of the model, "
+            f"{len(probability)} probabilities and {'no' if human is None else len(human)} human marks",
+            where=f"prediction `{prediction['example_id']}`",
+        )
+    marks = None if human is None else [bool(mark) for mark in human]
+    behind = spaces(tokens)
+    return MarkedText(
+        order=order,
+        example_id=str(prediction["example_id"]),
+        language="zh" if is_chinese(tokens) else "",
+        tokens=list(_model_words(tokens, behind, marks, [bool(mark) for mark in selected], probability)),
+        human_runs=list(_human_runs(tokens, behind, marks or [])),
+        counts=_counts(marks, [bool(mark) for mark in selected]),
+        prediction=_outcome(prediction.get("prediction")),
+        guider_prediction=_outcome(prediction.get("guider_prediction")),
+        target=_outcome(prediction.get("target")),
+        error=_error(prediction.get("prediction"), prediction.get("target")),
+        scale=of_scale(*prediction["score_range"]) if prediction.get("score_range") else "",
+    )
+
+
+def _counts(human: Sequence[bool] | None, selected: Sequence[bool]) -> Counts:
+    return Counts(
+        num_tokens=len(selected),
+        num_selected=sum(selected),
+        num_hits=sum(mark and choice for mark, choice in zip(human or [], selected, strict=False)),
+        num_marked=sum(human or []),
+        is_annotated=human is not None,
+    )
+
+
+def _model_words(
+    tokens: Sequence[str],
+    spaces: Sequence[str],
+    human: Sequence[bool] | None,
+    selected: Sequence[bool],
+    probability: Sequence[float],
+) -> Iterator[Word]:
+    kinds = [_kind(None if human is None else human[i], selected[i]) for i in range(len(tokens))]
+    for i, (token, space, kind) in enumerate(zip(tokens, spaces, kinds, strict=True)):
+        # the space between two words of a kind belongs to them: their marking runs through
+        inside = kind and i + 1 < len(tokens) and kinds[i + 1] == kind
+        said = [f"probability {probability[i]:.3f}", "selected" if selected[i] else "not selected"]
+        if human is not None:
+            said.append("marked by people" if human[i] else "not marked by people")
+        yield Word(
+            token + (space if inside else ""), kind, "" if inside else space, probability[i], ", ".join(said)
+        )
+
+
+def _kind(human: bool | None, selected: bool) -> str:
+    if human is None:
+        return "sel" if selected else ""
+    return {(True, True): "hit", (True, False): "miss", (False, True): "extra", (False, False): ""}[
+        human, selected
+    ]
+
+
+def _human_runs(tokens: Sequence[str], spaces: Sequence[str], human: Sequence[bool]) -> Iterator[Word]:
+    text, start = "", 0
+    for i, (mark, space) in enumerate(zip(human, spaces, strict=False)):
+        text += tokens[i]
+        if i + 1 < len(human) and human[i + 1] == mark:
+            text += space
+            continue
+        yield Word(text, "gold" if human[start] else "", space)
+        text, start = "", i + 1
+
+
+def spaces(tokens: Sequence[str]) -> list[str]:
+    """What stands behind each token of a text when it is written out; behind the last one nothing."""
+    chinese = is_chinese(tokens)
+    return [_space(*pair, chinese) for pair in itertools.pairwise(tokens)] + [""] * bool(tokens)
+
+
+def _space(token: str, following: str, chinese: bool) -> str:
+    """What stands between two tokens: nothing before punctuation or beside Chinese, else a space.
+
+    A Chinese text has spaces between Latin words and numbers only; marks such as `×` and `“` are half as wide
+    as ideographs in Unicode's table, but are set like them there.
+    """
+    if chinese:
+        return " " if (token[-1:] + following[:1]).isascii() and _are_words(token, following) else ""
+    if following in _CLOSING or token in _OPENING:
+        return ""
+    return "" if token and following and (_is_cjk(token[-1]) or _is_cjk(following[0])) else " "
+
+
+def _are_words(*tokens: str) -> bool:
+    return all(token[-1:].isalnum() and token[:1].isalnum() for token in tokens)
+
+
+def is_chinese(tokens: Sequence[str]) -> bool:
+    """Whether a text is set as Chinese is: a large part of its characters are ideographs."""
+    text = "".join(tokens)
+    return bool(text) and sum(map(_is_cjk, text)) >= _MOSTLY * len(text)
+
+
+def _is_cjk(character: str) -> bool:
+    """Whether the character is as wide as an ideograph: ideographs, kana and full-width punctuation."""
+    return unicodedata.east_asian_width(character) in "WF"
+
+
+def _outcome(value: Any) -> str:
+    """A score to three places; of class probabilities the likeliest class and its probability."""
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        best = max(range(len(value)), key=lambda i: value[i])
+        return f"class {best} ({value[best]:.2f})"
+    return str(value)
+
+
+def _error(prediction: Any, target: Any) -> float | None:
+    if isinstance(prediction, float) and isinstance(target, int | float):
+        return abs(prediction - target)
+    return None

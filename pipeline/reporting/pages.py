@@ -1,0 +1,340 @@
+"""The pages that people read: rationales on their texts, a trial's curves, a study's report.
+
+Each page is one file with nothing outside it: no script, font or picture is loaded, so that it opens from a
+disk, from the tracker and from an e-mail alike. A number that is not there is shown as a dash. Epochs are
+counted from 0 in the data and from 1 on the pages.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from infocal.gradient_shares import LEAST
+from pipeline.reporting import figures, markup
+from pipeline.reporting.figures import ERRORS, Epochs
+from pipeline.reporting.published import PublishedRow
+from pipeline.reporting.results import MISSING, Findings, ScoreRow, TrialResult, give_or_take, number, percent
+from pipeline.reporting.standings import Standings
+from pipeline.training import data_options
+from pipeline.training.columns import Column, columns, label_of
+from search_spaces.base import Criterion, at_rate
+
+_NUM_EXAMPLES = 10
+"""Rationales on a study's page; the winner's own page has them all."""
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("pipeline.reporting", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "number": number,
+        "percent": percent,
+        "hundred": _hundred,
+        "short": _short,
+        "ticked": _ticked,
+    }
+    return made
+
+
+def _hundred(value: float | None, digits: int) -> str:
+    """A fraction times a hundred, for columns in percent."""
+    return number(None if value is None else 100 * value, digits)
+
+
+def _ticked(text: str) -> Markup:
+    """A text in which what stands between backticks is code."""
+    parts = [
+        Markup("<code>{}</code>" if i % 2 else "{}").format(part) for i, part in enumerate(text.split("`"))
+    ]
+    return Markup("").join(parts)
+
+
+def _short(value: float | None) -> str:
+    """A hyper-parameter without needless digits."""
+    return MISSING if value is None else f"{value:.4g}"
+
+
+def _render(template: str, **values: Any) -> str:
+    return _environment().get_template(template).render(**values)
+
+
+def rationale_page(*, title: str, predictions: Sequence[markup.Prediction], note: str) -> str:
+    """A page of texts with the human and the model's rationale on each, side by side.
+
+    Args:
+        title: of the page.
+        predictions: entries of a trial's `best/predictions.json`: `example_id`, `tokens`, `human` (0 or 1 for
+            each token, or None), `probability`, `selected`, `prediction`, `guider_prediction`, `target`,
+            `score_range` (of a regression).
+        note: what the texts and the model are; may be empty.
+
+    Raises:
+        PipelineError: if the lists of a text are not of one length.
+    """
+    texts = markup.marked_texts(predictions)
+    return _render("rationale_page.html.j2", title=title, note=note, texts=texts, total=markup.total(texts))
+
+
+def curve_page(*, title: str, history: Epochs, criterion: Criterion, dataset: str) -> str:
+    """A page with a trial's validation scores and losses over its epochs.
+
+    Args:
+        title: of the page.
+        history: one entry an epoch, `epoch` and any of `val_*` and `train_*`; what is missing leaves a gap.
+        criterion: its bounds are drawn, and the epoch it prefers is marked.
+        dataset: whose scores are shown.
+    """
+    best = figures.best_epoch(history, criterion)
+    return _render(
+        "curve_page.html.j2",
+        title=title,
+        criterion=sentence(criterion),
+        summary=_summary(history, criterion, best, dataset),
+        scores=figures.score_chart(history, criterion, best, dataset) if history else None,
+        panels=figures.loss_panels(history, best),
+        table=_epoch_table(history, best, dataset),
+    )
+
+
+def _summary(history: Epochs, criterion: Criterion, best: int | None, dataset: str) -> str:
+    entry = next((entry for entry in history if entry["epoch"] == best), None)
+    if entry is None:
+        return "No epoch has the scores that it reads."
+    found = ", ".join(f"{label} {number(entry.get(key))}" for key, label in figures.scores_of(dataset))
+    met = "meets" if criterion.is_met(entry) else "does not meet"
+    return f"Best epoch {entry['epoch'] + 1} of {len(history)}: {found}; it {met} the criterion."
+
+
+def _epoch_table(history: Epochs, best: int | None, dataset: str) -> dict[str, Any] | None:
+    every = [*figures.scores_of(dataset), *ERRORS]
+    shown = [(key, label) for key, label in every if any(key in entry for entry in history)]
+    if not shown:
+        return None
+    rows = [
+        {
+            "epoch": entry["epoch"] + 1,
+            "is_best": entry["epoch"] == best,
+            "cells": [entry.get(key) for key, _ in shown],
+        }
+        for entry in history
+    ]
+    return {"names": [label for _, label in shown], "rows": rows}
+
+
+def sentence(criterion: Criterion | None) -> str:
+    """A criterion as people say it: `best recall with precision ≥ 0.878 (validation)`."""
+    if criterion is None:
+        return "not known"
+    signs = {"at_least": "≥", "at_most": "≤"}
+    bounds = [f"{label_of(bound.metric)} {signs[bound.kind]} {bound.limit:g}" for bound in criterion.bounds]
+    conditions = f" with {' and '.join(bounds)}" if bounds else ""
+    rate = "" if criterion.rate is None else f", {at_rate(criterion.rate)}"
+    return f"best {label_of(criterion.metric)}{conditions}{rate}, on validation"
+
+
+def _why(criterion: Criterion | None) -> str:
+    """Where a threshold that a rival gave comes from; empty where it is fixed."""
+    why = "" if criterion is None else criterion.why
+    return f"The {why}" if why.startswith("threshold ") else ""
+
+
+def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
+    """The report of a study.
+
+    Args:
+        findings: what the study found.
+        published: rows to stand beside its best.
+    """
+    examples = findings.predictions[:_NUM_EXAMPLES]
+    groups = _comparison(findings, published)
+    every = columns(findings.dataset)
+    shares = [column for column in every if column.is_share]
+    compared = [column for column in shares if _is_known(column, groups)] or shares
+    shown = [column for column in every if _is_scored(column, findings)]
+    return _render(
+        "study_page.html.j2",
+        title=_study_title(findings),
+        findings=findings,
+        criterion=sentence(findings.criterion),
+        why=_why(findings.criterion),
+        maximised="" if findings.criterion is None else label_of(findings.criterion.metric),
+        verdict=_verdict(findings),
+        registered=_registered(findings),
+        groups=groups,
+        compared=compared,
+        shown=shown,
+        scatter=figures.precision_recall_chart(findings, published),
+        panels=figures.hyper_parameter_panels(findings),
+        shares=figures.share_panels(findings),
+        least_share=LEAST,
+        curves=figures.curve_panels(findings),
+        trials=[_trial_row(trial, findings) for trial in (*findings.trials, *findings.replicates)],
+        texts=markup.marked_texts(examples),
+        num_texts=len(findings.predictions),
+    )
+
+
+def _study_title(findings: Findings) -> str:
+    of = findings.title or f"{findings.dataset} {findings.aspect}".strip()
+    return f"{findings.study}: {of}{data_options.bracketed(findings.options)}"
+
+
+def _is_known(column: Column, groups: Sequence[dict[str, Any]]) -> bool:
+    return any(column.score in row.scores for group in groups for row in group["rows"])
+
+
+def _is_scored(column: Column, findings: Findings) -> bool:
+    """Whether a trial has the score, or none has any."""
+    scored = [trial for trial in (*findings.trials, *findings.replicates) if trial.scores]
+    return not scored or any(column.score in trial.scores for trial in scored)
+
+
+def _verdict(findings: Findings) -> str:
+    winner = findings.winner
+    if winner is None:
+        return "No trial finished an epoch, so there is nothing to choose from."
+    figures_of = ", ".join(
+        f"{column.label} {_with_error(winner, column.score)}"
+        for column in columns(findings.dataset)
+        if column.is_share and not column.score.startswith("selection_rate") and _is_scored(column, findings)
+    )
+    figures_of += f" with {percent(winner.scores.get('selection_rate'))} of the tokens selected"
+    if winner.errors:
+        figures_of += " (± one standard error over draws of the validation texts)"
+    epoch = "" if winner.epoch is None else f" at epoch {winner.epoch + 1}"
+    if winner.is_met:
+        return f"The best trial is {winner.name}{epoch}: {figures_of}, on validation. It meets the criterion."
+    short = "" if winner.objective is None else f", short by {-winner.objective:.3f}"
+    missed = "No trial meets the criterion" + ("." if findings.versions else ", so nothing was registered.")
+    return f"{missed} The nearest is {winner.name}{epoch}: {figures_of}, on validation{short}."
+
+
+def _with_error(trial: TrialResult, score: str) -> str:
+    """A share in percent, with its standard error where that is known."""
+    error = trial.errors.get(score)
+    value = trial.scores.get(score)
+    return percent(value) if error is None else give_or_take(_hundred(value, 1), percent(error))
+
+
+def _registered(findings: Findings) -> list[str]:
+    """Which trials are versions of a registered model."""
+    names = {trial.run_id: trial.name for trial in (*findings.trials, *findings.replicates)}
+    return [
+        f"{names.get(run_id, run_id)} is {', '.join(labels)}." for run_id, labels in findings.versions.items()
+    ]
+
+
+def _comparison(findings: Findings, published: Sequence[PublishedRow]) -> list[dict[str, Any]]:
+    """Groups of rows, each with a heading that says on what its numbers were measured."""
+    groups = [
+        {"heading": "This study, validation", "kind": "ours", "rows": _own_rows(findings)},
+        {
+            "heading": "This study, sealed test split",
+            "kind": "ours",
+            "rows": findings.readings
+            or [ScoreRow(name="not read yet", note="python -m pipeline.evaluate reads it")],
+        },
+        {
+            "heading": "Trivial rationales" + (f", {findings.trivial_note}" if findings.trivial_note else ""),
+            "kind": "trivial",
+            "rows": findings.trivial or [ScoreRow(name="not computed")],
+        },
+    ]
+    known = [column for column in columns(findings.dataset) if column.published]
+    for source in dict.fromkeys(row.source for row in published):
+        rows = [row for row in published if row.source == source]
+        groups.append(
+            {
+                "heading": f"{source}, {rows[0].note}",
+                "kind": "paper",
+                "rows": [
+                    ScoreRow(
+                        name=row.method,
+                        scores={
+                            column.score: value
+                            for column in known
+                            if (value := row.value(column.published)) is not None
+                        },
+                    )
+                    for row in rows
+                ],
+            }
+        )
+    return groups
+
+
+def _own_rows(findings: Findings) -> list[ScoreRow]:
+    if findings.winner is None:
+        return [ScoreRow(name="no trial has a score")]
+    winner = findings.winner
+    row = ScoreRow(
+        name=f"{winner.name}, best epoch",
+        scores=winner.scores,
+        note="meets the criterion" if winner.is_met else "does not meet the criterion",
+        errors=winner.errors,
+    )
+    if not findings.spread:
+        return [row]
+    labels = {column.score: column.label for column in columns(findings.dataset) if column.is_share}
+    deviations = ", ".join(
+        f"{labels[name]} ± {percent(sd)}" for name, _, sd in findings.spread if name in labels
+    )
+    seeds = ScoreRow(
+        name=f"mean of {findings.num_seeds} seeds",
+        scores={name: mean for name, mean, _ in findings.spread},
+        note=deviations,
+    )
+    return [row, seeds]
+
+
+def _trial_row(trial: TrialResult, findings: Findings) -> dict[str, Any]:
+    is_best = findings.winner is not None and trial.run_id == findings.winner.run_id
+    if trial.objective is None:
+        verdict = "–"
+    else:
+        verdict = "met" if trial.is_met else f"short by {-trial.objective:.3f}"
+    ended = "stopped early" if trial.is_stopped_early else trial.status.lower()
+    return {
+        "links": findings.links.get(trial.run_id),
+        "name": trial.name + (f", seed {trial.seed}" if trial.seed else ""),
+        "is_best": is_best,
+        "searched": [trial.searched.get(one.name) for one in findings.searched],
+        "epoch": None if trial.epoch is None else trial.epoch + 1,
+        "scores": trial.scores,
+        "errors": trial.errors,
+        "objective": trial.objective,
+        "verdict": verdict,
+        "state": trial.failure.replace("_", " ") or ended,
+    }
+
+
+def comparison_page(table: Standings, *, command: str, is_sample: bool) -> str:
+    """The table of a comparison.
+
+    Args:
+        table: to show.
+        command: that made it.
+        is_sample: whether the corpus was the made-up one.
+    """
+    return _render(
+        "comparison_page.html.j2", title=table.title, table=table, command=command, is_sample=is_sample
+    )
+
+
+def tables_page(*, tables: Sequence[Any], notes: Sequence[str]) -> str:
+    """A page of plain tables.
+
+    Args:
+        tables: each with `title`, `head` and `rows`; the first one's title is the page's.
+        notes: said below the tables.
+    """
+    return _render("tables_page.html.j2", title=tables[0].title, tables=tables, notes=notes)

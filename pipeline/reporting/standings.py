@@ -1,0 +1,457 @@
+"""The table of a comparison: means over seeds, the test against InfoCal, and what stands beside."""
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from statistics import mean, median, stdev
+from typing import Any
+
+from feature_store.sources.base import NO_OPTIONS
+from infocal.baselines import ceiling_f1
+from infocal.methods.registry import INFOCAL
+from infocal.resampling import SCORES, Difference, TextCounts, is_defined, paired_difference
+from pipeline.reporting import published
+from pipeline.reporting.results import number
+from pipeline.reporting.significance import (
+    ALPHA,
+    MIN_SEEDS,
+    POWER,
+    holm,
+    smallest_difference,
+    smallest_paired_difference,
+)
+from pipeline.training.columns import Column, columns, compared
+from pipeline.training.data_options import target
+from search_spaces import registry
+
+MAX_OFF_TARGET = 0.01
+"""Selection rates further than one point from the target are marked: such rows do not compare."""
+OFF_TARGET, DEGENERATE, DENSE, UNFINISHED = "†", "‡", "§", "¶"
+MARKS = {
+    OFF_TARGET: "with at least one seed, selects more than one point off the target: not at equal selection",
+    DEGENERATE: "with at least one seed, the mask is a trivial one, on validation or on test",
+    DENSE: "reads every token by definition, so the target does not hold for it",
+    UNFINISHED: "with at least one seed, the best epoch lies in the start, before all weights were in force",
+}
+"""What a sign behind a row's name says."""
+
+_HEADLINES = ("token_f1", "hatexplain_token_f1", "macro_f1", "explained_rate")
+"""Scores that the printed t-test is of: the first one that the rows have."""
+_F1 = "token_f1"
+CEILING_SHARE = Column("ceiling_share", "of the ceiling")
+"""Token F1 over that of the oracle which selects the target share of the annotated texts' tokens."""
+_AT_RATE = frozenset({"random_k", "first_k", "oracle_k"})
+"""Trivial lines that select the target share."""
+_MISSING = "-"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What one method with one seed came to; as it lies in the comparison's folder."""
+
+    method: str
+    seed: int
+    run_id: str = ""
+    """The MLflow run, in which the reading of the test split is recorded."""
+    epoch: int | None = None
+    """Best epoch on validation, from 0; None where training failed."""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """On test, by their flat names without a prefix."""
+    validation: Mapping[str, float] = field(default_factory=dict)
+    """The best epoch's, `val_NAME`."""
+    degenerate: str | None = None
+    """The trivial mask that it fell to, on validation or on test."""
+    is_dense: bool = False
+    is_finished: bool = True
+    """Whether the best epoch lies behind the start, in which the selection is not yet what is aimed at."""
+    texts: dict[str, list[int] | list[float]] = field(default_factory=dict)
+    """What the scores are made of, text by text, as `infocal.resampling.TextCounts.as_lists` has it; empty in
+    what older versions stored."""
+    failure: str = ""
+    """Name of the failure that ended training; empty where none did."""
+    failure_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A score over seeds."""
+
+    mean: float
+    deviation: float | None = None
+    """Of the sample, with n - 1; None for one value."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    name: str
+    kind: str
+    """`ours`, `paper` or `trivial`."""
+    cells: Mapping[str, Cell] = field(default_factory=dict)
+    """By the scores' flat names; what nobody measured is left out."""
+    p_values: Mapping[str, float] = field(default_factory=dict)
+    """Of the paired t-test against InfoCal, by score."""
+    differences: Mapping[str, Difference] = field(default_factory=dict)
+    """From InfoCal's mean, by score, over draws of texts and seeds."""
+    corrected: Mapping[str, float] = field(default_factory=dict)
+    """Their p-values, corrected for as many methods, by score."""
+    marks: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standings:
+    """The whole table."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    headline: Column | None
+    """Whose p and difference stand in the last columns."""
+    notes: Sequence[str]
+    smallest: Mapping[str, float] = field(default_factory=dict)
+    """Smallest differences of the headline score that this design finds, by test; empty: not known."""
+    ceiling: float | None = None
+    """Highest micro F1 at the target rate on the annotated texts."""
+
+    def header(self) -> list[str]:
+        """Labels of the columns, the rows' names left out."""
+        labels = [column.label + (" %" if column.is_share else "") for column in self.columns]
+        if self.headline is None:
+            return labels
+        label = self.headline.label
+        more = [f"{label}, less InfoCal's [95 %]", "p, Holm"] if self._has_differences else []
+        return [*labels, f"p ({label})", *more]
+
+    def texts(self, row: Row) -> list[str]:
+        """The cells of a row as they are printed: shares in percent, `mean ± deviation`."""
+        cells = [_text(row.cells.get(column.score), column) for column in self.columns]
+        if self.headline is None:
+            return cells
+        score = self.headline.score
+        more = [_gap_text(row.differences.get(score), self.headline), _p_text(row.corrected.get(score))]
+        return [*cells, _p_text(row.p_values.get(score)), *(more if self._has_differences else [])]
+
+    @property
+    def _has_differences(self) -> bool:
+        """Whether a row has the interval of the headline score."""
+        return self.headline is not None and any(self.headline.score in row.differences for row in self.rows)
+
+    def used_marks(self) -> list[str]:
+        """The signs that stand in the table, each with what it says."""
+        return [f"{sign} {said}" for sign, said in MARKS.items() if any(sign in r.marks for r in self.rows)]
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, for machines; shares as fractions."""
+        return asdict(self)
+
+
+def _text(cell: Cell | None, column: Column) -> str:
+    if cell is None:
+        return _MISSING
+    factor, digits = (100, 1) if column.is_share else (1, 4)
+    deviation = "" if cell.deviation is None else f" ± {number(factor * cell.deviation, digits)}"
+    return number(factor * cell.mean, digits, _MISSING) + deviation
+
+
+def _p_text(p: float | None) -> str:
+    if p is None:
+        return _MISSING
+    return "<0.001" if p < 0.001 else number(p)
+
+
+def _gap_text(gap: Difference | None, column: Column) -> str:
+    if gap is None:
+        return _MISSING
+    factor, digits = (100, 1) if column.is_share else (1, 4)
+    estimate, low, high = (factor * value for value in (gap.estimate, gap.interval.low, gap.interval.high))
+    return f"{estimate:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
+
+
+def over_seeds(values: Sequence[float]) -> Cell:
+    """Mean and sample deviation of one value or more."""
+    return Cell(mean(values), stdev(values) if len(values) > 1 else None)
+
+
+def paired_p(ours: Mapping[int, float], theirs: Mapping[int, float]) -> float | None:
+    """Two-sided p of the paired t-test over the seeds that both have.
+
+    Args:
+        ours, theirs: seed -> score.
+
+    Returns:
+        None with fewer than two common seeds, or where every difference is 0: the statistic is undefined.
+    """
+    seeds = sorted(ours.keys() & theirs.keys())
+    if len(seeds) < 2 or all(ours[seed] == theirs[seed] for seed in seeds):
+        return None
+    from scipy.stats import ttest_rel  # takes a second that --help need not wait for
+
+    with warnings.catch_warnings():
+        # differences that are all but equal: p is 0 to the precision there is
+        warnings.simplefilter("ignore", RuntimeWarning)
+        p = float(ttest_rel([ours[s] for s in seeds], [theirs[s] for s in seeds]).pvalue)
+    return p if math.isfinite(p) else None
+
+
+def standings(
+    dataset: str,
+    aspect: str,
+    outcomes: Sequence[Outcome],
+    *,
+    target_rate: float,
+    options: Mapping[str, str] = NO_OPTIONS,
+    beside: Sequence[Row] = (),
+    notes: Sequence[str] = (),
+) -> Standings:
+    """The table of a comparison.
+
+    Args:
+        dataset: whose columns are shown.
+        aspect: its target; empty where there is but one.
+        outcomes: every method with every seed, in the order in which the methods are to stand.
+        target_rate: selection rate that all were held at.
+        options: of the data set; those that differ from its defaults stand in the title.
+        beside: rows that stand below: trivial lines, given masks.
+        notes: what else must be said.
+    """
+    methods = list(dict.fromkeys(outcome.method for outcome in outcomes))
+    by_method = {name: [o for o in outcomes if o.method == name] for name in methods}
+    ceiling = _ceiling(outcomes, target_rate)
+    rows = [*_own_rows(dataset, aspect, by_method, target_rate), *beside]
+    rows = [_with_share(row, ceiling) for row in rows]
+    every = [*compared(dataset)]
+    place = max((i + 1 for i, c in enumerate(every) if c.score in (_F1, "hatexplain_token_f1")), default=0)
+    every.insert(place, CEILING_SHARE)
+    shown = [c for c in every if any(c.score in row.cells for row in rows)] or list(columns(dataset))
+    of = target(dataset, aspect, options)
+    headline = next((c for name in _HEADLINES for c in shown if c.score == name), None)
+    rows = _with_differences(rows, by_method, [c.score for c in shown])
+    smallest = {} if headline is None else _smallest(rows, by_method, headline.score)
+    return Standings(
+        title=f"{of}: methods at {100 * target_rate:g} % of the tokens, on test",
+        columns=shown,
+        rows=rows,
+        headline=headline,
+        notes=[
+            *_method_notes(by_method),
+            *_notes_on_differences(rows, by_method, headline, smallest),
+            *_notes_on_ceiling(ceiling, target_rate),
+            *notes,
+        ],
+        smallest=smallest,
+        ceiling=ceiling,
+    )
+
+
+def _own_rows(
+    dataset: str, aspect: str, by_method: Mapping[str, Sequence[Outcome]], target_rate: float
+) -> Iterator[Row]:
+    """A row for each method, the published one below it where there is one."""
+    printed = published.rows(dataset, aspect)
+    reference = by_method.get(INFOCAL, ())
+    for name, outcomes in by_method.items():
+        label = registry.title(name)
+        finished = [outcome for outcome in outcomes if not outcome.failure]
+        scores = list(dict.fromkeys(score for outcome in finished for score in outcome.scores))
+        tested = {} if name == INFOCAL else {s: _p_value(finished, reference, s) for s in scores}
+        yield Row(
+            name=label,
+            kind="ours",
+            cells={s: over_seeds(list(_by_seed(finished, s).values())) for s in scores},
+            p_values={score: p for score, p in tested.items() if p is not None},
+            marks=_marks(finished, target_rate),
+            note=_failures(outcomes),
+        )
+        yield from (_published_row(row, dataset) for row in printed if row.method == label)
+
+
+# ------------------------------------------------------------------------------- the share of the ceiling
+
+
+def _ceiling(outcomes: Sequence[Outcome], target_rate: float) -> float | None:
+    """The highest micro F1 at the target rate; None where nobody marked anything."""
+    known = [one.scores["gold_density"] for one in outcomes if one.scores.get("gold_density")]
+    return ceiling_f1(target_rate, known[0]) if known else None
+
+
+def _with_share(row: Row, ceiling: float | None) -> Row:
+    """A row with its F1 over that of the oracle at the target rate, where its masks are held at that."""
+    is_held = (row.kind == "ours" and DENSE not in row.marks) or row.name in _AT_RATE
+    if ceiling is None or not is_held or _F1 not in row.cells:
+        return row
+    f1 = row.cells[_F1]
+    share = Cell(f1.mean / ceiling, None if f1.deviation is None else f1.deviation / ceiling)
+    return replace(row, cells={**row.cells, CEILING_SHARE.score: share})
+
+
+def _notes_on_ceiling(ceiling: float | None, target_rate: float) -> list[str]:
+    if ceiling is None:
+        return []
+    return [
+        f"{CEILING_SHARE.label}: token F1 over {100 * ceiling:.1f}, that of an oracle which selects "
+        f"{100 * target_rate:g} % of the annotated texts' tokens: a rate that is held caps F1. A method that "
+        "leaves alone the texts in which nobody marked anything selects more of the others, and may pass it"
+    ]
+
+
+# ---------------------------------------------------------------------- differences over texts and seeds
+
+
+def _with_differences(
+    rows: Sequence[Row], by_method: Mapping[str, Sequence[Outcome]], scores: Sequence[str]
+) -> list[Row]:
+    """The rows of methods with their differences from InfoCal, and p-values corrected for their number."""
+    methods = {registry.title(name): name for name in by_method if name != INFOCAL}
+    found: dict[str, dict[str, Difference]] = {}
+    for title_, name in methods.items():
+        pairs = _paired(by_method[name], by_method.get(INFOCAL, ()))
+        if pairs:
+            theirs, ours = zip(*pairs, strict=True)
+            defined = [s for s in scores if s in SCORES and is_defined(s, ours[0])]
+            found[title_] = {score: paired_difference(score, theirs, ours) for score in defined}
+    corrected: dict[str, dict[str, float]] = {name: {} for name in found}
+    for score in dict.fromkeys(score for gaps in found.values() for score in gaps):
+        for name, p in holm({n: gaps[score].p_value for n, gaps in found.items() if score in gaps}).items():
+            corrected[name][score] = p
+    return [
+        replace(row, differences=found[row.name], corrected=corrected[row.name])
+        if row.kind == "ours" and row.name in found
+        else row
+        for row in rows
+    ]
+
+
+def _paired(theirs: Sequence[Outcome], ours: Sequence[Outcome]) -> list[tuple[TextCounts, TextCounts]]:
+    """The counts of both methods for each seed that both have; empty where an older version stored none."""
+    known, others = ({one.seed: one.texts for one in some if one.texts} for some in (theirs, ours))
+    seeds = sorted(known.keys() & others.keys())
+    return [(TextCounts.of_lists(known[seed]), TextCounts.of_lists(others[seed])) for seed in seeds]
+
+
+def _smallest(
+    rows: Sequence[Row], by_method: Mapping[str, Sequence[Outcome]], score: str
+) -> dict[str, float]:
+    """Smallest differences of a score that the design finds, by test: median over methods, and the ends."""
+    gaps = [row.differences[score].interval.error for row in rows if score in row.differences]
+    found: dict[str, float] = {}
+    if gaps:
+        sizes = [smallest_difference(error) for error in gaps]
+        found |= {"interval": median(sizes), "interval_least": min(sizes), "interval_most": max(sizes)}
+    reference = _by_seed(by_method.get(INFOCAL, ()), score)
+    sizes = []
+    for name, outcomes in by_method.items():
+        theirs = _by_seed(outcomes, score)
+        seeds = sorted(theirs.keys() & reference.keys())
+        if name != INFOCAL and len(seeds) > 1:
+            deviation = stdev(theirs[seed] - reference[seed] for seed in seeds)
+            sizes.append(smallest_paired_difference(deviation, len(seeds)))
+    return found | ({"t_test": median(sizes)} if sizes else {})
+
+
+def _notes_on_differences(
+    rows: Sequence[Row],
+    by_method: Mapping[str, Sequence[Outcome]],
+    headline: Column | None,
+    smallest: Mapping[str, float],
+) -> list[str]:
+    """What the intervals are, what they can find, and whether anything may be claimed."""
+    if headline is None or len(by_method) < 2 or INFOCAL not in by_method:
+        return []
+    num_seeds = len({outcome.seed for outcomes in by_method.values() for outcome in outcomes})
+    said = []
+    if any(headline.score in row.differences for row in rows):
+        said.append(
+            f"{headline.label}, less InfoCal's: interval of 95 % over draws of texts and seeds, both paired; "
+            "p, Holm: two-sided, of the same draws, corrected for the number of methods"
+        )
+    said += _smallest_in_words(smallest, headline, num_seeds)
+    if num_seeds < MIN_SEEDS:
+        said.append(
+            f"no claim follows from {num_seeds} seed{'s' * (num_seeds > 1)}: it takes {MIN_SEEDS} (`--seeds "
+            f"{MIN_SEEDS}`); with fewer, an interval over seeds is too narrow"
+        )
+    older = [
+        registry.title(n) for n, some in by_method.items() if any(not o.texts and not o.failure for o in some)
+    ]
+    if older and len(older) < len(by_method):
+        said.append(f"without an interval, for an older version stored them: {', '.join(older)}")
+    return said
+
+
+def _smallest_in_words(smallest: Mapping[str, float], headline: Column, num_seeds: int) -> list[str]:
+    if not smallest:
+        return []
+    factor, unit = (100, " points") if headline.is_share else (1, "")
+    parts = []
+    if "interval" in smallest:
+        least, size, most = (factor * smallest[n] for n in ("interval_least", "interval", "interval_most"))
+        spread = f" ({least:.2g} to {most:.2g}, by method)" if most > least else ""
+        parts.append(f"{size:.2g}{unit} by the interval{spread}")
+    if "t_test" in smallest:
+        parts.append(f"{factor * smallest['t_test']:.2g}{unit} by the t-test")
+    return [
+        f"the smallest difference in {headline.label} that {num_seeds} seeds on these texts find with "
+        f"{POWER:.0%} power at alpha {ALPHA:g}, two-sided, before Holm: {'; '.join(parts)}"
+    ]
+
+
+def _by_seed(outcomes: Sequence[Outcome], score: str) -> dict[int, float]:
+    return {o.seed: o.scores[score] for o in outcomes if not o.failure and score in o.scores}
+
+
+def _p_value(outcomes: Sequence[Outcome], reference: Sequence[Outcome], score: str) -> float | None:
+    return paired_p(_by_seed(outcomes, score), _by_seed(reference, score))
+
+
+def _published_row(row: published.PublishedRow, dataset: str) -> Row:
+    values = {c.score: row.value(c.published) for c in columns(dataset) if c.published}
+    cells = {score: Cell(value) for score, value in values.items() if value is not None}
+    return Row(name=f"{row.source}: {row.method}", kind="paper", cells=cells, note=row.note)
+
+
+def _marks(finished: Sequence[Outcome], target_rate: float) -> str:
+    """The signs of a method's row."""
+    if any(outcome.is_dense for outcome in finished):
+        return DENSE
+    rates = [outcome.scores["selection_rate"] for outcome in finished if "selection_rate" in outcome.scores]
+    # a rate that is 1 point off to the last digit is not more than one point off
+    is_off = any(abs(rate - target_rate) > MAX_OFF_TARGET + 1e-9 for rate in rates)
+    signs = OFF_TARGET if is_off else ""
+    signs += DEGENERATE if any(outcome.degenerate for outcome in finished) else ""
+    return signs + (UNFINISHED if any(not outcome.is_finished for outcome in finished) else "")
+
+
+def _failures(outcomes: Sequence[Outcome]) -> str:
+    """What ended the seeds that did not come to a result."""
+    failed = [outcome for outcome in outcomes if outcome.failure]
+    if not failed:
+        return ""
+    reasons = "; ".join(dict.fromkeys(f"{o.failure}: {o.failure_message}" for o in failed))
+    return f"{len(failed)} of {len(outcomes)} seeds failed: {reasons}"
+
+
+def _method_notes(by_method: Mapping[str, Sequence[Outcome]]) -> list[str]:
+    seeds = sorted({outcome.seed for outcomes in by_method.values() for outcome in outcomes})
+    spread = "mean ± sample standard deviation over seeds" if len(seeds) > 1 else "one seed"
+    said = [
+        f"{spread} ({', '.join(map(str, seeds))}); each the best epoch on validation, read on test once",
+        "p: two-sided paired t-test over seeds against InfoCal; "
+        f"{_MISSING} with fewer than two common seeds or without InfoCal",
+    ]
+    for name, outcomes in by_method.items():
+        if reason := _failures(outcomes):
+            said.append(f"{registry.title(name)}: {reason}")
+    return said
+
+
+def trivial_rows(lines: Mapping[str, Mapping[str, float]]) -> list[Row]:
+    """Rows of the trivial lines, by their names."""
+    return [given_row(name, scores, "trivial") for name, scores in lines.items()]
+
+
+def given_row(name: str, scores: Mapping[str, float], kind: str, note: str = "") -> Row:
+    """A row of scores without seeds."""
+    return Row(name=name, kind=kind, cells={s: Cell(value) for s, value in scores.items()}, note=note)

@@ -1,0 +1,80 @@
+"""A comparison's table as Markdown and as LaTeX; its page is made by `pages`."""
+
+from collections.abc import Sequence
+
+from pipeline.reporting.standings import Row, Standings
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "±": r"$\pm$",
+    "†": r"\dag{}",
+    "‡": r"\ddag{}",
+    "§": r"\S{}",
+    "¶": r"\P{}",
+    "–": "--",
+    "\N{NO-BREAK SPACE}": "~",
+}
+"""Characters that LaTeX reads as commands, or that its fonts may lack."""
+
+
+def markdown(table: Standings) -> str:
+    """The table in GitHub's Markdown, its notes below; columns are aligned to be read as text, too."""
+    head = ["rationales", *table.header()]
+    rows = [[_named(row), *table.texts(row)] for row in table.rows]
+    cells = [[cell.replace("|", r"\|") for cell in line] for line in [head, *rows]]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
+    lines = [_markdown_line(line, widths) for line in cells]
+    rule = "|".join(["", "-" * (widths[0] + 2), *("-" * (w + 1) + ":" for w in widths[1:]), ""])
+    notes = [f"- {note}" for note in [*table.used_marks(), *table.notes]]
+    return "\n".join([f"### {table.title}", "", lines[0], rule, *lines[1:], "", *notes])
+
+
+def _markdown_line(line: Sequence[str], widths: Sequence[int]) -> str:
+    first, *rest = [*zip(line, widths, strict=True)]
+    return " | ".join([f"| {first[0]:<{first[1]}}", *(f"{cell:>{w}}" for cell, w in rest)]) + " |"
+
+
+def _named(row: Row) -> str:
+    return f"{row.name} {row.marks}" if row.marks else row.name
+
+
+def escaped(text: str) -> str:
+    """A text that LaTeX sets as it stands here."""
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def latex(table: Standings) -> str:
+    """The table for a paper, its notes below; needs the package booktabs."""
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{escaped(table.title)}}}",
+        rf"\begin{{tabular}}{{l{'r' * len(table.header())}}}",
+        r"\toprule",
+        _latex_line(["rationales", *table.header()]),
+    ]
+    kind = None
+    for row in table.rows:
+        # a published row belongs to ours above it
+        if (row.kind == "trivial") != (kind == "trivial") or kind is None:
+            lines.append(r"\midrule")
+        kind = row.kind
+        lines.append(_latex_line([_named(row), *table.texts(row)]))
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [rf"\par\footnotesize {escaped(note)}." for note in [*table.used_marks(), *table.notes]]
+    return "\n".join([*lines, r"\end{table}", ""])
+
+
+def _latex_line(cells: Sequence[str]) -> str:
+    return " & ".join(map(escaped, cells)) + r" \\"

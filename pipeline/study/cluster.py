@@ -1,0 +1,271 @@
+"""Ray: a private one on this machine, or the cluster that an address names."""
+
+import contextlib
+import logging
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from unittest import mock
+
+from pipeline.base import interruption, reach
+from pipeline.base.errors import PipelineError
+
+logger = logging.getLogger("pipeline.study.cluster")
+
+LOCAL = "local"
+"""Ray's name for a private instance on this machine."""
+_NUM_STARTS = 3
+"""Tries to start one."""
+_RENEW_S = 0.01
+"""How long, while Ray is left, a signal may be answered by Ray's handler."""
+
+
+@contextlib.contextmanager
+def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
+    """Connect to Ray and leave it at the end; a local one is started and stopped.
+
+    Args:
+        address: of a running cluster; None: RAY_ADDRESS, else a private local one.
+        num_cpus: logical cores of the local one; None: all.
+
+    Raises:
+        PipelineError: if the cluster cannot be reached.
+    """
+    import ray  # 1.5 s that --help need not wait for
+
+    wanted = _wanted(address)
+    try:
+        if wanted == LOCAL:
+            _start(num_cpus)
+        else:
+            ray.init(address=wanted, logging_level=logging.ERROR, log_to_driver=False)
+    except Exception as error:  # Ray raises that class itself, as where a node does not start in time
+        reason = " ".join(str(error).split())
+        if wanted == LOCAL:
+            hint = "if this machine has much other work just now, start the same command again later"
+            raise PipelineError(f"cannot start Ray on this machine: {reason}", hint=hint) from error
+        where = "--address" if address else "RAY_ADDRESS"
+        raise PipelineError(f"cannot reach Ray at `{wanted}`: {reason}", where=where) from error
+    interruption.renew()
+    try:
+        yield
+    finally:
+        _leave()
+
+
+def _leave() -> None:
+    """Disconnect; Ray gives SIGTERM to the system in the midst of it, so it is taken back all the while."""
+    import ray
+
+    with ThreadPoolExecutor(1) as other:
+        left = other.submit(ray.shutdown)
+        while not left.done():
+            interruption.renew()
+            wait([left], _RENEW_S)
+        interruption.renew()
+        left.result()
+
+
+def _start(num_cpus: int | None) -> None:
+    """Start a private Ray; Ray gives it 30 s, too few for a machine that is busy, so it is tried again."""
+    import ray
+
+    # a token of our own: other users of this machine cannot talk to it, and no file is left behind
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    # sockets of a long temporary path would not fit their 107 bytes
+    temporary = os.path.join(tempfile.gettempdir(), "ray")
+    for left in reversed(range(_NUM_STARTS)):
+        try:
+            with _without_usage_statistics():
+                ray.init(
+                    address=LOCAL,
+                    num_cpus=num_cpus,
+                    _temp_dir=temporary,
+                    include_dashboard=False,
+                    logging_level=logging.ERROR,
+                    log_to_driver=False,
+                )
+        except Exception as error:
+            ray.shutdown()
+            if not left or "timed out during startup" not in str(error):
+                raise
+            logger.warning("Ray did not start within its 30 s; it is tried again")
+        else:
+            return
+
+
+@contextlib.contextmanager
+def _without_usage_statistics() -> Iterator[None]:
+    """Let Ray start without the process that without a dashboard is there for usage statistics alone.
+
+    Even where these are off, it asks metadata.google.internal and 169.254.169.254 which cloud it is in.
+    """
+    from ray._private.node import Node
+
+    def start_nothing(node: Node, **given: object) -> None:
+        node._webui_url = ""  # as Ray has it without a dashboard
+
+    with mock.patch.object(Node, "start_api_server", start_nothing):
+        yield
+
+
+def _wanted(address: str | None) -> str:
+    return address or os.environ.get("RAY_ADDRESS") or LOCAL
+
+
+def check_address(address: str | None) -> None:
+    """Find a cluster that is not there before anything is prepared for it.
+
+    Raises:
+        PipelineError: if nobody listens at the address, or where there is none at RAY_ADDRESS.
+    """
+    if not is_local(address):
+        reach.check_ray(_wanted(address), "--address" if address else "RAY_ADDRESS")
+
+
+def is_local(address: str | None) -> bool:
+    """Whether an address, or where there is none RAY_ADDRESS, means a private Ray on this machine."""
+    return _wanted(address) == LOCAL
+
+
+def check_packing(address: str | None, device: str) -> None:
+    """Refuse early to measure trials where there can be no GPU to measure on.
+
+    Args:
+        address: of a running cluster; None: RAY_ADDRESS, else a private local one.
+        device: of the trials, as given.
+
+    Raises:
+        PipelineError: if the trials run on the CPU, or are to run on this machine and it has no GPU.
+    """
+    import torch  # takes seconds that --help need not wait for
+
+    flag, hint = "--gpus-per-trial auto", "leave the flag out, or name a cluster with `--address`"
+    if device not in ("auto", "cuda"):
+        raise PipelineError(
+            f"expected trials on any GPU, but their device is {device}",
+            where=flag,
+            hint="use `--device auto`",
+        )
+    if is_local(address) and not torch.cuda.is_available():
+        raise PipelineError(f"torch {torch.__version__} sees no GPU on this machine", where=flag, hint=hint)
+
+
+def check_machine(cpus: float, gpus: float, what: str) -> None:
+    """Refuse what this machine can never run, before anything is prepared.
+
+    Args:
+        cpus: cores that each asks for.
+        gpus: GPUs that each asks for.
+        what: how the flags `--cpus-per-WHAT` and `--gpus-per-WHAT` call it.
+
+    Raises:
+        PipelineError: if there are fewer cores or GPUs.
+    """
+    num_gpus = num_local_gpus() if gpus else 0
+    _refuse_more({"CPU": (cpus, os.cpu_count() or 1), "GPU": (gpus, num_gpus)}, what, "ask for less")
+
+
+def num_local_gpus() -> int:
+    """GPUs of this machine that torch sees."""
+    import torch  # takes seconds that --help need not wait for
+
+    return torch.cuda.device_count()
+
+
+def _refuse_more(asked: Mapping[str, tuple[float, float]], what: str, hint: str) -> None:
+    for kind, (wanted, there) in asked.items():
+        if wanted > there:
+            raise PipelineError(
+                f"a {what} asks for {wanted:g} {kind}, but this machine has {there:g}",
+                where=f"--{kind.lower()}s-per-{what}",
+                hint=hint,
+            )
+
+
+def check_resources(
+    address: str | None, cpus_per_trial: float, gpus_per_trial: float, what: str = "trial"
+) -> None:
+    """Refuse trials that a local Ray can never start; a cluster may still grow.
+
+    Args:
+        address: of a running cluster; None: RAY_ADDRESS, else a private local one.
+        cpus_per_trial: cores that each asks for.
+        gpus_per_trial: GPUs that each asks for.
+        what: how the flags `--cpus-per-WHAT` and `--gpus-per-WHAT` call it.
+
+    Raises:
+        PipelineError: if a trial asks for more cores or GPUs than this machine has.
+    """
+    import ray
+
+    if not is_local(address):
+        return
+    there = ray.cluster_resources()
+    asked = {"CPU": cpus_per_trial, "GPU": gpus_per_trial}
+    _refuse_more(
+        {kind: (wanted, there.get(kind, 0.0)) for kind, wanted in asked.items()},
+        what,
+        "ask for less, or name a cluster with `--address`" if what == "trial" else "ask for less",
+    )
+
+
+def num_cores() -> float:
+    """Cores of the connected Ray."""
+    import ray
+
+    return float(ray.cluster_resources().get("CPU", 0))
+
+
+def num_slots(cpus_per_trial: float, gpus_per_trial: float, most: int = 0) -> int:
+    """Trials that the connected Ray can run at once; at least one, for a cluster may still grow.
+
+    Args:
+        cpus_per_trial: cores that each asks for.
+        gpus_per_trial: GPUs that each asks for.
+        most: that are allowed; 0: any number.
+    """
+    import ray
+
+    there = ray.cluster_resources()
+    asked = (("CPU", cpus_per_trial), ("GPU", gpus_per_trial))
+    fitting = [int(there.get(kind, 0.0) / wanted + 1e-9) for kind, wanted in asked if wanted > 0]
+    return max(1, min([*fitting, *([most] if most else [])], default=1))
+
+
+def prepare_environment(address: str | None = None) -> None:
+    """Set what Ray and MLflow read when they are imported: nothing is sent home, stdout is ours.
+
+    A private Ray listens on 127.0.0.1 alone, as it does by itself on other systems than Linux.
+
+    Must run before either is imported; what the user has set stays.
+
+    Args:
+        address: of a running cluster; None: RAY_ADDRESS, else a private local one.
+    """
+    defaults = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AIR_NEW_OUTPUT": "0",
+        "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+        # a line of ours says what became of a trial; the traceback is in its folder
+        "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+        "RAY_IGNORE_UNHANDLED_ERRORS": "1",
+        # Tune would end the search at an interrupt as if all had been trained
+        "TUNE_DISABLE_SIGINT_HANDLER": "1",
+        # workers keep freed memory: asking the kernel for it again at each step costs a tenth of the time
+        "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4000000000:glibc.malloc.trim_threshold=8000000000",
+        # threads that wait for one another by spinning take the cores from whatever else runs beside a search
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "DO_NOT_TRACK": "true",
+        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+        # stdout holds the result alone
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    }
+    if _wanted(address) == LOCAL:
+        defaults["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # Ray's name for: take part in no cluster
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)

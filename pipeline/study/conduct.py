@@ -1,0 +1,281 @@
+"""A study from its settings to its end: trains what is missing, while MLflow is written beside it."""
+
+import contextlib
+import dataclasses
+import functools
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from feature_store import terminal
+from feature_store.store import Features
+from infocal.trainer import check_bf16, resolve_device
+from pipeline.base.errors import USER_ERRORS, PipelineError
+from pipeline.study import cluster, gpus, outcome
+from pipeline.study.criterion import CRITERION_TAG
+from pipeline.study.ledger import Ledger
+from pipeline.study.mirror import Mirror
+from pipeline.study.probe import ClusterProbe, packed
+from pipeline.study.progress import Plan, ProgressLines
+from pipeline.study.scheduler import rungs
+from pipeline.study.study import Study, StudySettings
+from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
+from pipeline.study.trial_tracking import TrialTracking
+from pipeline.study.utilisation import Stopwatch, Utilisation, utilisation
+from pipeline.tracking import descriptions, registry
+from pipeline.tracking.tracked_dataset import dataset_of
+from pipeline.tracking.tracking import ORIGIN_TAG, Tracker
+from pipeline.training import data_options, feature_copies
+from pipeline.training.settings import Commands, make_folder, title
+from search_spaces.registry import metric_mode, space
+
+logger = logging.getLogger("pipeline.study.conduct")
+
+
+def conduct(
+    prepared: StudySettings,
+    folder: StudyFolder,
+    uri: str,
+    *,
+    address: str | None,
+    resume: bool,
+    commands: Commands,
+) -> str:
+    """Run a prepared study to its end.
+
+    Args:
+        prepared: what to do, its features built.
+        folder: where its results go.
+        uri: MLflow's.
+        address: Ray cluster; None: RAY_ADDRESS, else a private local one.
+        resume: go on with the study.
+        commands: that go on with it.
+
+    Returns:
+        The table of results and what to run next.
+    """
+    run = prepared.run
+    features = feature_copies.features_of(run, verify=resume)
+    logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
+    check_bf16(run.bf16, resolve_device(run.device))
+    with terminal.step("training the language model, or finding its scores"):
+        derived = outcome.prepare_language_model(run, features)
+    make_folder(folder.directory.parents[1], "--storage")
+    tracker = Tracker(uri)
+    make_folder(folder.directory, "--storage")
+    if folder.remote and not run.features_uri:
+        sent = feature_copies.send(features, derived, folder.storage.opened())
+        prepared = dataclasses.replace(prepared, run=dataclasses.replace(run, features_uri=sent.portable))
+    save(prepared, folder)
+    ledger = Ledger(folder.directory, folder.publish)
+    experiment = tracker.experiment(run.dataset, run.aspect)
+    if not resume:
+        tracker.refuse_another(experiment, prepared.name, folder.origin)
+        registry.refuse_another(tracker, prepared.model_name, outcome.model_facts(prepared, features))
+    study = Study(prepared, space(run.method, run.dataset, prepared.space_name), folder, ledger)
+    tracking = tracked(prepared, folder, ledger, tracker, features)
+    try:
+        mirror = Mirror(tracking, commands.sync)
+        study.notify = mirror.notify
+        used = _search(study, tracking, mirror, address)
+        with terminal.step("writing to MLflow what it lacks"):
+            mirror.drain()
+        with terminal.step("choosing, packing and reporting the best trial"):
+            text = outcome.conclude(study, features, tracking, used)
+    except (KeyboardInterrupt, SystemExit):
+        _close(tracking, "KILLED", study, commands)
+        raise
+    except BaseException:
+        _close(tracking, "FAILED", study, commands)
+        raise
+    tracker.finish(tracking.study_run_id, "FINISHED")
+    return text
+
+
+def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str | None) -> Utilisation | None:
+    """Train what is missing; returns what became of the cores' time where there was something."""
+    prepared = study.settings
+    if study.is_complete:
+        return None
+    if study.num_trials < prepared.num_trials:
+        logger.info(
+            "the space has %d points: each is tried once, in place of the %d trials asked for",
+            study.num_trials,
+            prepared.num_trials,
+        )
+    stopwatch = Stopwatch()
+    with _session(address):
+        if prepared.chooses_gpus:
+            prepared = study.settings = gpus.chosen(prepared)
+        if prepared.packs_gpus:
+            probe = ClusterProbe(is_local=cluster.is_local(address))
+            prepared = study.settings = packed(prepared, study.space, probe)
+            save(prepared, study.folder)
+            measured = {"gpus_per_trial_measured": prepared.gpus_per_trial}
+            tracking.tracker.log_metrics(tracking.study_run_id, measured, step=0)
+        cluster.check_resources(address, prepared.cpus_per_trial, prepared.gpus_per_trial)
+        num_cores = cluster.num_cores()
+        with mirror.running():
+            progress = ProgressLines(study.ledger, plan_of(study))
+            with terminal.showing(progress):
+                with terminal.step(f"searching {title(prepared.run.dataset, prepared.run.aspect)}"):
+                    study.run([progress, stopwatch])
+                candidates = study.candidates(study.searched)
+                if candidates:
+                    with terminal.step("training the best trial with further seeds"):
+                        study.replicate(candidates[0], [progress])
+    study.ledger.flush()
+    return utilisation(stopwatch.epochs, num_cores, prepared.run.num_threads)
+
+
+@contextlib.contextmanager
+def _session(address: str | None) -> Iterator[None]:
+    """Ray, which is started and left under a step of its own each."""
+    with contextlib.ExitStack() as stack:
+        with terminal.step("starting Ray" if cluster.is_local(address) else "connecting to Ray"):
+            stack.enter_context(cluster.session(address))
+        try:
+            yield
+        finally:
+            with terminal.step("leaving Ray"):
+                stack.close()
+
+
+def plan_of(study: Study) -> Plan:
+    """What the study is to do, with as many trials at once as the connected Ray runs."""
+    prepared, run = study.settings, study.settings.run
+    return Plan(
+        dataset=run.dataset,
+        criterion=run.criterion,
+        num_trials=study.num_trials,
+        num_epochs=run.num_epochs,
+        num_seeds=prepared.num_seeds,
+        slots=cluster.num_slots(prepared.cpus_per_trial, prepared.gpus_per_trial, prepared.max_concurrent),
+        rungs=rungs(study.base_config, run.num_epochs, study.space),
+    )
+
+
+def _close(tracking: TrialTracking, status: str, study: Study, commands: Commands) -> None:
+    """Leave no run RUNNING where a study ends before its end, and say how it is gone on with."""
+    try:
+        tracking.sync(is_running=False)
+        tracking.tracker.finish(tracking.study_run_id, status)
+    except (OSError, *USER_ERRORS) as error:
+        logger.warning("MLflow cannot be written (%s); once it is back: %s", error, commands.sync)
+    num_missing = study.num_missing
+    if not study.ledger.trials():
+        return
+    if num_missing > 0:
+        over = study.num_trials - num_missing
+        logger.warning(
+            "%d of %d trials have ended; the others go on where they were",
+            over,
+            study.num_trials,
+        )
+    if status == "FAILED":  # who interrupts is told by the command
+        logger.warning("to go on: %s", commands.resume)
+
+
+def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command: str) -> str:
+    """Write to MLflow what it lacks of a study that nobody runs; conclude it if all its trials have ended.
+
+    Args:
+        prepared: its settings.
+        folder: where its results are.
+        uri: MLflow's.
+        command: that goes on with it, for a user to type.
+
+    Returns:
+        What was done, or the table of results of a study that is complete.
+
+    Raises:
+        PipelineError: if there is nothing to write, or MLflow is away.
+    """
+    ledger = Ledger(folder.directory, folder.publish)
+    if not ledger.trials():
+        raise PipelineError(f"no trial of the study `{prepared.name}` was begun: there is nothing to write")
+    features = feature_copies.features_of(prepared.run)
+    ranges = space(prepared.run.method, prepared.run.dataset, prepared.space_name)
+    study = Study(prepared, ranges, folder, ledger)
+    tracking = tracked(prepared, folder, ledger, Tracker(uri), features)
+    with tracking.tracker.closing(tracking.study_run_id), tracking.closing():
+        tracking.sync(is_running=False)
+        if study.is_complete:
+            text = outcome.conclude(study, features, tracking, used=None)
+            tracking.tracker.finish(tracking.study_run_id, "FINISHED")
+            return text
+    tracking.tracker.finish(tracking.study_run_id, "KILLED")
+    trials = ledger.trials()
+    num_epochs = sum(len(record.epochs) for record in trials)
+    lines = [
+        f"MLflow has all {num_epochs} epochs of the {len(trials)} trials that were begun",
+        f"{study.num_missing} of {study.num_trials} trials have not ended; to go on: {command}",
+    ]
+    return "\n".join(lines)
+
+
+def save(prepared: StudySettings, folder: StudyFolder) -> None:
+    """Write the settings from which a study is resumed."""
+    make_folder(folder.directory, "--storage")
+    prepared.save(folder.directory)
+    folder.publish(SETTINGS, SETTINGS_COPY)
+
+
+def _tags(prepared: StudySettings, features: Features) -> dict[str, str]:
+    """Tags of the study's run and of every trial's."""
+    return {
+        "data_fingerprint": features.fingerprint,
+        "git_commit": outcome.git_commit(),
+        "seed": str(prepared.run.seed),
+        "metric_mode": metric_mode(prepared.run.dataset),
+        "corpus": "sample" if prepared.sample else "real",
+        "criterion": str(prepared.run.criterion),
+        CRITERION_TAG: prepared.run.criterion.to_json(),
+        "notes": "\n".join(features.notes),
+        **data_options.tags(prepared.run.dataset, prepared.run.options),
+    }
+
+
+def _parameters(prepared: StudySettings) -> dict[str, Any]:
+    """Parameters of the study's run: all settings but the nested ones, which get names of their own."""
+    values = dataclasses.asdict(prepared)
+    run = values.pop("run")
+    del values["first_points"], run["origin"], run["rival"]
+    base = {f"base.{name}": value for name, value in run.pop("base").items()}
+    language_model = {f"language_model.{name}": value for name, value in run.pop("language_model").items()}
+    return values | run | {"criterion": str(prepared.run.criterion)} | base | language_model
+
+
+def _data_folder(prepared: StudySettings, features: Features) -> dict[str, str]:
+    """The tag of the study's run that says in which folder own data lie; none for other data sets."""
+    facts = outcome.model_facts(prepared, features)
+    return {name: value for name, value in facts.items() if name == registry.ORIGIN_TAG}
+
+
+def tracked(
+    prepared: StudySettings, folder: StudyFolder, ledger: Ledger, tracker: Tracker, features: Features
+) -> TrialTracking:
+    """The study in MLflow: its run is started, or opened again."""
+    run, tags = prepared.run, _tags(prepared, features)
+    study_run = tracker.start_study(
+        tracker.experiment(run.dataset, run.aspect),
+        prepared.name,
+        _parameters(prepared),
+        {**tags, ORIGIN_TAG: folder.origin, **_data_folder(prepared, features)},
+        resumed=bool(ledger.trials()),
+    )
+    dataset = dataset_of(features)
+    tracker.log_dataset(study_run, dataset)
+    return TrialTracking(
+        tracker,
+        study_run,
+        ledger,
+        folder.place,
+        base=run.config().to_dict(),
+        settings=dataclasses.asdict(run),
+        tags=tags,
+        num_epochs=run.num_epochs,
+        render=functools.partial(outcome.render_trial, run=run),
+        dataset=dataset,
+        describe=functools.partial(descriptions.of_trial, prepared.name, run.dataset),
+    )

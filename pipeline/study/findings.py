@@ -1,0 +1,448 @@
+"""Gathers what a study found from the tracker, and writes its page.
+
+What the tracker does not hold stays missing: nothing is estimated, and trials are never trained or scored
+here. The sealed test split is not read either; a reading that was logged on the winner's run is shown.
+"""
+
+import dataclasses
+import datetime
+import logging
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from infocal import baselines
+from infocal.errors import ConfigError, StateError
+from pipeline.base.errors import PipelineError
+from pipeline.reporting import gradient_shares, pages, published
+from pipeline.reporting.results import Findings, Links, ScoreRow, Searched, TrialResult
+from pipeline.study.criterion import CRITERION_TAG, Standing, best_first
+from pipeline.tracking import epoch_steps, mlflow_page, mlflow_view, registry
+from pipeline.tracking.tracking import PARENT_TAG, READINGS_TAG, STUDY_TAG, TrackedRun, Tracker, read_back
+from pipeline.training import checkpoints, columns, data_options, settings
+from search_spaces import registry as search_registry
+from search_spaces.base import Criterion
+
+logger = logging.getLogger("pipeline.study.findings")
+
+PREDICTIONS = "best/predictions.json"
+"""Artifact of a trial's run."""
+
+RATIONALES = "rationales.html"
+"""Page among the artifacts of a trial's run."""
+OWN_TITLE = "own data: "
+"""Begins the note that has the title of own data."""
+ADVICE_TAG = "advice"
+"""Tag of a study's run: what to do where no trial meets the criterion."""
+
+LINES = {
+    "random_k": "random k",
+    "first_k": "first k",
+    "oracle_k": "oracle k, the ceiling",
+    "all_tokens": "all tokens",
+    "no_tokens": "no tokens",
+}
+"""Trivial rationales of `infocal.baselines`, and how they are called on a page."""
+
+_NUM_CURVES = 5
+_MIN_TRIALS = 20
+"""Trials from which an importance is computed at all."""
+
+_FACTS = {
+    "method": "method",
+    "space_name": "search space",
+    "sampler": "sampler",
+    "num_trials": "trials asked for",
+    "num_epochs": "epochs of a trial",
+    "device": "device",
+}
+"""Parameters of the study's run that its page repeats."""
+
+
+def page(tracker: Tracker, study_run_id: str) -> str:
+    """A study's page as HTML.
+
+    Raises:
+        PipelineError: if there is no such run, or it is no study.
+    """
+    return of(linked(tracker, gather(tracker, study_run_id), None))
+
+
+def of(found: Findings) -> str:
+    """The page of what a study found, as HTML."""
+    return pages.study_page(found, published.rows(found.dataset, found.aspect))
+
+
+def linked(tracker: Tracker, found: Findings, folder: Path | None) -> Findings:
+    """The same with what its page links to, and which trials are registered models.
+
+    Args:
+        tracker: the store.
+        found: what a study found.
+        folder: where the page will lie on this machine, from which files are linked; None: in MLflow, or
+            elsewhere.
+    """
+    experiment_id = tracker.run(found.run_id).experiment_id
+    address = mlflow_page.address(tracker.uri)
+    links = {}
+    for trial in (*found.trials, *found.replicates):
+        artifacts = tracker.artifact_folder(trial.run_id)
+        rationales = ""
+        if (artifacts is None and trial.scores) or (artifacts and (artifacts / RATIONALES).is_file()):
+            rationales = f"{address}/{mlflow_view.run(experiment_id, trial.run_id, RATIONALES)}"
+            if artifacts is not None and folder is not None:
+                here = os.path.relpath((artifacts / RATIONALES).resolve(), folder.resolve())
+                rationales = quote(Path(here).as_posix())
+        run = f"{address}/{mlflow_view.run(experiment_id, trial.run_id)}"
+        links[trial.run_id] = Links(run=run, rationales=rationales)
+    has_view = tracker.has_tag(experiment_id, mlflow_view.tag_of(found.run_id))
+    return dataclasses.replace(
+        found,
+        links=links,
+        versions=registry.versions_of_runs(tracker, found.model_names, list(links)),
+        table=f"{address}/{mlflow_view.table(experiment_id, found.run_id)}" if has_view else "",
+    )
+
+
+def gather(tracker: Tracker, study_run_id: str) -> Findings:
+    """Everything that the tracker holds about a study, finished or not.
+
+    Raises:
+        PipelineError: if there is no such run, or it is no study.
+    """
+    study = tracker.run(study_run_id)
+    check_is_study(study)
+    searched = _searched(study)
+    children = tracker.children(study_run_id)
+    runs = {run.run_id: run for run in children}
+    shown = columns.shown(_parameter(study, "dataset"))
+    results = [_trial(run, searched, shown) for run in children]
+    trials = [result for result in results if not result.seed]
+    best = ranked(trials)
+    winner = next(
+        (t for t in trials if t.run_id == study.tags.get("winner_run_id")), best[0] if best else None
+    )
+    if winner is not None:
+        # what is computed once, on the finished winner, is logged on the study's run
+        once = _scores(study.metrics, "val_", shown)
+        winner = dataclasses.replace(winner, scores={**once, **winner.scores})
+    predictions = [] if winner is None else _predictions(tracker, winner.run_id)
+    trivial, trivial_note = _trivial(study, winner, predictions, shown)
+    importances, importance_note = importance(trials, searched)
+    return Findings(
+        study=study.tags[STUDY_TAG],
+        run_id=study.run_id,
+        dataset=_parameter(study, "dataset"),
+        aspect=_parameter(study, "aspect"),
+        status=study.status,
+        is_sample=study.tags.get("corpus") == "sample",
+        criterion=_criterion(study),
+        notes=study.tags.get("notes", "").splitlines(),
+        facts=_facts(study),
+        searched=searched,
+        trials=trials,
+        winner=winner,
+        replicates=[result for result in results if result.seed],
+        spread=_spread(study, shown),
+        num_seeds=int(study.metrics.get("num_seeds", 1)),
+        importance=importances,
+        importance_note=importance_note,
+        unheard=gradient_shares.unheard(searched, trials, _parameter(study, "space_name")),
+        curves={trial.name: _history(tracker, runs[trial.run_id], shown) for trial in best[:_NUM_CURVES]},
+        predictions=predictions,
+        trivial=trivial,
+        trivial_note=trivial_note,
+        readings=[] if winner is None else _readings(runs[winner.run_id], shown),
+        model_names=_model_names(study),
+        title=_title(study),
+        options=data_options.of_tags(study.tags),
+        advice=_advice(study, winner),
+    )
+
+
+def check_is_study(study: TrackedRun) -> None:
+    """Refuse a run that is no study's.
+
+    Raises:
+        PipelineError: if it is none; names the study of a trial.
+    """
+    if STUDY_TAG not in study.tags or PARENT_TAG in study.tags:
+        parent = study.tags.get(PARENT_TAG)
+        raise PipelineError(
+            f"run {study.run_id} (`{study.name}`) is not the run of a study",
+            hint=f"it is a trial of run {parent}" if parent else "name the run of a search",
+        )
+
+
+def ranked(trials: Sequence[TrialResult]) -> list[TrialResult]:
+    """Trials that have a score, best first, as `pipeline.study.criterion.best_first` has it."""
+    scored = [trial for trial in trials if trial.objective is not None]
+    return best_first(scored, lambda t: Standing(t.objective or 0.0, t.lower_bound, t.epoch or 0))
+
+
+def importance(trials: Sequence[TrialResult], searched: Sequence[Searched]) -> tuple[dict[str, float], str]:
+    """Share of the criterion's variance that each hyper-parameter explains, and how that was found.
+
+    fANOVA (Hutter et al., 2014) on the best epochs of trials that came to their end, seeded. A trial that was
+    stopped early has the score of a shorter training, and is left out. Empty where it would mean nothing:
+    with fewer than twenty such trials, or where all of them have one value.
+    """
+    names = [one.name for one in searched]
+    scored = [
+        t
+        for t in trials
+        if t.objective is not None and not t.is_stopped_early and all(name in t.searched for name in names)
+    ]
+    if len(scored) < _MIN_TRIALS:
+        found = "is 1" if len(scored) == 1 else f"are {len(scored)}"
+        return {}, (
+            f"No importance: it takes {_MIN_TRIALS} trials that were trained to their end, and there {found}."
+        )
+    if len({trial.objective for trial in scored}) == 1:
+        return {}, f"No importance: all {len(scored)} trials have the same value of the criterion."
+    varied = [one for one in searched if len({trial.searched[one.name] for trial in scored}) > 1]
+    if not varied:
+        return {}, f"No importance: all {len(scored)} trials have the same hyper-parameters."
+    fixed = [name for name in names if name not in {one.name for one in varied}]
+    note = (
+        f"Share of the variance of the criterion's value that each explains, over {len(scored)} trials "
+        "(fANOVA). With few trials it is a rough guide: two searches of this size may rank them differently."
+    )
+    return _fanova(scored, varied), note + (f" Not varied: {', '.join(fixed)}." if fixed else "")
+
+
+def _fanova(trials: Sequence[TrialResult], varied: Sequence[Searched]) -> dict[str, float]:
+    import optuna
+
+    values = {one.name: [trial.searched[one.name] for trial in trials] for one in varied}
+    distributions: dict[str, optuna.distributions.BaseDistribution] = {
+        one.name: optuna.distributions.FloatDistribution(
+            min(values[one.name]), max(values[one.name]), log=one.log and min(values[one.name]) > 0
+        )
+        for one in varied
+    }
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="maximize")
+    for trial in trials:
+        params = {one.name: trial.searched[one.name] for one in varied}
+        study.add_trial(
+            optuna.trial.create_trial(params=params, distributions=distributions, value=trial.objective)
+        )
+    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
+    return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+
+
+# ------------------------------------------------------------------------------------ parts of a study
+
+
+def _parameter(run: TrackedRun, name: str) -> str:
+    return str(read_back(run.params[name])) if name in run.params else ""
+
+
+def _searched(study: TrackedRun) -> list[Searched]:
+    """The ranges of the study's space; where it is not registered any more, every lambda."""
+    method, dataset, name = (_parameter(study, key) for key in ("method", "dataset", "space_name"))
+    try:
+        ranges = search_registry.space(method, dataset, name)
+    except (ConfigError, KeyError):
+        logger.warning("study %s: no search space `%s` of %s on %s", study.name, name, method, dataset)
+        return [Searched(name=key) for key in ("lambda_ib", "lambda_g", "lambda_mi", "lambda_lm")]
+    return [Searched(name=one.name, log=one.log, high=one.high) for one in ranges]
+
+
+def _criterion(study: TrackedRun) -> Criterion | None:
+    """The criterion as the study's run has it, bounds stated by hand included; None where it has none.
+
+    Raises:
+        PipelineError: if the run has something else in its place.
+    """
+    if CRITERION_TAG not in study.tags:
+        return _criterion_of_sentence(study.params.get("criterion") or study.tags.get("criterion", ""))
+    try:
+        return Criterion.from_json(study.tags[CRITERION_TAG])
+    except ValueError as error:
+        raise PipelineError(str(error), where=f"tag `{CRITERION_TAG}` of run {study.run_id}") from error
+
+
+def _criterion_of_sentence(text: str) -> Criterion | None:
+    """The criterion of a study from before there was JSON of it; None where the text is no criterion."""
+    try:
+        return Criterion.parse(text, why="as tracked")
+    except ValueError:
+        return None
+
+
+def _data_folder(command: str) -> str:
+    """Name of the folder that a command's `--data-dir` names; empty where it names none."""
+    parser = settings.parser("pipeline.search", "")
+    settings.add_data_arguments(parser)
+    try:
+        folder = settings.parsed_again(command, "the study's command", parser).data_dir
+    except PipelineError as error:
+        logger.warning("no name of the data's folder: %s", error)
+        return ""
+    return Path(folder or "").name
+
+
+def _title(study: TrackedRun) -> str:
+    """How own data are called: by their title, else by their folder; empty for other data sets."""
+    try:
+        is_own = search_registry.depends_on_data(_parameter(study, "dataset"))
+    except KeyError:  # a data set of another version
+        return ""
+    if not is_own:
+        return ""
+    notes = study.tags.get("notes", "").splitlines()
+    stated = [note.removeprefix(OWN_TITLE) for note in notes if note.startswith(OWN_TITLE)]
+    if stated:
+        return stated[0]
+    folder = study.tags.get(registry.ORIGIN_TAG)
+    return Path(folder).name if folder else _data_folder(_parameter(study, "command"))
+
+
+def _advice(study: TrackedRun, winner: TrialResult | None) -> str:
+    """What to do where the best trial misses the criterion; empty where it meets it."""
+    if winner is None or winner.is_met:
+        return ""
+    return study.tags.get(ADVICE_TAG, "search with more `--trials` or `--epochs`, or with `--space wide`.")
+
+
+def _model_names(study: TrackedRun) -> list[str]:
+    """Registered models that the study's trials may be versions of."""
+    registered, _, _ = study.tags.get("registered_as", "").rpartition(" version ")
+    return list(dict.fromkeys(filter(None, (_parameter(study, "model_name"), registered))))
+
+
+def _facts(study: TrackedRun) -> dict[str, str]:
+    facts = {"command": _parameter(study, "command")}
+    facts |= {shown: _parameter(study, name) for name, shown in _FACTS.items()}
+    facts |= {
+        "seed": study.tags.get("seed", ""),
+        "data fingerprint": study.tags.get("data_fingerprint", ""),
+        "git commit": study.tags.get("git_commit", ""),
+        "metric mode": study.tags.get("metric_mode", ""),
+        "MLflow run": study.run_id,
+        "started": _time(study.started),
+        "took": ""
+        if study.ended is None
+        else str(datetime.timedelta(seconds=round(study.ended - study.started))),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _time(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _spread(study: TrackedRun, shown: Sequence[str]) -> list[tuple[str, float, float]]:
+    metrics = study.metrics
+    return [
+        (name, metrics[f"val_{name}_mean"], metrics[f"val_{name}_sd"])
+        for name in shown
+        if f"val_{name}_mean" in metrics and f"val_{name}_sd" in metrics
+    ]
+
+
+def _trivial(
+    study: TrackedRun,
+    winner: TrialResult | None,
+    predictions: Sequence[Mapping[str, Any]],
+    shown: Sequence[str],
+) -> tuple[list[ScoreRow], str]:
+    """The trivial rationales as the study logged them, otherwise computed on the texts that are shown."""
+    logged = [
+        ScoreRow(name=label, scores=_scores(study.metrics, f"trivial_{line}_", shown))
+        for line, label in LINES.items()
+    ]
+    if any("token_f1" in row.scores for row in logged):
+        return logged, "annotated validation texts, as much of them as the winner selects"
+    human = [text["human"] for text in predictions]
+    rate = None if winner is None else winner.scores.get("selection_rate")
+    if rate is None or not any(marks is not None for marks in human):
+        return [], ""
+    golds = [None if marks is None else np.array(marks, dtype=np.bool_) for marks in human]
+    lengths = [len(text["tokens"]) for text in predictions]
+    lines = baselines.trivial_lines(golds, lengths, rate)
+    rows = [
+        ScoreRow(
+            name=label,
+            scores={
+                "token_precision": lines[line].micro.precision,
+                "token_recall": lines[line].micro.recall,
+                "token_f1": lines[line].micro.f1,
+                "selection_rate": lines[line].selection_rate,
+            },
+        )
+        for line, label in LINES.items()
+    ]
+    return rows, f"{len(golds)} validation texts, at the winner's selection rate"
+
+
+def _scores(metrics: Mapping[str, float], prefix: str, shown: Sequence[str]) -> dict[str, float]:
+    """Those of the names that were logged with the prefix."""
+    return {name: metrics[prefix + name] for name in shown if prefix + name in metrics}
+
+
+# ------------------------------------------------------------------------------------ parts of a trial
+
+
+def _trial(run: TrackedRun, searched: Sequence[Searched], shown: Sequence[str]) -> TrialResult:
+    values = {one.name: read_back(run.params[one.name]) for one in searched if one.name in run.params}
+    metrics = run.metrics
+    return TrialResult(
+        run_id=run.run_id,
+        name=run.name,
+        status=run.status,
+        failure=run.tags.get("failure", ""),
+        is_stopped_early=run.tags.get("early_stopped") == "true",
+        seed=run.tags.get("seed", "?") if "seed" in run.params else "",
+        searched={name: float(value) for name, value in values.items() if isinstance(value, int | float)},
+        epoch=int(metrics["best_epoch"]) if "best_epoch" in metrics else None,
+        objective=metrics.get("best_objective"),
+        lower_bound=metrics.get("best_lower_bound"),
+        scores=_scores(metrics, "best_val_", shown),
+        errors={n: metrics[f"best_val_{n}_se"] for n in shown if f"best_val_{n}_se" in metrics},
+        shares=gradient_shares.of_metrics(metrics),
+    )
+
+
+def _history(tracker: Tracker, run: TrackedRun, shown: Sequence[str]) -> list[dict[str, Any]]:
+    """The scores of each epoch that was logged."""
+    epochs: dict[int, dict[str, Any]] = {}
+    for name in (f"val_{score}" for score in shown):
+        for epoch, value in epoch_steps.history(tracker, run, name):
+            epochs.setdefault(epoch, {"epoch": epoch})[name] = value
+    return [epochs[epoch] for epoch in sorted(epochs)]
+
+
+def _predictions(tracker: Tracker, run_id: str) -> list[dict[str, Any]]:
+    """The texts that the trial's best epoch was shown on; empty, and said so, where its run has none."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            path = tracker.download(run_id, PREDICTIONS, Path(folder))
+        except PipelineError as error:
+            logger.warning("no example rationales: %s", error)
+            return []
+        try:
+            return checkpoints.load_predictions(path)
+        except StateError as error:
+            raise PipelineError(f"`{PREDICTIONS}` of run {run_id} cannot be read: {error.message}") from error
+
+
+def _readings(run: TrackedRun, shown: Sequence[str]) -> list[ScoreRow]:
+    """What was read of the sealed test split with this trial's model."""
+    count = run.tags.get(READINGS_TAG, "")
+    note = "" if not count else "read once" if count == "1" else f"last of {count} readings"
+    rows = [
+        ScoreRow(name=name, scores=_scores(run.metrics, prefix, shown), note=said)
+        for name, prefix, said in (
+            ("test", "test_", note),
+            ("all annotated texts", "annotated_", "includes validation"),
+        )
+    ]
+    return [row for row in rows if row.scores]

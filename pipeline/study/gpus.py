@@ -1,0 +1,86 @@
+"""Which GPUs the trials of a study get where nobody said: the cluster's, if torch can use them."""
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+import ray
+import torch
+
+from pipeline.base.errors import PipelineError
+from pipeline.study.study import StudySettings
+
+logger = logging.getLogger("pipeline.study.gpus")
+
+WAIT_S = 300.0
+"""How long a GPU node is waited for that is asked what its torch can do; it may be busy with other work."""
+
+
+class Torch(NamedTuple):
+    """The torch of a node."""
+
+    version: str
+    sees_gpu: bool
+
+
+def chosen(settings: StudySettings, asked: Callable[[], Torch | None] | None = None) -> StudySettings:
+    """The settings with the GPUs that the connected Ray has: trials share them, or run on the CPU.
+
+    Args:
+        settings: with `chooses_gpus`.
+        asked: tells of the torch on a node with a GPU, None where no such node answers; by default
+            `torch_of_gpu_node`.
+
+    Returns:
+        Settings with `packs_gpus` where GPUs are used, with the device `cpu` otherwise.
+
+    Raises:
+        PipelineError: if `--device cuda` asks for GPUs and none can be used.
+    """
+    on_cpu = dataclasses.replace(
+        settings,
+        packs_gpus=False,
+        gpus_per_trial=0.0,
+        run=dataclasses.replace(settings.run, device="cpu", gpu_memory_rate=1.0),
+    )
+    num_gpus = float(ray.cluster_resources().get("GPU", 0))
+    found = (asked or torch_of_gpu_node)() if num_gpus else None
+    if settings.run.device == "cuda" and not (found and found.sees_gpu):
+        seen = f"torch {found.version} cannot use them" if found else "none is free"
+        raise PipelineError(
+            f"expected GPUs in the cluster, but it has {f'{num_gpus:g}, and {seen}' if num_gpus else 'none'}",
+            where="--device cuda",
+            hint="use `--device auto`, which takes the CPU then",
+        )
+    if num_gpus == 0:
+        logger.info("GPUs: none here, so trials run on the CPU")
+        return on_cpu
+    if found is None:
+        logger.warning("GPUs: none of the %g was free within %.0f s: trials run on the CPU", num_gpus, WAIT_S)
+        return on_cpu
+    if not found.sees_gpu:
+        logger.warning(
+            "GPUs: there are %g, but torch %s cannot use them: trials run on the CPU. Install a torch for "
+            "CUDA on the nodes (`deploy/Dockerfile` builds an image with it), or say `--device cpu`",
+            num_gpus,
+            found.version,
+        )
+        return on_cpu
+    logger.info("GPUs: %g, which trials share as a measured one allows (`--gpus-per-trial auto`)", num_gpus)
+    return dataclasses.replace(settings, packs_gpus=True)
+
+
+def torch_of_gpu_node() -> Torch | None:
+    """The torch of a node of the connected Ray that has a GPU; None where no GPU becomes free in time."""
+    task = ray.remote(num_gpus=1, num_cpus=0, max_calls=1)(_torch_here).remote()
+    done, _ = ray.wait([task], timeout=WAIT_S)
+    if not done:
+        ray.cancel(task)
+        return None
+    found: Torch = ray.get(task)
+    return found
+
+
+def _torch_here() -> Torch:
+    return Torch(str(torch.__version__), torch.cuda.is_available())

@@ -1,0 +1,124 @@
+"""The MLflow run of one configuration that is trained without a search."""
+
+import contextlib
+import dataclasses
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from feature_store.store import Features
+from pipeline.base.errors import USER_ERRORS
+from pipeline.tracking import epoch_steps, registry
+from pipeline.tracking.tracked_dataset import dataset_of
+from pipeline.tracking.tracking import CONFIG_ARTIFACT, MAX_TAG, Tracker
+from pipeline.training import checkpoints, data_options
+from pipeline.training.settings import RunSettings
+from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE, Result
+from search_spaces.registry import metric_mode
+
+logger = logging.getLogger("pipeline.study.lone_run")
+
+
+class LoneRun:
+    """A run that is started with its settings, so that it can be trained again however it ends.
+
+    MLflow that is away costs no training: what it lacks is written after a later epoch, or at the end.
+
+    Args:
+        tracker: where it is logged.
+        run: what is trained.
+        features: on which.
+        name: of the run.
+        tags: besides those of every training: the command, the commit.
+        sample: whether the features are those of the made-up corpus.
+    """
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        run: RunSettings,
+        features: Features,
+        *,
+        name: str,
+        tags: Mapping[str, str],
+        sample: bool,
+    ) -> None:
+        self.tracker = tracker
+        self._waiting: list[Result] = []
+        self._is_ended = False
+        config = run.config().to_dict()
+        every = {
+            **tags,
+            **epoch_steps.FROM_ONE,
+            "method": run.method,
+            "seed": str(run.seed),
+            "data_fingerprint": features.fingerprint,
+            "metric_mode": metric_mode(run.dataset),
+            "criterion": str(run.criterion),
+            **data_options.tags(run.dataset, run.options),
+            registry.CORPUS_TAG: registry.SAMPLE_CORPUS if sample else registry.REAL_CORPUS,
+        }
+        self.run_id = tracker.start_run(tracker.experiment(run.dataset, run.aspect), name, config, every)
+        document = {"config": config, "run": dataclasses.asdict(run)}
+        with self.closing():
+            tracker.log_dataset(self.run_id, dataset_of(features))
+            text = json.dumps(document, indent=1, default=str) + "\n"
+            tracker.log_artifact(self.run_id, text, CONFIG_ARTIFACT)
+
+    @contextlib.contextmanager
+    def closing(self) -> Iterator[None]:
+        """End the run as KILLED where the body does not come to its end, unless it has ended."""
+        try:
+            yield
+        except BaseException:
+            if not self._is_ended:
+                # MLflow may be away; what the body says has to be told
+                with contextlib.suppress(OSError, *USER_ERRORS):
+                    self.tracker.finish(self.run_id, "KILLED")
+            raise
+
+    def log(self, result: Result) -> None:
+        """Log an epoch, and those before it that MLflow lacks."""
+        self._waiting.append(result)
+        try:
+            self._write()
+        except USER_ERRORS as error:
+            logger.warning("MLflow lacks %d epochs for now: %s", len(self._waiting), error)
+
+    def _write(self) -> None:
+        while self._waiting:
+            result = self._waiting[0]
+            numbers = {name: value for name, value in result.items() if name != "epoch"}
+            epoch_steps.log(self.tracker, self.run_id, numbers, result["epoch"])
+            self._waiting.pop(0)
+
+    def fail(self, result: Result) -> None:
+        """End the run as FAILED, with the reason of a training that failed.
+
+        Raises:
+            PipelineError: if MLflow is away.
+        """
+        self._write()
+        tags = {name: str(result[name])[:MAX_TAG] for name in (FAILURE, FAILURE_MESSAGE)}
+        self.tracker.finish(self.run_id, "FAILED", tags=tags)
+        self._is_ended = True
+
+    def finish(
+        self, directory: Path, metrics: Mapping[str, float], pages: Callable[[], Mapping[str, str]]
+    ) -> None:
+        """Log the best epoch with its pages, and end the run.
+
+        Args:
+            directory: the working folder of the training.
+            metrics: of the best epoch that are computed once, at the end.
+            pages: makes the pages.
+
+        Raises:
+            PipelineError: if MLflow is away.
+        """
+        self._write()
+        artifacts: dict[str, Any] = {checkpoints.BEST: directory / checkpoints.BEST, **pages()}
+        self.tracker.finish(self.run_id, metrics=metrics, artifacts=artifacts)
+        self._is_ended = True

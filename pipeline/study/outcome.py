@@ -1,0 +1,423 @@
+"""What becomes of a study: run it under tracking, package and register its winner, say what was found."""
+
+import contextlib
+import logging
+import math
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from feature_store.store import Features, load_features
+from infocal.config import LanguageModelConfig
+from infocal.trainer import resolve_device
+from pipeline.base.errors import USER_ERRORS, PipelineError
+from pipeline.base.storage import STAGED, Storage
+from pipeline.reporting import pages
+from pipeline.study import findings, study_report, summary
+from pipeline.study.criterion import CRITERION_TAG, RIVAL_TAG, Candidate, Standing, best_first, standing_of
+from pipeline.study.lone_run import LoneRun
+from pipeline.study.progress import epoch_line
+from pipeline.study.rival import Rival
+from pipeline.study.study import Study, StudySettings
+from pipeline.study.study_folder import OPTUNA_DB
+from pipeline.study.summary import PACKAGE, REPORT, first_flags
+from pipeline.study.trial_tracking import TrialTracking
+from pipeline.study.utilisation import Utilisation
+from pipeline.tracking import mlflow_page, mlflow_view, registry
+from pipeline.tracking.tracking import MAX_TAG, NOTE_TAG, Tracker
+from pipeline.training import checkpoints, columns, data_options, midway
+from pipeline.training.loaders import embeddings_of, language_model_dir, language_model_scores
+from pipeline.training.scoring import final_validation, rate_of_lines, trivial_validation
+from pipeline.training.settings import Commands, RunSettings, commands, make_folder, parsed_again
+from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE, Result, best_shown, train
+from search_spaces.registry import depends_on_data
+
+logger = logging.getLogger("pipeline.study.outcome")
+
+
+def prepare_language_model(run: RunSettings, features: Features) -> Path | None:
+    """Train the language model here, once; trials find the stored scores.
+
+    Returns:
+        Where they are; None where the method reads none.
+    """
+    if not run.config().reads_language_model:
+        return None
+    language_model = LanguageModelConfig(**run.language_model)
+    device = resolve_device(run.device)
+    language_model_scores(features, language_model, device, may_train=not run.features_uri)
+    return language_model_dir(features, language_model)
+
+
+def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) -> dict[str, str]:
+    """The pages of a trial: its rationales and its curves, by file name."""
+    best = checkpoints.load_scores(checkpoint / checkpoints.BEST)
+    shown = checkpoints.load_predictions(checkpoint / checkpoints.BEST / checkpoints.BEST_PREDICTIONS)
+    target = data_options.target(run.dataset, run.aspect, run.options)
+    note = f"validation texts at epoch {best['epoch'] + 1}, the trial's best by: {run.criterion}"
+    return {
+        "rationales.html": pages.rationale_page(title=f"Rationales, {target}", predictions=shown, note=note),
+        "curve.html": pages.curve_page(
+            title=f"Training curve, {target}",
+            history=checkpoints.read_json(checkpoint / checkpoints.HISTORY),
+            criterion=run.criterion,
+            dataset=run.dataset,
+        ),
+    }
+
+
+def conclude(study: Study, features: Features, tracking: TrialTracking, used: Utilisation | None) -> str:
+    """Choose the winner of a study that is complete, package, register and report it.
+
+    A process that died half way has done nothing that is done twice.
+
+    Args:
+        study: with all its trials.
+        features: on which it was made.
+        tracking: MLflow's picture of it, which has all of the ledger.
+        used: what became of the cores' time; None: nothing was trained just now.
+
+    Returns:
+        The table of results and what to run next.
+
+    Raises:
+        PipelineError: if no trial finished an epoch, or MLflow is away.
+    """
+    tracking.warn_skipped()
+    tracker, study_run, runs = tracking.tracker, tracking.study_run_id, tracking.runs
+    folder, prepared = study.folder, study.settings
+    midway.clear(folder.place)
+    candidates, replicates = study.candidates(study.searched), study.candidates(study.replicates)
+    artifacts: dict[str, str | Path] = {OPTUNA_DB: study.export()}
+    if not candidates:
+        tracker.finish(study_run, "FAILED", artifacts=artifacts)
+        folder.publish(OPTUNA_DB)
+        last = f"; the last one ended with: {study.failures[-1]}" if study.failures else ""
+        raise PipelineError(
+            f"none of the {prepared.num_trials} trials finished an epoch{last}",
+            hint=f"their failures stand in MLflow: `{mlflow_page.how_to_open(tracker.uri)}`",
+        )
+    winner = candidates[0]
+    commands = commands_of(prepared, folder.storage)
+    check_nothing_better_is_lost(study, winner, commands.register)
+    package = pack_winner(study, features, winner, runs[winner.trial_id])
+    version = registered = None
+    if winner.is_met:
+        version = register_winner(study, features, tracker, winner, runs[winner.trial_id], package)
+        registered = f"{prepared.model_name} version {version}"
+    metrics = best_shown(prepared.run.dataset, winner.scores) | _trivial(features, winner)
+    metrics |= final_validation(checkpoints.load_package(package).model, features)
+    metrics |= summary.spread([winner, *replicates], prepared.run.dataset)
+    metrics |= used.metrics() if used else {}
+    outcome = {"winner_trial_id": winner.trial_id, "winner_run_id": runs[winner.trial_id]}
+    outcome["criterion_met"] = str(winner.is_met).lower()
+    experiment_id = tracker.run(study_run).experiment_id
+    outcome[NOTE_TAG] = "\n\n".join(
+        [
+            summary.note(
+                winner, runs[winner.trial_id], prepared.run.criterion, prepared.run.dataset, registered
+            ),
+            f"Open [the trials as a table]({mlflow_view.table(experiment_id, study_run)}), "
+            f"[as a chart]({mlflow_view.chart(experiment_id, study_run)}), "
+            f"or [the best one]({mlflow_view.run(experiment_id, runs[winner.trial_id])}).",
+        ]
+    )
+    if not winner.is_met:
+        outcome[findings.ADVICE_TAG] = summary.advice(candidates, prepared.run, commands.register)
+    tracker.describe_experiment(experiment_id, _view(study, winner, study_run))
+    tracker.finish(study_run, metrics=metrics, tags=outcome, artifacts=artifacts)
+    folder.publish(OPTUNA_DB)
+    publish(study, tracker, study_run, package)
+    return summary.of_study(
+        prepared,
+        candidates,
+        replicates,
+        tracking_uri=tracker.uri,
+        directory=folder.shown,
+        version=version,
+        used=used,
+        register=commands.register,
+        text=example_text(features),
+        storage=folder.storage,
+        names={one.trial_id: f"trial-{study.ledger.number(one.trial_id):02d}" for one in candidates},
+    )
+
+
+def commands_of(prepared: StudySettings, storage: Storage) -> Commands:
+    """The commands that go on with a study, tracked where its first command said."""
+    first = parsed_again(prepared.command, f"the settings of `{prepared.name}`")
+    return commands(prepared.name, storage, first.tracking_uri)
+
+
+def check_nothing_better_is_lost(
+    study: Study, winner: Candidate, command: str, *, is_own_criterion: bool = True
+) -> None:
+    """Refuse to take the next best trial for the best one.
+
+    Args:
+        study: with all its trials.
+        winner: the best one that has weights, with its value by the study's criterion.
+        command: registers a trial of the study, but for `--trial`.
+        is_own_criterion: whether it is the best by the study's criterion. By another one nobody knows whether
+            a trial that has lost its weights would be better.
+
+    Raises:
+        PipelineError: if a trial that reported a better epoch has lost its weights.
+    """
+    own = Standing(winner.value if is_own_criterion else -math.inf, winner.lower_bound, winner.epoch)
+    lost = [(standing_of(record.last.numbers), record) for record in study.lost() if record.last is not None]
+    best, record = best_first([(own, None), *lost], lambda pair: pair[0])[0]
+    if record is not None and best.value > -math.inf:
+        number = study.ledger.number(winner.trial_id)
+        called = "the best trial" if is_own_criterion else "a trial that may be the best one"
+        raise PipelineError(
+            f"{called}, trial-{record.begin.number:02d}, has lost the weights of its best epoch",
+            where=str(study.folder.place / record.checkpoints[0]),
+            hint="bring the folder back from a copy and start the command again, or take the next best "
+            f"trial: {command} --trial {number}",
+        )
+
+
+def register_winner(
+    study: Study, features: Features, tracker: Tracker, winner: Candidate, run_id: str, package: Path
+) -> int:
+    """Register a trial that meets the study's criterion; returns the number of the version."""
+    return registry.register(
+        tracker,
+        package,
+        name=study.settings.model_name,
+        run_id=run_id,
+        tags=_version_tags(study.settings, winner, features),
+    )
+
+
+def publish(study: Study, tracker: Tracker, study_run: str, package: Path) -> None:
+    """Write a study's page, and copy it with the package to where the study belongs."""
+    tracker.finish(study_run)
+    study_report.write(tracker, study_run, study.folder.directory / REPORT)
+    # the digests after the files that they are of, the page after all that it speaks of
+    packed = sorted((path.name for path in package.iterdir()), key=lambda name: name == checkpoints.DIGESTS)
+    study.folder.publish(*(f"{PACKAGE}/{name}" for name in packed), REPORT)
+
+
+_EXAMPLES = {
+    "beer": "a: pours dark brown with a thick tan head . s: roasted malt and a hint of coffee . "
+    "m: the body is smooth and creamy , with soft carbonation . overall a fine beer for a cold evening .",
+    "hatexplain": "i went to the game today . the referee is a stupid moron . the food was good .",
+    "cail": "2016年3月5日,被告人李某在某商场内趁人不备,盗窃被害人王某手机一部。经鉴定,手机价值人民币三千元。",
+}
+"""A text of several sentences to try a model on, ours, by the first part of the data set's name."""
+_MAX_EXAMPLE = 60
+"""Tokens of a text of one's own data that is printed to try a model on."""
+
+
+def example_text(features: Features) -> str:
+    """A text to try a model of these features on: of one's own data the start of a validation text."""
+    own = _EXAMPLES.get(features.dataset.partition("-")[0])
+    if own is not None:
+        return own
+    tokens = features.annotated_validation().slice(0, 1).to_pylist()[0]["tokens"][:_MAX_EXAMPLE]
+    return ("" if features.tokenizer == "jieba" else " ").join(tokens)
+
+
+def _view(study: Study, winner: Candidate, study_run_id: str) -> dict[str, str]:
+    """The tag by which MLflow shows the trials with what was searched and what it gave."""
+    run = study.settings.run
+    view = mlflow_view.trials(
+        study_run_id,
+        [one.name for one in study.space],
+        [f"best_{name}" for name in best_shown(run.dataset, winner.scores)],
+        f"best_{run.criterion.metric}",
+    )
+    return {mlflow_view.tag_of(study_run_id): view} if len(view) <= mlflow_view.MAX_VIEW else {}
+
+
+def pack_winner(study: Study, features: Features, winner: Candidate, run_id: str) -> Path:
+    """Write the winner as a package into the study's folder; replaces an older one."""
+    prepared = study.settings
+    metadata = package_metadata(prepared.run, features, winner.epoch, winner.scores)
+    metadata |= {"sample": prepared.sample, "study": prepared.name, "run_id": run_id}
+    with winner.checkpoint.localised(checkpoints.BEST) as checkpoint:
+        return pack(checkpoint / checkpoints.BEST, study.folder.directory / PACKAGE, features, metadata)
+
+
+def package_metadata(
+    run: RunSettings, features: Features, epoch: int, scores: Mapping[str, float]
+) -> dict[str, Any]:
+    """Where a model comes from, as its package says it."""
+    return {
+        "dataset": run.dataset,
+        "aspect": run.aspect,
+        "method": run.method,
+        "options": run.options,
+        "tokenizer": features.tokenizer,
+        "data_fingerprint": features.fingerprint,
+        "epoch": epoch,
+        "calibrated_threshold": scores.get("val_calibrated_threshold"),
+        "criterion": str(run.criterion),
+        "min_precision": min_precision(run),
+        "selection_rate_held": run.criterion.rate,
+        "scores": dict(scores),
+        "max_length": run.config().max_length,
+        "class_names": list(features.task.class_names or ()),
+        "score_range": list(features.task.score_range),
+    }
+
+
+def min_precision(run: RunSettings) -> float | None:
+    """The criterion's threshold on precision; None where it has none."""
+    limits = [bound.limit for bound in run.criterion.bounds if bound.metric == "val_token_precision"]
+    return limits[0] if limits else None
+
+
+def pack(best: Path, target: Path, features: Features, metadata: Mapping[str, Any]) -> Path:
+    """Join the weights of `best` with words and vectors to a package at `target`, whole or not at all."""
+    model = checkpoints.load_best(best, embeddings_of(features))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=STAGED) as folder:
+        staged = Path(folder) / target.name
+        package = checkpoints.Package(
+            model, list(features.vocabulary.tokens), dict(metadata), features.tokenizer_files
+        )
+        checkpoints.save_package(staged, package)
+        shutil.rmtree(target, ignore_errors=True)
+        staged.replace(target)
+    return target
+
+
+def model_facts(prepared: StudySettings, features: Features) -> dict[str, str]:
+    """Tags by which models of different tasks and corpora are told apart."""
+    run = prepared.run
+    found = {
+        "dataset": run.dataset,
+        "aspect": run.aspect,
+        "data_fingerprint": features.fingerprint,
+        "task_kind": features.task.kind,
+        "classes": ", ".join(features.task.class_names or ())[:MAX_TAG],
+    }
+    folder = first_flags(prepared).data_dir or os.environ.get("INFOCAL_DATA")
+    if depends_on_data(run.dataset) and folder and not prepared.sample:
+        found[registry.ORIGIN_TAG] = str(Path(folder).resolve())
+    found |= data_options.tags(run.dataset, run.options)
+    return {name: value for name, value in found.items() if value}
+
+
+def _version_tags(prepared: StudySettings, winner: Candidate, features: Features) -> dict[str, str]:
+    tags = {
+        **model_facts(prepared, features),
+        "study": prepared.name,
+        "criterion": str(prepared.run.criterion),
+        CRITERION_TAG: prepared.run.criterion.to_json(),
+        "data_fingerprint": features.fingerprint,
+        "corpus": "sample" if prepared.sample else "real",
+        **{name: f"{v:.4f}" for name, v in best_shown(prepared.run.dataset, winner.scores).items()},
+    }
+    if prepared.run.criterion.rate is not None:
+        tags["selection_rate_held"] = f"{prepared.run.criterion.rate:g}"
+    if prepared.run.rival:
+        tags[RIVAL_TAG] = Rival(**prepared.run.rival).as_tag()
+    limit = min_precision(prepared.run)
+    return tags if limit is None else tags | {"min_precision": str(limit)}
+
+
+def _trivial(features: Features, winner: Candidate) -> dict[str, float]:
+    """Scores of the trivial lines on the annotated validation texts, at the winner's rate on these."""
+    lines = trivial_validation(features, rate_of_lines(winner.scores, "val_"))
+    return {
+        f"trivial_{line}_{name}": scores[name]
+        for line, scores in lines.items()
+        for name in columns.shown(features.dataset)
+        if name in scores
+    }
+
+
+def git_commit() -> str:
+    """The commit of the code that runs, `-dirty` where it was changed; `unknown` outside a checkout."""
+    folder = Path(__file__).parent
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return found.stdout.strip()
+
+
+def train_alone(
+    run: RunSettings, output: Path, *, sample: bool, tracker: Tracker | None = None, command: str = ""
+) -> str:
+    """Train one configuration without Ray and write its best epoch as a package.
+
+    Args:
+        run: what is trained.
+        output: folder of the package.
+        sample: whether the features are those of the made-up corpus.
+        tracker: where the training is logged; None: nowhere.
+        command: tag of the run, without passwords.
+
+    Returns:
+        The best epoch's figures and what to run next.
+
+    Raises:
+        PipelineError: if the training fails; or if MLflow is away at the end, when the package is written.
+    """
+    features = load_features(Path(run.features_dir))
+    make_folder(output.parent, "--output")
+    lone = None
+    if tracker is not None:
+        tags = {"git_commit": git_commit(), "command": command}
+        lone = LoneRun(tracker, run, features, name=output.name, tags=tags, sample=sample)
+
+    def report(result: Result, folder: Path) -> None:
+        if FAILURE in result:
+            if lone is not None:
+                lone.fail(result)
+            raise PipelineError(f"training failed: {result[FAILURE_MESSAGE]}")
+        logger.info("%s", epoch_line(result, run.num_epochs))
+        if lone is not None:
+            lone.log(result)
+
+    with (
+        lone.closing() if lone is not None else contextlib.nullcontext(),
+        tempfile.TemporaryDirectory(dir=output.parent) as name,
+    ):
+        folder = Path(name)
+        progress = train({}, run, report, folder)
+        best = progress.best
+        metadata = package_metadata(run, features, best["epoch"], best["scores"])
+        metadata |= {"sample": sample, "study": None, "run_id": lone and lone.run_id}
+        pack(folder / checkpoints.BEST, output, features, metadata)
+        found = final_validation(checkpoints.load_package(output).model, features)
+        if lone is not None:
+            checkpoints.write_json(folder / checkpoints.HISTORY, progress.history)
+            # every other score of the best epoch was logged with its epoch
+            metrics = {f"best_{name}": value for name, value in found.items()}
+            with _naming(output):
+                lone.finish(folder, metrics, lambda: render_trial(folder, run.config().to_dict(), run))
+    best["scores"] |= found
+    text = summary.of_one(best, run.criterion, output, run.dataset, example_text(features))
+    return text if lone is None or tracker is None else "\n".join([text, *_of_lone(lone.run_id, tracker)])
+
+
+@contextlib.contextmanager
+def _naming(output: Path) -> Iterator[None]:
+    """Say of what MLflow refuses at the end that the model is written all the same."""
+    try:
+        yield
+    except USER_ERRORS as error:
+        raise PipelineError(
+            f"MLflow lacks the end of the training: {error}", hint=f"the model is whole: {output}"
+        ) from error
+
+
+def _of_lone(run_id: str, tracker: Tracker) -> list[str]:
+    return [f"\nrun      {run_id}", f"  {mlflow_page.how_to_open(tracker.uri)}"]

@@ -1,0 +1,273 @@
+"""What a search says while it runs: on a terminal a table of its trials, elsewhere one line an epoch."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from ray import tune
+from ray.tune.experiment import Trial
+
+from feature_store import terminal
+from pipeline.study import time_left, trial_table
+from pipeline.study.criterion import best_first, standing_of
+from pipeline.study.ledger import VIOLATION, Ledger, TrialRecord
+from pipeline.study.scheduler import trial_id_of
+from pipeline.study.time_left import Phase, Track
+from pipeline.study.trial_table import Row
+from pipeline.training.columns import of_validation
+from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE
+from search_spaces.base import Criterion
+
+_WIDTH = 80
+"""Columns of a line that is written to a file; as many as a terminal has that nobody has widened."""
+_TASK = (("val_mse", "mse", 4), ("val_accuracy", "accuracy", 3))
+_GOLD = (("val_token_precision", "P"), ("val_token_recall", "R"))
+_F1 = ("val_hatexplain_token_f1", "F1")
+_RATE = ("val_selection_rate", "selected")
+_RENEWED_S = 5.0
+"""How long an estimate of the time left holds where no trial reports."""
+_START_NOT_OVER = 1.0
+"""Is added to the violation of an epoch that can be no result; see `pipeline.training.trainable.best_of`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What a search is to do."""
+
+    dataset: str
+    criterion: Criterion
+    num_trials: int
+    num_epochs: int
+    """Of a trial that is not stopped early."""
+    num_seeds: int = 1
+    """Seeds that the winner is trained with in all."""
+    slots: int = 1
+    """Trials that can run at once."""
+    rungs: Sequence[int] = ()
+    """Numbers of epochs after which a trial may be stopped."""
+
+
+class ProgressLines(tune.Callback):
+    """Tune callback on the driver, and a board for a terminal.
+
+    Args:
+        ledger: of the study; written before this is called.
+        plan: of the search.
+        stream: where to write; None: stderr.
+    """
+
+    def __init__(self, ledger: Ledger, plan: Plan, stream: TextIO | None = None) -> None:
+        self.ledger, self.plan, self.stream = ledger, plan, stream
+        self.since = time.time()
+        self.epochs_seen = 0
+        self.records = ledger.trials()
+        self._running: set[str] = set()
+        self._estimate: tuple[float, float | None] = (0.0, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tune pickles its callbacks with snapshots that nobody reads: a study is resumed from the ledger
+        return {}
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """A trial begins, or goes on."""
+        self._running.add(trial_id_of(trial))
+        self._look()
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
+        """One line for the epoch, and after every tenth the state of the study; on a terminal the table."""
+        self.epochs_seen += 1
+        self._running.add(trial_id_of(trial))
+        self._look()
+        if FAILURE in result:
+            self._line(f"{self._name(trial)} failed: {result[FAILURE_MESSAGE]}")
+        elif not terminal.is_open():
+            self._line(epoch_line(result, self.plan.num_epochs, self._name(trial)))
+            for line in self.summary() if self.epochs_seen % 10 == 0 else ():
+                self._line(line)
+
+    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """A trial has ended."""
+        self._running.discard(trial_id_of(trial))
+        self._look()
+
+    def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Say that a worker died, and where its trial goes on."""
+        self._line(f"{self._name(trial)} lost its worker, and goes on from its last checkpoint")
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Say that a trial broke for good."""
+        self._running.discard(trial_id_of(trial))
+        self._look()
+        self._line(f"{self._name(trial)} broke: see {trial.error_file}")
+
+    def _look(self) -> None:
+        self.records = self.ledger.trials()
+        self._estimate = (0.0, None)
+
+    def _name(self, trial: Trial) -> str:
+        return f"trial {self.ledger.number(trial_id_of(trial)):02d}"
+
+    def _line(self, text: str) -> None:
+        out = self.stream or sys.stderr
+        print(terminal.fit(text, out), file=out, flush=True)
+
+    @property
+    def _searched(self) -> list[TrialRecord]:
+        return [record for record in self.records if record.begin.proposal is not None]
+
+    def summary(self) -> list[str]:
+        """The state of the study in lines of their own: how many trials ended and how, then the best one."""
+        best = self.best()
+        lines = [f"study: {self.counts()}; {time_left.told(self.seconds_left())}"]
+        return lines if best is None else [*lines, f"best: {self._best_text(best)}"]
+
+    def counts(self) -> str:
+        """How many trials have ended, and how."""
+        records = self._searched
+        over = [record for record in records if record.is_over]
+        failed = sum(record.failure is not None for record in over)
+        stopped = sum(r.failure is None and len(r.epochs) < self.plan.num_epochs for r in over)
+        parts = [f"{stopped} stopped early"] * (stopped > 0) + [f"{failed} failed"] * (failed > 0)
+        how = f" ({', '.join(parts)})" if parts else ""
+        text = f"{len(over)} of {self.plan.num_trials} trials ended{how}"
+        again = [record for record in self.records if record.begin.proposal is None]
+        if again:
+            ended = sum(record.is_over for record in again)
+            text += f", {ended} of {self.plan.num_seeds - 1} further seeds"
+        return f"{text}, {sum(map(self._is_running, self.records))} running"
+
+    def _is_running(self, record: TrialRecord) -> bool:
+        return record.trial_id in self._running and not record.is_over
+
+    def best(self) -> TrialRecord | None:
+        """The trial of the search that has the best epoch so far."""
+        return next(iter(_ranked(self._searched)), None)
+
+    def _best_text(self, record: TrialRecord) -> str:
+        numbers = record.last.numbers if record.last else {}
+        best = {name.removeprefix("best_"): v for name, v in numbers.items() if name.startswith("best_val_")}
+        scores = of_validation(self.plan.dataset, best)
+        figures = [f"{label} {best[name]:.3f}" for label, name in scores.items()]
+        at = f" at epoch {round(numbers['best_epoch']) + 1}" if "best_epoch" in numbers else ""
+        violation = numbers[VIOLATION]
+        verdict = "meets the criterion" if violation == 0 else f"misses the criterion by {violation:.3f}"
+        if violation >= _START_NOT_OVER:
+            verdict = "cannot be chosen yet: its start is not over, or its mask is trivial"
+        return f"trial {record.begin.number:02d}{at}, {', '.join([*figures, verdict])}"
+
+    def seconds_left(self) -> float | None:
+        """Seconds until the last trial ends; None where nothing is known yet."""
+        now, plan = time.time(), self.plan
+        made, seconds = self._estimate
+        if not made or now - made > _RENEWED_S:
+            again = [self._track(r) for r in self.records if r.begin.proposal is None]
+            search = Phase([self._track(r) for r in self._searched], plan.num_trials, plan.rungs)
+            phases = [search, Phase(again, plan.num_seeds - 1)]
+            made, seconds = (
+                now,
+                time_left.seconds_left(
+                    phases, num_epochs=plan.num_epochs, slots=plan.slots, now=now, since=self.since
+                ),
+            )
+            self._estimate = (made, seconds)
+        return None if seconds is None else max(0.0, seconds - (now - made))
+
+    def _track(self, record: TrialRecord) -> Track:
+        epochs = [record.epochs[number] for number in sorted(record.epochs)]
+        return Track(
+            record.begin.time,
+            [epoch.time for epoch in epochs],
+            [epoch.numbers["epoch_s"] for epoch in epochs if "epoch_s" in epoch.numbers],
+            is_over=record.is_over,
+            is_running=self._is_running(record),
+            has_failed=record.failure is not None,
+        )
+
+    # ------------------------------------------------------------------------------------- on a terminal
+
+    def __call__(self, width: int, height: int, *, is_over: bool) -> list[terminal.Line]:
+        """The state of the study, the best trial so far, the criterion, and a row for each trial.
+
+        Those that run stand first, then the others, the best one first.
+        """
+        plan, best = self.plan, self.best()
+        left = "" if is_over else f"; {time_left.told(self.seconds_left())}"
+        head = [
+            f"{self.counts()}{left}",
+            f"best so far: {'none' if best is None else self._best_text(best)}",
+            f"criterion: {plan.criterion}",
+        ]
+        found = [(line, "") for text in head for line in terminal.fitted(text, width).split("\n")]
+        rows = [self._row(record, best) for record in self._ordered()]
+        table = trial_table.lines(
+            rows,
+            what="trial",
+            num_epochs=plan.num_epochs,
+            dataset=plan.dataset,
+            decisive=plan.criterion.metrics,
+            width=width,
+            height=height - len(found) - 1,
+        )
+        return [*found, *([("", ""), *table] if table else [])][: max(height, 0)]
+
+    def _ordered(self) -> list[TrialRecord]:
+        running = [record for record in self.records if self._is_running(record)]
+        others = [record for record in self.records if not self._is_running(record)]
+        return [*running, *_ranked(others), *(record for record in others if record.last is None)]
+
+    def _row(self, record: TrialRecord, best: TrialRecord | None) -> Row:
+        config = dict(record.begin.config)
+        seed = config.pop("seed", None) if record.begin.proposal is None else None
+        number = f"{record.begin.number:02d}"
+        return Row(
+            name=number if seed is None else f"{number} seed {seed}",
+            state=self._state(record),
+            num_epochs=len(record.epochs),
+            scores={} if record.last is None else record.last.numbers,
+            searched=config,
+            is_best=best is not None and record.trial_id == best.trial_id,
+            is_running=self._is_running(record),
+        )
+
+    def _state(self, record: TrialRecord) -> str:
+        if record.failure is not None:
+            return "failed"
+        if record.is_over:
+            return "done" if len(record.epochs) >= self.plan.num_epochs else "stopped"
+        if not self._is_running(record):
+            return "waiting"
+        return "running" if record.epochs else "starting"
+
+
+def _ranked(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Those that have an epoch, the best first."""
+    found = [(record.last, record) for record in records if record.last is not None]
+    return [record for _, record in best_first(found, lambda pair: standing_of(pair[0].numbers))]
+
+
+def epoch_line(result: Mapping[str, Any], num_epochs: int, name: str = "") -> str:
+    """One epoch in one line: scores on validation and the time it took.
+
+    Where the line would be too long for a terminal, the training loss is left out, and precision and recall
+    where the data set is judged by F1.
+
+    Args:
+        result: of the epoch.
+        num_epochs: of the whole training.
+        name: of what is trained; the line begins with it.
+    """
+    epoch = f"epoch {result['epoch'] + 1}/{num_epochs}"
+    loss = [f"loss {result['train_objective']:.3f}"] if "train_objective" in result else []
+    task = [f"{label} {result[key]:.{digits}f}" for key, label, digits in _TASK if key in result]
+    gold = " ".join(f"{label} {result[key]:.3f}" for key, label in _GOLD if key in result)
+    others = [f"{label} {result[key]:.3f}" for key, label in (_F1, _RATE) if key in result]
+    end = f"{result['epoch_s']:.1f} s"
+    whole = [f"{name} {epoch}" if name else epoch, *loss, *task, *filter(None, [gold]), *others, end]
+    for left_out in (loss, [gold] if _F1[0] in result else []):
+        if len("  ".join(whole)) > _WIDTH:
+            whole = [part for part in whole if part not in left_out]
+    return "  ".join(whole)

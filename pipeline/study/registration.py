@@ -1,0 +1,201 @@
+"""A trial of a study that has ended becomes a registered model, under a criterion stated afterwards."""
+
+import dataclasses
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from feature_store.errors import did_you_mean
+from pipeline.base.errors import CriterionNotMet, PipelineError
+from pipeline.study import conduct, outcome, summary
+from pipeline.study.criterion import CRITERION_TAG, Candidate, judged, within_reach
+from pipeline.study.ledger import Ledger
+from pipeline.study.study import Study, StudySettings
+from pipeline.study.study_folder import StudyFolder
+from pipeline.tracking import mlflow_page, registry
+from pipeline.tracking.tracking import Tracker
+from pipeline.training import feature_copies
+from pipeline.training.settings import RunSettings
+from search_spaces.base import Criterion, at_rate
+from search_spaces.criteria import PAPER
+from search_spaces.registry import space
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What is to be registered."""
+
+    number: int | None = None
+    """Of the trial; None: the best one by the criterion."""
+    criterion: Criterion | None = None
+    """None: that of the study."""
+    min_precision: float | None = None
+    """Another threshold on precision for the study's criterion."""
+    model_name: str | None = None
+    """Registered model; None: that of the study."""
+
+
+def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wanted) -> str:
+    """Register a trial of a study.
+
+    Each trial has kept the weights of one epoch, its best by the study's criterion: that epoch is judged.
+
+    Args:
+        prepared: the study's settings.
+        folder: where its results are.
+        uri: MLflow's.
+        wanted: which trial, under which criterion.
+
+    Returns:
+        What was registered, and what to do next.
+
+    Raises:
+        CriterionNotMet: if the trial, or every trial, misses the criterion; names limits that would do.
+        PipelineError: if there is no such trial, it has no weights, or the criterion reads an unknown score.
+    """
+    criterion = _criterion(prepared.run, wanted)
+    ledger = Ledger(folder.directory, folder.publish)
+    study = Study(
+        prepared, space(prepared.run.method, prepared.run.dataset, prepared.space_name), folder, ledger
+    )
+    candidates = study.candidates(study.searched)
+    if not candidates:
+        raise PipelineError(
+            f"no trial of the study `{prepared.name}` has a best epoch that could be registered"
+        )
+    _check_scores(criterion, candidates)
+    command = outcome.commands_of(prepared, folder.storage).register
+    chosen = _chosen(study, judged(candidates, criterion), criterion, wanted.number, command)
+    if wanted.number is None:
+        outcome.check_nothing_better_is_lost(
+            study,
+            next(one for one in candidates if one.trial_id == chosen.trial_id),
+            command + _flag(wanted),
+            is_own_criterion=criterion == prepared.run.criterion,
+        )
+    study.settings = dataclasses.replace(
+        prepared,
+        run=_judged_by(criterion, prepared.run),
+        model_name=wanted.model_name or prepared.model_name,
+    )
+    features = feature_copies.features_of(prepared.run)
+    tracker = Tracker(uri)
+    registry.refuse_another(tracker, study.settings.model_name, outcome.model_facts(prepared, features))
+    tracking = conduct.tracked(prepared, folder, ledger, tracker, features)
+    with tracker.closing(tracking.study_run_id), tracking.closing():
+        tracking.sync(is_running=False)
+        run_id = tracking.runs[chosen.trial_id]
+        package = outcome.pack_winner(study, features, chosen, run_id)
+        version = outcome.register_winner(study, features, tracker, chosen, run_id, package)
+        name = f"{study.settings.model_name} version {version}"
+        tags = {
+            "registered_as": name,
+            "registered_criterion": str(criterion),
+            f"registered_{CRITERION_TAG}": criterion.to_json(),
+        }
+        tracker.finish(run_id, tags=tags)
+        tracker.finish(tracking.study_run_id, tags=tags)
+        outcome.publish(study, tracker, tracking.study_run_id, package)
+        tracker.finish(tracking.study_run_id, "FINISHED" if study.is_complete else "KILLED")
+    number, figures = ledger.number(chosen.trial_id), summary.figures_of(chosen, prepared.run.dataset)
+    lines = [
+        f"trial-{number:02d} at its epoch {chosen.epoch + 1}: {figures}",
+        f"meets the criterion stated: {criterion}",
+        *([f"  {criterion.why}"] if study.settings.run.rival else []),
+        "",
+        *summary.registered(
+            study.settings, version, tracker.uri, outcome.example_text(features), folder.storage
+        ),
+        f"  {mlflow_page.how_to_open(tracker.uri)}",
+    ]
+    return "\n".join(lines)
+
+
+def _judged_by(criterion: Criterion, run: RunSettings) -> RunSettings:
+    """The study's settings under another criterion, whose limits no rival has given."""
+    if criterion == run.criterion:
+        return run
+    return dataclasses.replace(run, criterion=criterion, criterion_kind=PAPER, rival={})
+
+
+def _flag(wanted: Wanted) -> str:
+    """The flag that states the criterion again."""
+    if wanted.criterion is not None:
+        return f" --criterion {shlex.quote(str(wanted.criterion))}"
+    return "" if wanted.min_precision is None else f" --min-precision {wanted.min_precision:g}"
+
+
+def _criterion(run: RunSettings, wanted: Wanted) -> Criterion:
+    """The criterion stated, for models that select what those of the study do.
+
+    Raises:
+        PipelineError: if it asks for another selection rate, or states a limit that it cannot have.
+    """
+    of_study = run.criterion
+    if wanted.criterion is not None:
+        rate = wanted.criterion.rate
+        if rate is not None and not math.isclose(rate, of_study.rate or 0.0, abs_tol=1e-5):
+            there = "at p >= 0.5" if of_study.rate is None else at_rate(of_study.rate)
+            raise PipelineError(
+                f"the study's models were judged {there}, and the criterion asks for them {at_rate(rate)}",
+                where="--criterion",
+                hint="search with `--target-selection-rate`, or leave the rate out",
+            )
+        return dataclasses.replace(wanted.criterion, rate=of_study.rate)
+    if wanted.min_precision is None:
+        return of_study
+    try:
+        stated = of_study.with_limit("val_token_precision", wanted.min_precision)
+    except ValueError as error:
+        raise PipelineError(
+            str(error), where="--min-precision", hint=f'state it whole: --criterion "{of_study}"'
+        ) from error
+    return dataclasses.replace(stated, why="the threshold was stated by hand") if run.rival else stated
+
+
+def _check_scores(criterion: Criterion, candidates: Sequence[Candidate]) -> None:
+    """Refuse a criterion that reads what no epoch has."""
+    known = set(candidates[0].scores)
+    for name in criterion.metrics:
+        if name not in known:
+            raise PipelineError(
+                f"no validation score `{name}`; there is {', '.join(sorted(known))}",
+                where="--criterion",
+                hint=did_you_mean(name, known),
+            )
+
+
+def _chosen(
+    study: Study, candidates: Sequence[Candidate], criterion: Criterion, number: int | None, command: str
+) -> Candidate:
+    """The trial that is asked for, or the best one.
+
+    Raises:
+        CriterionNotMet: if it misses the criterion.
+        PipelineError: if there is no such trial.
+    """
+    numbers = {study.ledger.number(one.trial_id): one for one in candidates}
+    if number is not None and number not in numbers:
+        there = ", ".join(f"{known}" for known in sorted(numbers))
+        raise PipelineError(
+            f"no trial {number} of the study `{study.settings.name}` has weights; there is {there}",
+            where="--trial",
+        )
+    chosen = candidates[0] if number is None else numbers[number]
+    if chosen.is_met:
+        return chosen
+    reached = within_reach([chosen] if number is not None else candidates, criterion)
+    hint = None
+    if reached is not None:
+        relaxed, other = reached
+        which = "" if number is None else f" --trial {number}"
+        hint = (
+            f"`{command}{which} {summary.stated(relaxed, criterion)}` would register "
+            f"trial-{study.ledger.number(other.trial_id):02d} "
+            f"({summary.figures_of(other, study.settings.run.dataset)})"
+        )
+    said = "no trial meets" if number is None else f"trial-{number:02d} does not meet"
+    if chosen.degenerate is not None:
+        said += f" (its mask is trivial: {chosen.degenerate.replace('_', ' ')})"
+    raise CriterionNotMet(f"{said} the criterion ({criterion}): nothing was registered", hint=hint)

@@ -1,0 +1,271 @@
+"""The rival that a relative criterion reads: HardKuma, trained once and kept beside the features.
+
+It is trained on the same features, for the same number of epochs and at the same held selection rate as the
+trials of a search, with a seed of its own. What is kept are its best epoch's weights and scores.
+"""
+
+import dataclasses
+import json
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import TypeAdapter, ValidationError
+
+from feature_store import cache
+from feature_store.errors import DamagedCacheError
+from feature_store.store import Features, derived_dir
+from infocal.config import MethodConfig
+from infocal.errors import StateError
+from infocal.rationalizer import Rationalizer
+from pipeline.base.errors import PipelineError
+from pipeline.study.progress import epoch_line
+from pipeline.study.time_left import told
+from pipeline.training import checkpoints
+from pipeline.training.loaders import embeddings_of
+from pipeline.training.settings import RunSettings, title
+from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE, Result, train
+from search_spaces import criteria, registry
+from search_spaces.base import Criterion, at_rate
+
+logger = logging.getLogger("pipeline.study.rival")
+
+STEP, VERSION = "rival", 1
+"""Raise the version when the same settings would train another rival."""
+SEED = 0
+
+
+class RivalFailed(PipelineError):  # noqa: N818 - named by what happened, as `CriterionNotMet`
+    """The rival's training came to no result."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rival:
+    """A measured rival, and what it takes to train it again; plain values."""
+
+    method: str
+    config: dict[str, Any]
+    num_epochs: int
+    rate: float
+    """Selection rate that its threshold holds on validation texts, in (0, 1)."""
+    criterion: str
+    """By which its best epoch was chosen, as JSON."""
+    seed: int = SEED
+    precision: float = 0.0
+    """Token precision of that epoch on the annotated validation texts, in [0, 1]."""
+    epoch: int = 0
+    """Its number, from 0."""
+
+    @classmethod
+    def of_tag(cls, text: str, where: str) -> "Rival":
+        """The rival that `as_tag` wrote.
+
+        Raises:
+            StateError: if the text is anything else.
+        """
+        try:
+            return TypeAdapter(cls).validate_json(text, strict=True)
+        except ValidationError as error:
+            raise StateError(f"expected a rival as JSON, but got {text[:100]!r}", where=where) from error
+
+    def as_tag(self) -> str:
+        """The rival as JSON."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @property
+    def name(self) -> str:
+        """How tables call it."""
+        return registry.title(self.method)
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """Everything besides the features that its training depends on."""
+        values = dataclasses.asdict(self)
+        return {name: value for name, value in values.items() if name not in ("precision", "epoch")}
+
+    def folder(self, features: Features) -> Path:
+        """Where it is kept, whether it is there or not."""
+        return derived_dir(features, STEP, VERSION, self.key)
+
+
+def planned(run: RunSettings, features: Features, *, sample: bool) -> Rival:
+    """The rival of a search, not measured yet.
+
+    Its hyper-parameters are its preset's; what every method has in common, and the length of a start that
+    follows from the data, it shares with the search.
+
+    Args:
+        run: of the search, with its features settled and its rate held.
+        features: of the run.
+        sample: whether these are those of the made-up corpus.
+    """
+    searched = run.config()
+    method = registry.implementation(criteria.RIVAL).config_class()
+    values = registry.preset(criteria.RIVAL, run.dataset, run.aspect, sample)
+    settled = registry.settled_preset(run.dataset, len(features.table("train")))
+    known = {field.name for field in dataclasses.fields(method)}
+    if not sample:
+        values |= {name: getattr(searched, name, settled[name]) for name in settled if name in known}
+    values |= {field.name: getattr(searched, field.name) for field in dataclasses.fields(MethodConfig)}
+    return Rival(
+        method=criteria.RIVAL,
+        config=method.from_mapping(values).to_dict(),
+        num_epochs=run.num_epochs,
+        rate=searched.target_selection_rate,
+        criterion=criteria.for_rival(run.criterion).to_json(),
+    )
+
+
+def settled(run: RunSettings, features: Features, *, sample: bool, is_asked_for: bool) -> RunSettings:
+    """The settings with the threshold that the rival's precision gives; what was measured before stays.
+
+    Args:
+        run: of the search.
+        features: of the run.
+        sample: whether these are those of the made-up corpus.
+        is_asked_for: whether the user named this kind of criterion; otherwise the fixed one does where the
+            rival cannot be trained, and that is said.
+
+    Raises:
+        PipelineError: if the rival cannot be trained.
+    """
+    if run.criterion_kind != criteria.RELATIVE or run.rival:
+        return run
+    asked = planned(run, features, sample=sample)
+    try:
+        found, is_cached = measured(asked, features, run.device, bf16=run.bf16, num_threads=run.num_threads)
+    except RivalFailed as error:
+        if is_asked_for:
+            raise
+        logger.warning("note: %s; the fixed criterion is taken: %s", error, run.criterion)
+        return dataclasses.replace(run, criterion_kind=criteria.PAPER)
+    told = f"{at_rate(found.rate)} after {found.num_epochs} epochs" + (", cached" if is_cached else "")
+    criterion = criteria.relative(run.criterion, found.precision, found.name, told)
+    logger.info("criterion: %s\n  %s", criterion, criterion.why)
+    return dataclasses.replace(run, criterion=criterion, rival=dataclasses.asdict(found))
+
+
+def measured(
+    asked: Rival, features: Features, device: str = "auto", *, bf16: bool = False, num_threads: int = 1
+) -> tuple[Rival, bool]:
+    """The rival with its precision, and whether it was there already.
+
+    Args:
+        asked: which rival.
+        features: on which it is trained, and beside which it is kept.
+        device, bf16, num_threads: with which it is trained, where it is not there.
+
+    Raises:
+        RivalFailed: if its training comes to no result.
+    """
+    folder = asked.folder(features)
+    kept = _kept(folder)
+    if kept is not None:
+        return _with_scores(asked, kept), True
+    # as for the language model: one process trains, and the others wait for it
+    with cache.locked(features.directory.parent.parent, f"{features.directory.name}-{folder.name}"):
+        kept = _kept(folder)
+        if kept is not None:
+            return _with_scores(asked, kept), True
+        with tempfile.TemporaryDirectory(prefix="infocal-") as working:
+            run = RunSettings(
+                dataset=features.dataset,
+                aspect=features.aspect or "",
+                method=asked.method,
+                options={},
+                features_dir=str(features.directory),
+                language_model={},
+                base=asked.config,
+                criterion=Criterion.from_json(asked.criterion),
+                num_epochs=asked.num_epochs,
+                seed=asked.seed,
+                device=device,
+                bf16=bf16,
+                num_threads=num_threads,
+                hold_rate=True,
+            )
+            _train(run, Path(working))
+            _keep(folder, Path(working) / checkpoints.BEST, asked)
+    return _with_scores(asked, checkpoints.load_scores(folder)), False
+
+
+def model_of(asked: Rival, features: Features) -> Rationalizer:
+    """The rival's best epoch, in evaluation mode; it is trained again where it is not kept any more.
+
+    Raises:
+        RivalFailed: if that comes to no result.
+    """
+    measured(asked, features)
+    return checkpoints.load_best(asked.folder(features), embeddings_of(features))
+
+
+def _with_scores(asked: Rival, best: Mapping[str, Any]) -> Rival:
+    precision = float(best["scores"][criteria.PRECISION])
+    return dataclasses.replace(asked, precision=precision, epoch=int(best["epoch"]))
+
+
+def _kept(folder: Path) -> Mapping[str, Any] | None:
+    """The kept epoch's scores; None where there is none, or it is damaged."""
+    if not folder.is_dir():
+        return None
+    try:
+        cache.verify_files(folder, cache.read_manifest(folder / cache.MANIFEST))
+    except DamagedCacheError as error:
+        logger.warning("%s: the rival is trained again", error)
+        return None
+    return checkpoints.load_scores(folder)
+
+
+def _keep(folder: Path, best: Path, asked: Rival) -> None:
+    """Put an epoch beside the features, whole or not at all."""
+    with cache.staging(folder) as stage:
+        names = sorted(path.name for path in best.iterdir())
+        for name in names:
+            shutil.copyfile(best / name, stage / name)
+        meta = {"step": STEP, "version": VERSION, "parameters": asked.key}
+        manifest = cache.Manifest(
+            fingerprint=folder.name, files=cache.describe_files(stage, names), meta=meta
+        )
+        cache.write_manifest(stage / cache.MANIFEST, manifest)
+
+
+def _train(run: RunSettings, working: Path) -> None:
+    """Train a rival; its best epoch is left in the working folder.
+
+    Raises:
+        RivalFailed: if the training comes to no result.
+    """
+    name, started = registry.title(run.method), time.monotonic()
+    logger.info(
+        "the threshold on precision follows from %s, which is trained first: %s %s, %d epochs; once, its "
+        "result is kept beside the features",
+        name,
+        title(run.dataset, run.aspect),
+        at_rate(run.config().target_selection_rate),
+        run.num_epochs,
+    )
+
+    def report(result: Result, folder: Path) -> None:
+        if FAILURE in result:
+            _fail(result[FAILURE_MESSAGE])
+        done = result["epoch"] + 1
+        left = (time.monotonic() - started) / done * (run.num_epochs - done)
+        logger.info("%s; %s", epoch_line(result, run.num_epochs, name), told(left))
+
+    best = train({}, run, report, working).best
+    if best["violation"] >= 1:  # of a trivial mask at every epoch
+        _fail(f"its mask is trivial at every epoch, {str(best['degenerate']).replace('_', ' ')} at the last")
+
+
+def _fail(reason: str) -> NoReturn:
+    name = registry.title(criteria.RIVAL)
+    raise RivalFailed(
+        f"{name}, whose precision the criterion reads, could not be trained: {reason}",
+        where="--criterion relative",
+        hint="`--criterion paper` has fixed thresholds; more `--epochs` may help, too",
+    )

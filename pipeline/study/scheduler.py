@@ -1,0 +1,336 @@
+"""Early stopping and the choice of points: ASHA, and Optuna told what Tune alone would not tell it."""
+
+import contextlib
+import datetime
+import math
+import random
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, FloatDistribution
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import ASHAScheduler
+from ray.tune.search import Searcher
+from ray.tune.search.optuna import OptunaSearch
+
+from infocal.config import MethodConfig
+from pipeline.base.errors import PipelineError
+from pipeline.study.ledger import OBJECTIVE, VIOLATION, Proposal, TrialRecord
+from pipeline.training.settings import SAMPLERS
+from pipeline.training.trainable import EPOCHS, FAILURE, RESUMED
+from search_spaces.base import Range, Space, num_points
+
+_REDUCTION_FACTOR = 3
+_TUNES_COUNT = "training_iteration"
+_MAX_DRAWS = 20
+"""Points that are asked of a sampler for one trial, before one that was not tried is taken at random."""
+
+
+def trial_id_of(trial: Trial) -> str:
+    """The id by which the ledger and MLflow know a trial: the first one that Tune gave it."""
+    return str(trial.config.get(RESUMED, {}).get("trial_id", trial.trial_id))
+
+
+def config_of(trial: Trial) -> dict[str, Any]:
+    """A trial's own hyper-parameters."""
+    return {name: value for name, value in trial.config.items() if name != RESUMED}
+
+
+def resumed(point: Mapping[str, Any], record: TrialRecord) -> dict[str, Any]:
+    """The config with which Tune goes on with a trial."""
+    return {**point, RESUMED: {"trial_id": record.trial_id, "checkpoints": record.checkpoints}}
+
+
+def grace_epochs(config: MethodConfig, space: Space = ()) -> int:
+    """Epochs before a trial may be stopped: the longest start that a trial can have, and one more.
+
+    Args:
+        config: what the search does not vary.
+        space: what it varies; the start of every trial grows or falls with each range.
+    """
+    for searched in space:
+        ends = (config.from_mapping(config.to_dict() | {searched.name: end}) for end in searched.ends)
+        config = max(ends, key=lambda end: end.start_epochs)
+    return math.ceil(config.start_epochs) + 1
+
+
+class Halving(ASHAScheduler):
+    """Successive halving that knows what the trials of a study had reached when its driver died.
+
+    Args:
+        grace_period: epochs before a trial may be stopped.
+        max_t: epochs of a trial.
+        past: trials of the study so far.
+    """
+
+    def __init__(self, grace_period: int, max_t: int, past: Sequence[TrialRecord]) -> None:
+        super().__init__(
+            time_attr=EPOCHS,
+            metric=OBJECTIVE,
+            mode="max",
+            max_t=max_t,
+            grace_period=grace_period,
+            reduction_factor=_REDUCTION_FACTOR,
+        )
+        reached = [(epoch, record.trial_id) for record in past for epoch in record.epochs.values()]
+        for epoch, trial_id in sorted(reached, key=lambda pair: pair[0].time):
+            known: Any = SimpleNamespace(trial_id=trial_id)
+            self._brackets[0].on_result(known, epoch.number + 1, epoch.numbers[OBJECTIVE])
+
+    # a trial that is resumed has another id for Tune, and stands on its rungs already
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        """A trial begins or goes on."""
+        super().on_trial_add(tune_controller, _known(trial))
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        """Whether a trial goes on; a failed trial's last result decides nothing and stands on no rung."""
+        if FAILURE in result:
+            return str(self.CONTINUE)
+        return str(super().on_trial_result(tune_controller, _known(trial), result))
+
+    def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
+        """A trial has ended."""
+        if FAILURE not in result:
+            super().on_trial_complete(tune_controller, _known(trial), result)
+
+    def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
+        """A trial is taken out."""
+        super().on_trial_remove(tune_controller, _known(trial))
+
+
+def _known(trial: Trial) -> Any:
+    """As much of a trial as the scheduler reads."""
+    return SimpleNamespace(trial_id=trial_id_of(trial))
+
+
+def asha(
+    config: MethodConfig, num_epochs: int, past: Sequence[TrialRecord] = (), space: Space = ()
+) -> Halving:
+    """The one owner of early stopping: successive halving on the best objective so far.
+
+    Args:
+        config: what the search does not vary.
+        num_epochs: of a trial that is not stopped.
+        past: trials of the study so far.
+        space: what the search varies; a start in it delays the first stop.
+    """
+    grace = min(grace_epochs(config, space), num_epochs)
+    return Halving(grace_period=grace, max_t=num_epochs, past=past)
+
+
+def rungs(config: MethodConfig, num_epochs: int, space: Space = ()) -> list[int]:
+    """Numbers of epochs after which `asha` may stop a trial, lowest first; empty where it stops none."""
+    found = [min(grace_epochs(config, space), num_epochs)]
+    while found[-1] < num_epochs:
+        found.append(found[-1] * _REDUCTION_FACTOR)
+    return found[:-1]
+
+
+def distributions(space: Space) -> dict[str, BaseDistribution]:
+    """Optuna's form of a space."""
+    return {r.name: FloatDistribution(r.low, r.high, step=r.step, log=r.log) for r in space}
+
+
+def sampler(name: str, space: Space, seed: int, num_past: int = 0) -> optuna.samplers.BaseSampler:
+    """The sampler of that name.
+
+    Args:
+        name: one of `SAMPLERS`.
+        space: what it draws from.
+        seed: of the study.
+        num_past: points that it has drawn before, in a process that died: it does not draw them again.
+
+    Raises:
+        PipelineError: if there is no such sampler, or a grid is asked of a continuous range.
+    """
+    further = seed if num_past == 0 else int(np.random.SeedSequence([seed, num_past]).generate_state(1)[0])
+    if name == "tpe":
+        return optuna.samplers.TPESampler(seed=further)
+    if name == "random":
+        return optuna.samplers.RandomSampler(seed=further)
+    if name == "gp":
+        return optuna.samplers.GPSampler(seed=further)
+    if name == "grid":  # knows from the study which points it has drawn
+        try:
+            return optuna.samplers.GridSampler({r.name: list(r.grid) for r in space}, seed=seed)
+        except ValueError as error:
+            raise PipelineError(f"{error}", where="--sampler grid", hint="use `--space paper`") from error
+    raise PipelineError(f"no sampler `{name}`; there is {', '.join(SAMPLERS)}", where="--sampler")
+
+
+class ConstrainedOptunaSearch(OptunaSearch):
+    """OptunaSearch that tells Optuna all that it should know of a trial, and tries no point twice.
+
+    The criterion's bounds are passed on as a constraint, failures as failures, and trials that were stopped
+    early as pruned. Ray's own hands Optuna the objective alone, as if each trial had come to its end, and
+    leaves a trial whose objective is NaN running for ever. A trial is seeded, so that a point trained again
+    would give the same numbers.
+
+    Args:
+        space: the ranges.
+        optuna_sampler: chooses the points.
+        first_points: points to try first.
+        num_epochs: epochs of a trial that is not stopped early.
+        past: trials of the study before its driver died: Optuna knows those that have ended, the others are
+            suggested again, first of all, with what is needed to go on.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        optuna_sampler: optuna.samplers.BaseSampler,
+        first_points: list[dict[str, float]],
+        num_epochs: int,
+        past: Sequence[TrialRecord] = (),
+    ) -> None:
+        self._ranges = {r.name: r for r in space}
+        self._num_points, self._num_epochs = num_points(space), num_epochs
+        self._tried = {self._key(record.begin.config) for record in past}
+        self._unfinished: dict[int, TrialRecord] = {}
+        self._steps: dict[str, int] = {}
+        super().__init__(space=distributions(space), metric=OBJECTIVE, mode="max", sampler=optuna_sampler)
+        for record in sorted(past, key=lambda record: not record.is_over):
+            self.study.add_trial(_frozen(record, distributions(space), num_epochs))
+            if not record.is_over:
+                self._unfinished[len(self.study.get_trials(deepcopy=False)) - 1] = record
+        tried = [record.begin.config for record in past]
+        for point in first_points:
+            if point not in tried:
+                self.study.enqueue_trial(point)
+
+    @property
+    def study(self) -> optuna.Study:
+        """The live study, in memory."""
+        study: optuna.Study | None = self._ot_study  # None until Tune sets the search up
+        if study is None:
+            raise PipelineError(f"the search over {', '.join(self._ranges)} has not started")
+        return study
+
+    def suggest(self, trial_id: str) -> Any:
+        """The next point that was not tried, without floating-point noise; FINISHED where none is left."""
+        if not self._unfinished and len(self._tried) == self._num_points:
+            return Searcher.FINISHED
+        for draws_left in reversed(range(_MAX_DRAWS)):
+            point = super().suggest(trial_id) or {}
+            clean = {name: Range.clean(value) for name, value in point.items()}
+            record = self._unfinished.pop(self._ot_trials[trial_id].number, None)
+            if record is not None:
+                for epoch in record.epochs.values():
+                    self._report(trial_id, epoch.numbers[OBJECTIVE], epoch.number + 1)
+                return resumed(clean, record)
+            if self._key(clean) not in self._tried:
+                self._tried.add(self._key(clean))
+                return clean
+            self._drop(trial_id)
+            if draws_left == 1:
+                self.study.enqueue_trial(self._untried())
+        raise PipelineError(f"no point was found that is not among the {len(self._tried)} that were tried")
+
+    def _key(self, point: Mapping[str, Any]) -> tuple[Any, ...]:
+        """What tells points apart."""
+        return tuple(point.get(name) for name in self._ranges)
+
+    def _drop(self, trial_id: str) -> None:
+        """Take back a point: samplers leave failed trials out, and go on with other random numbers."""
+        trial = self._ot_trials.pop(trial_id)
+        # the grid's sampler wants to stop a loop of Optuna's own once each of its points was drawn
+        with contextlib.suppress(RuntimeError):
+            self.study.tell(trial, state=TrialState.FAIL)
+
+    def _untried(self) -> dict[str, float]:
+        """A point of the space that was not tried, for a sampler that insists on others."""
+        chance = random.Random(len(self._tried))
+        while True:
+            point = {
+                name: chance.choice(r.grid) if r.step else chance.uniform(r.low, r.high)
+                for name, r in self._ranges.items()
+            }
+            if self._key(point) not in self._tried:
+                return point
+
+    def proposal(self, trial_id: str) -> Proposal:
+        """What Optuna knows of a trial that was suggested, for the ledger."""
+        frozen = self.study.get_trials(deepcopy=False)[self._ot_trials[trial_id].number]
+        return Proposal(dict(frozen.params), dict(frozen.system_attrs))
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Tell Optuna how far the trial is."""
+        if FAILURE not in result and trial_id not in self._completed_trials:
+            self._report(trial_id, result[OBJECTIVE], result[EPOCHS])
+
+    def _report(self, trial_id: str, objective: float, step: int) -> None:
+        # an epoch that was trained again, after a worker died, is told once
+        if step > self._steps.get(trial_id, 0):
+            self._steps[trial_id] = step
+            super().on_trial_result(trial_id, {OBJECTIVE: objective, _TUNES_COUNT: step})
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Tell Optuna how the trial ended: its value and constraint, or that it failed."""
+        trial = self._ot_trials.get(trial_id)
+        failed = error or bool(
+            result and (FAILURE in result or not math.isfinite(result.get(OBJECTIVE, math.nan)))
+        )
+        if trial is not None and result and not failed and trial_id not in self._completed_trials:
+            trial.set_constraint(VIOLATION, float(result[VIOLATION]))
+            self._report(trial_id, result[OBJECTIVE], result[EPOCHS])
+        is_pruned = result is not None and not failed and result[EPOCHS] < self._num_epochs
+        # without a result and without an error Tune's searcher tells that the trial was pruned
+        super().on_trial_complete(trial_id, result=None if failed or is_pruned else result, error=failed)
+
+
+def _frozen(record: TrialRecord, ranges: Mapping[str, BaseDistribution], num_epochs: int) -> FrozenTrial:
+    """A trial of the ledger as Optuna knew it; one that has not ended waits to be asked for."""
+    proposal, last = record.begin.proposal or Proposal({}, {}), record.last
+    params, attributes = proposal.params, proposal.system_attrs
+    if not record.is_over:
+        return create_trial(state=TrialState.WAITING, system_attrs={**attributes, "fixed_params": params})
+    steps = {epoch.number + 1: epoch.numbers[OBJECTIVE] for epoch in record.epochs.values()}
+    value = math.nan if last is None or record.failure else last.numbers[OBJECTIVE]
+    has_value = last is not None and math.isfinite(value)
+    is_pruned = last is not None and last.number + 1 < num_epochs
+    ended = TrialState.PRUNED if is_pruned else TrialState.COMPLETE
+    trial = create_trial(
+        state=ended if has_value else TrialState.FAIL,
+        value=value if has_value else None,
+        params=params,
+        distributions=dict(ranges),
+        system_attrs=dict(attributes),  # Optuna writes the constraint into it
+        intermediate_values=steps,
+        constraints={VIOLATION: last.numbers[VIOLATION]} if last is not None and has_value else None,
+    )
+    trial.datetime_start = datetime.datetime.fromtimestamp(record.begin.time)
+    trial.datetime_complete = datetime.datetime.fromtimestamp(record.ended)
+    return trial
+
+
+class Listed(Searcher):
+    """Suggests the given configs, one after the other: a winner's with further seeds.
+
+    Args:
+        configs: what is trained.
+    """
+
+    def __init__(self, configs: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(metric=OBJECTIVE, mode="max")
+        self._left = [dict(config) for config in configs]
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | None:
+        """The next config; None when all are under way."""
+        return self._left.pop(0) if self._left else None
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Nothing follows from how a trial ends."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing is kept: the ledger knows what is left."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing is kept."""

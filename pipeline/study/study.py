@@ -1,0 +1,309 @@
+"""A study: the Tune run of one search, from its settings to the ranked candidates."""
+
+import dataclasses
+import functools
+import logging
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import optuna
+from ray import tune
+from ray.tune import TuneError
+
+from infocal.config import MethodConfig
+from infocal.errors import StateError
+from pipeline.base.reading import read_settings
+from pipeline.base.storage import STAGED
+from pipeline.base.uris import of_sqlite
+from pipeline.study.criterion import Candidate, ranked
+from pipeline.study.ledger import Ledger, TrialRecord
+from pipeline.study.recorder import Recorder
+from pipeline.study.scheduler import ConstrainedOptunaSearch, Listed, asha, resumed, sampler, trial_id_of
+from pipeline.study.study_folder import OPTUNA_DB, REPLICATES, SETTINGS, SETTINGS_COPY, TUNE, StudyFolder
+from pipeline.training import checkpoints, midway
+from pipeline.training.settings import RunSettings
+from pipeline.training.trainable import tune_trainable
+from search_spaces.base import Space, num_points
+
+logger = logging.getLogger("pipeline.study.study")
+
+_MAX_FAILURES = 2
+"""Times a trial whose worker died is started again from its last checkpoint."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StudySettings:
+    """Everything that decides what a study does; stored with it, so that it can be resumed."""
+
+    name: str
+    run: RunSettings
+    space_name: str
+    sampler: str
+    num_trials: int
+    max_concurrent: int
+    cpus_per_trial: float
+    gpus_per_trial: float
+    num_seeds: int
+    sample: bool
+    model_name: str
+    """Registered model that the winner becomes a version of."""
+    command: str
+    first_points: list[dict[str, float]]
+    chooses_gpus: bool = False
+    """Whether the GPUs of a trial follow from what the cluster has, whenever the study starts or goes on."""
+    packs_gpus: bool = False
+    """Whether `gpus_per_trial` and `run.gpu_memory_rate` are measured when the study starts, and anew when it
+    is resumed: the cards may be others."""
+
+    def save(self, directory: Path) -> None:
+        """Write `study.json` and its copy, each whole or not at all."""
+        for name in (SETTINGS, SETTINGS_COPY):
+            checkpoints.write_json_whole(directory / name, dataclasses.asdict(self))
+
+    @classmethod
+    def load(cls, directory: Path, name: str) -> "StudySettings":
+        """Read `study.json`, or its copy where it is damaged or gone.
+
+        Args:
+            directory: the study's folder, or a copy of it.
+            name: of the study.
+
+        Raises:
+            StateError: if it is missing, not JSON, or not what `save` writes, and so is its copy.
+        """
+        path = directory / SETTINGS
+        try:
+            found = read_settings(cls, path, "the settings of a study")
+        except StateError as error:
+            if not (directory / SETTINGS_COPY).is_file():
+                raise
+            path = directory / SETTINGS_COPY
+            found = read_settings(cls, path, "the settings of a study")
+            logger.warning("%s; its copy is read", error)
+        if found.name != name:
+            raise StateError(f"these are the settings of the study `{found.name[:100]}`", where=str(path))
+        return found
+
+
+class Study:
+    """One search in its folder.
+
+    Args:
+        settings: what to do.
+        space: the ranges.
+        folder: the study's; Tune's experiments lie in it, too.
+        ledger: of the study; what it has is not done again.
+        notify: called when the ledger has grown.
+    """
+
+    def __init__(
+        self,
+        settings: StudySettings,
+        space: Space,
+        folder: StudyFolder,
+        ledger: Ledger,
+        notify: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.settings, self.space = settings, space
+        self.folder, self.ledger, self.notify = folder, ledger, notify
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # it says that it has made each study
+
+    @property
+    def base_config(self) -> MethodConfig:
+        """The hyper-parameters that the search does not vary, with the defaults of those that it does."""
+        return self.settings.run.config()
+
+    @property
+    def searched(self) -> list[TrialRecord]:
+        """The trials of the search, in the order in which they were begun."""
+        return [record for record in self.ledger.trials() if record.begin.proposal is not None]
+
+    @property
+    def replicates(self) -> list[TrialRecord]:
+        """The trials that train the winner again with further seeds."""
+        return [record for record in self.ledger.trials() if record.begin.proposal is None]
+
+    @property
+    def num_trials(self) -> int:
+        """Trials of the search: as many as were asked for, or as the space has points if these are fewer."""
+        there = num_points(self.space)
+        return self.settings.num_trials if there is None else min(there, self.settings.num_trials)
+
+    @property
+    def num_missing(self) -> int:
+        """Trials of the search that have not ended, those not begun included.
+
+        Where every point of the space is tried, one that an older version trained twice counts once.
+        """
+        begun = self.searched
+        if self.num_trials < (num_points(self.space) or math.inf):
+            return self.num_trials - sum(record.is_over for record in begun)
+        points = {tuple(record.begin.config.get(one.name) for one in self.space) for record in begun}
+        return sum(not record.is_over for record in begun) + max(0, self.num_trials - len(points))
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to train."""
+        seeds = 0 if not self.candidates(self.searched) else self.settings.num_seeds - 1
+        return self.num_missing <= 0 and sum(record.is_over for record in self.replicates) >= seeds
+
+    @property
+    def failures(self) -> list[str]:
+        """What ended the trials that failed, a line each."""
+        return [record.failure.message for record in self.ledger.trials() if record.failure is not None]
+
+    def run(self, callbacks: Sequence[tune.Callback]) -> None:
+        """Run the search, or what is missing of it.
+
+        Args:
+            callbacks: progress, for one.
+        """
+        past = self.searched
+        if self.num_missing <= 0:
+            return
+        search = self.searcher(past)
+        tune_config = tune.TuneConfig(
+            num_samples=self.num_missing,
+            max_concurrent_trials=self.settings.max_concurrent,
+            reuse_actors=True,
+            search_alg=search,
+            scheduler=asha(self.base_config, self.settings.run.num_epochs, past, self.space),
+            # by the trial's own id; Tune's name lists the hyper-parameters
+            trial_dirname_creator=trial_id_of,
+        )
+        self._fit(TUNE, tune_config, search, callbacks)
+
+    def replicate(self, winner: Candidate, callbacks: Sequence[tune.Callback]) -> None:
+        """Train the winner's configuration again with the further seeds that were asked for."""
+        there = {record.begin.config["seed"]: record for record in self.replicates}
+        configs = []
+        for i in range(1, self.settings.num_seeds):
+            config = {**winner.config, "seed": self.settings.run.seed + i}
+            record = there.get(config["seed"])
+            if record is None or not record.is_over:
+                configs.append(config if record is None else resumed(config, record))
+        if not configs:
+            return
+        tune_config = tune.TuneConfig(
+            num_samples=len(configs),
+            max_concurrent_trials=self.settings.max_concurrent,
+            reuse_actors=True,
+            search_alg=Listed(configs),
+            trial_dirname_creator=trial_id_of,
+        )
+        self._fit(REPLICATES, tune_config, None, callbacks)
+
+    def candidates(self, records: Sequence[TrialRecord]) -> list[Candidate]:
+        """The best epochs of trials that have one, best first."""
+        every = [candidate for record in records if (candidate := self._candidate(record)) is not None]
+        return ranked(every)
+
+    def lost(self) -> list[TrialRecord]:
+        """Trials of the search that reported epochs, and whose best epoch's weights are gone."""
+        return [record for record in self.searched if record.epochs and self._candidate(record) is None]
+
+    def export(self) -> Path:
+        """Write the ended trials as an Optuna study in SQLite, for optuna-dashboard; replaces a former."""
+        path = self.folder.directory / OPTUNA_DB
+        over = [record for record in self.searched if record.is_over]
+        with tempfile.TemporaryDirectory(dir=self.folder.directory, prefix=STAGED) as working:
+            staged = Path(working) / OPTUNA_DB
+            copy = optuna.create_study(
+                storage=of_sqlite(staged.resolve()), study_name=self.settings.name, direction="maximize"
+            )
+            copy.add_trials(self.searcher(over, first_points=[]).study.get_trials(deepcopy=False))
+            staged.replace(path)
+        return path
+
+    def searcher(
+        self, past: Sequence[TrialRecord], first_points: list[dict[str, float]] | None = None
+    ) -> ConstrainedOptunaSearch:
+        """The search as it stood after these trials.
+
+        Args:
+            past: trials of the ledger.
+            first_points: to try first; None: the study's.
+
+        Raises:
+            StateError: if they are no points of the space.
+        """
+        settings = self.settings
+        chosen = sampler(settings.sampler, self.space, settings.run.seed, num_past=len(past))
+        points = settings.first_points if first_points is None else first_points
+        try:
+            return ConstrainedOptunaSearch(self.space, chosen, points, settings.run.num_epochs, past)
+        except (ValueError, TypeError, LookupError) as error:
+            raise StateError(
+                f"the trials there are none of this search: {' '.join(str(error).split())[:200]}",
+                where=str(self.ledger.directory),
+            ) from error
+
+    def _fit(
+        self,
+        name: str,
+        tune_config: tune.TuneConfig,
+        search: ConstrainedOptunaSearch | None,
+        callbacks: Sequence[tune.Callback],
+    ) -> None:
+        settings, place = self.settings, self.folder.place
+        resources = {"cpu": settings.cpus_per_trial, "gpu": settings.gpus_per_trial}
+        trainable = tune.with_parameters(tune_trainable, run=settings.run, study=place.portable)
+        forget = functools.partial(midway.clear, place)
+        recorder = Recorder(self.ledger, search, settings.run.num_epochs, self.notify, forget)
+        earlier = [one for one in place.names() if one == name or one.startswith(f"{name}-")]
+        tuner = tune.Tuner(
+            tune.with_resources(trainable, resources),
+            tune_config=tune_config,
+            run_config=tune.RunConfig(
+                # what a driver that died has left stays as it is: trials go on from its checkpoints
+                name=f"{name}-{len(earlier)}" if earlier else name,
+                storage_path=place.path,
+                storage_filesystem=None if place.is_local else place.filesystem,
+                callbacks=[recorder, *callbacks],
+                failure_config=tune.FailureConfig(max_failures=_MAX_FAILURES),
+                # the last one holds the best epoch too; the one before it is for when the last is damaged, or
+                # the ledger has not heard of it
+                checkpoint_config=tune.CheckpointConfig(num_to_keep=2),
+                verbose=0,
+            ),
+        )
+        # it reports snapshots that it could not copy; nobody reads them
+        logging.getLogger("ray.tune.execution.experiment_state").setLevel(logging.CRITICAL)
+        midway.reset(place)
+        try:
+            tuner.fit()
+        except KeyboardInterrupt:
+            midway.stop(place, recorder.running)
+            raise
+        except (TuneError, OSError) as error:
+            # Tune writes files of its own, too
+            fault = recorder.fault or recorder.lack_of_room(str(error))
+            if fault is None:
+                raise
+            raise fault from error
+
+    def _candidate(self, record: TrialRecord) -> Candidate | None:
+        """A trial's best epoch; None where the trial has none."""
+        if not record.epochs:
+            return None
+        checkpoint = self.folder.place / record.checkpoints[0]
+        if not (checkpoint / checkpoints.BEST).exists():
+            return None
+        parts = (f"{checkpoints.BEST}/{name}" for name in (checkpoints.BEST_SCORES, checkpoints.DIGESTS))
+        with checkpoint.localised(*parts) as folder:
+            best = checkpoints.load_scores(folder / checkpoints.BEST)
+        return Candidate(
+            trial_id=record.trial_id,
+            config=record.begin.config,
+            checkpoint=checkpoint,
+            epoch=best["epoch"],
+            value=best["value"],
+            violation=best["violation"],
+            scores=best["scores"],
+            degenerate=best["degenerate"],
+            intervals=best.get("intervals", {}),
+            lower_bound=best.get("lower_bound"),
+        )

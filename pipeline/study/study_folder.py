@@ -1,0 +1,226 @@
+"""The folder of a study, here or behind a URI; it belongs to one process at a time."""
+
+import contextlib
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+
+from pipeline.base import claim
+from pipeline.base.errors import PipelineError
+from pipeline.base.storage import STAGED, Location, Storage
+from pipeline.study.ledger import LEDGER
+from pipeline.training.settings import make_folder
+
+STUDIES = "studies"
+"""Folder of all studies, in the storage."""
+SETTINGS, SETTINGS_COPY, OPTUNA_DB = "study.json", "study.json.bak", "optuna.db"
+"""In a study's folder; the second is read where the first is damaged or gone."""
+TUNE, REPLICATES = "tune", "replicates"
+"""Folders of Tune's experiments in the study's; those of a resumed study have a number behind."""
+_LOCK, _CLAIMS = ".lock", "claims"
+"""In a local study's folder; folder of all claims, in a storage behind a URI."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyFolder:
+    """Where a study's results are."""
+
+    storage: Storage
+    directory: Path
+    """On this machine; everything is written here first."""
+    remote: Location | None = None
+    """Where it is copied to; None: the folder on this machine is the study's own."""
+
+    @classmethod
+    def local(cls, storage: Storage, name: str) -> "StudyFolder":
+        """The folder of a study in a local storage."""
+        return cls(storage, storage.folder / STUDIES / name)
+
+    @property
+    def shown(self) -> Path | Location:
+        """What a user is told."""
+        return self.remote or self.directory
+
+    @property
+    def origin(self) -> str:
+        """What tells the study from another one of its name, whatever machine asks."""
+        return self.remote.uri if self.remote else f"{socket.gethostname()}:{self.directory.resolve()}"
+
+    @property
+    def place(self) -> Location:
+        """Where its results are in the end."""
+        return self.remote or Storage(str(self.directory.resolve())).opened()
+
+    def publish(self, *names: str) -> None:
+        """Copy finished files to where they belong, one after the other.
+
+        Args:
+            names: files below the folder; one that is not there is left out.
+        """
+        for name in names if self.remote else ():
+            if self.remote and (self.directory / name).is_file():
+                (self.remote / name).upload(self.directory / name)
+
+
+def check_exists(home: Location, name: str, otherwise: str = "") -> None:
+    """See whether there is a study of that name.
+
+    Args:
+        home: of all results.
+        name: of the study.
+        otherwise: what else can be done.
+
+    Raises:
+        PipelineError: if not; names those that are there.
+    """
+    studies = home / STUDIES
+    if not (studies / name).exists():
+        known = ", ".join(studies.names()) or "none"
+        raise PipelineError(
+            f"there is no study `{name}` in {studies}; there is {known}",
+            where="--name",
+            hint=f"is `--storage` that of the study? {otherwise}".strip(),
+        )
+
+
+def check_complete(home: Location, name: str, where: str, otherwise: str) -> None:
+    """See whether a study still has what it is gone on with: its settings and its ledger.
+
+    Args:
+        home: of all results.
+        name: of the study.
+        where: the flag that names it.
+        otherwise: what to do where nothing was done in it.
+
+    Raises:
+        PipelineError: if not.
+    """
+    study = home / STUDIES / name
+    # behind a URI the ledger may not have come as far as the first checkpoint
+    lost = _lost_trials(Path(study.path)) if study.is_local else []
+    if lost:
+        raise PipelineError(
+            f"no file of trial {lost[0]}, and without it the study cannot be gone on with",
+            where=str(study / LEDGER),
+            hint="bring it back from a copy, or begin another study with another `--name`",
+        )
+    if (study / SETTINGS).exists() or (study / SETTINGS_COPY).exists():
+        return
+    if (study / LEDGER).exists():
+        raise PipelineError(
+            "no such file, and without it the study cannot be gone on with",
+            where=str(study / SETTINGS),
+            hint="its trials are in MLflow; begin another study with another `--name`",
+        )
+    raise PipelineError(f"the study `{name}` ended before anything was done", where=where, hint=otherwise)
+
+
+def _lost_trials(study: Path) -> list[str]:
+    """Trials that have a checkpoint, but are not in the ledger, where each is before it trains."""
+    ledger = {path: path.read_bytes() for path in (study / LEDGER).glob("*.jsonl")}
+    begun = {path.stem.partition("-")[2] for path, content in ledger.items() if b"\n" in content}
+    experiments = [path for kind in (TUNE, REPLICATES) for path in study.glob(f"{kind}*")]
+    trained = {path.parent.name for one in experiments for path in one.glob("*/checkpoint_*")}
+    # folders of resumed trials once had another id; the trial's epochs name them
+    known = begun | {name for name in trained if any(f"/{name}/".encode() in c for c in ledger.values())}
+    return sorted(trained - known)
+
+
+@contextlib.contextmanager
+def opened(storage: Storage, name: str, *, resume: bool) -> Iterator[StudyFolder]:
+    """Keep a study for this process; a new one in which nothing was trained is removed at the end.
+
+    Args:
+        storage: of all results.
+        name: of the study.
+        resume: it is there already.
+
+    Raises:
+        PipelineError: if a study of that name was trained before, or another process has it.
+    """
+    if not storage.is_remote:
+        folder = StudyFolder.local(storage, name)
+        with claimed(folder.directory, resume=resume):
+            yield folder
+        return
+    home = storage.opened()
+    remote = home / STUDIES / name
+    with tempfile.TemporaryDirectory(prefix="infocal-") as working, claim.held(home / _CLAIMS / name, name):
+        if not resume and (remote / LEDGER).exists():
+            raise _taken(name, "study")
+        folder = StudyFolder(storage, Path(working) / STUDIES / name, remote)
+        with remote.localised(LEDGER) as copy:
+            if (copy / LEDGER).is_dir():
+                shutil.copytree(copy / LEDGER, folder.directory / LEDGER)
+        try:
+            yield folder
+        finally:
+            if not resume and not (remote / LEDGER).exists():
+                remote.remove()
+
+
+def _taken(name: str, kind: str) -> PipelineError:
+    return PipelineError(
+        f"there is a {kind} `{name}` already",
+        where="--name",
+        hint="choose another name, or add `--resume`",
+    )
+
+
+@contextlib.contextmanager
+def claimed(directory: Path, *, resume: bool, kind: str = "study", sign: str = LEDGER) -> Iterator[None]:
+    """Keep a study's folder for this process; a new one in which nothing was trained is removed at the end.
+
+    A process that dies gives its claim up, so a study that was killed can be resumed at once.
+
+    Args:
+        directory: the study's folder.
+        resume: it is there already.
+        kind: what it is called, where it is no study.
+        sign: what lies in it once something was trained.
+
+    Raises:
+        PipelineError: if a study of that name was trained before, or another process has it.
+    """
+    if not resume and (directory / sign).exists():
+        raise _taken(directory.name, kind)
+    make_folder(directory, "--storage")
+    lock = filelock.FileLock(directory / _LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout as error:
+        raise PipelineError(
+            f"another process is running the {kind} `{directory.name}`",
+            where="--name",
+            hint="choose another name, or wait until it has ended",
+        ) from error
+    except OSError as error:
+        raise PipelineError(
+            f"cannot write to the folder `{directory}`: {error.strerror}",
+            where="--storage",
+            hint="name a folder of your own",
+        ) from error
+    try:
+        _sweep(directory)
+        yield
+    finally:
+        lock.release()
+        if not resume and not (directory / sign).exists():
+            shutil.rmtree(directory, ignore_errors=True)
+            with contextlib.suppress(OSError):  # others may have results there
+                for above in (directory.parent, directory.parent.parent):
+                    above.rmdir()
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what a process that was killed was writing just then."""
+    for path in directory.glob(f"{STAGED}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,110 @@
+"""The page of a study, in its folder and with its run: written by a search, on demand, after a promotion."""
+
+import logging
+import socket
+from pathlib import Path
+
+from pipeline.base.errors import USER_ERRORS, PipelineError
+from pipeline.base.storage import Location, Storage
+from pipeline.study import findings
+from pipeline.study.study_folder import STUDIES
+from pipeline.study.summary import REPORT
+from pipeline.tracking.tracking import ORIGIN_TAG, PARENT_TAG, STUDY_TAG, TrackedRun, Tracker
+
+logger = logging.getLogger("pipeline.study.study_report")
+
+_RATIONALES = b"<article"
+"""Stands in a page that shows a text with its rationale."""
+
+
+def write(tracker: Tracker, study_run_id: str, target: Path | Location, where: str | None = None) -> None:
+    """Write a study's page to a place and store it with the study's run.
+
+    The page at the place links to files beside it, the one of the run to MLflow's own pages. A page that
+    shows rationales is never replaced by one without.
+
+    Args:
+        tracker: the store.
+        study_run_id: run of the study.
+        target: of the page.
+        where: flag that named the place.
+
+    Raises:
+        PipelineError: if there is no such study, the page cannot be written, or its rationales would be lost.
+    """
+    found = findings.gather(tracker, study_run_id)
+    folder = target.parent if isinstance(target, Path) else None
+    text = findings.of(findings.linked(tracker, found, folder))
+    if not found.predictions and _RATIONALES in _content(target):
+        raise PipelineError(
+            f"the rationales of its best trial cannot be read any more, but `{target}` shows them and "
+            "is kept",
+            where=where,
+            hint="bring the artifacts back, or name another file with `--output`",
+        )
+    _put(target, text, where)
+    tracker.log_text(study_run_id, findings.of(findings.linked(tracker, found, None)), REPORT)
+
+
+def _content(target: Path | Location) -> bytes:
+    """What is at the place; empty where nothing is."""
+    if isinstance(target, Path):
+        return target.read_bytes() if target.is_file() else b""
+    return target.read() if target.exists() else b""
+
+
+def _put(target: Path | Location, text: str, where: str | None) -> None:
+    if not isinstance(target, Path):
+        target.write(text.encode())
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PipelineError(f"cannot write `{target}`: {error.strerror}", where=where) from error
+
+
+def place(storage: Storage, study: str) -> Path | Location:
+    """Where the page of a study lies in a storage."""
+    if storage.is_remote:
+        return storage.opened() / STUDIES / study / REPORT
+    return storage.folder / STUDIES / study / REPORT
+
+
+def _home(storage: Storage, study: TrackedRun) -> Path | Location | None:
+    """Where the page of a study lies: in the storage, or in its folder here; None: neither is there."""
+    here = place(storage, study.tags[STUDY_TAG])
+    if not isinstance(here, Path) or here.parent.is_dir():
+        return here
+    host, _, folder = study.tags.get(ORIGIN_TAG, "").partition(":")
+    if host == socket.gethostname() and Path(folder).is_dir():
+        return Path(folder) / REPORT
+    return None
+
+
+def refresh(tracker: Tracker, trial_run_id: str, storage: Storage) -> None:
+    """Write the page of a trial's study again, after its model was registered, read on test or promoted.
+
+    What keeps the page from being written is said, and ends nothing: it can be written later.
+
+    Args:
+        tracker: the store.
+        trial_run_id: run of a trial; one that belongs to no study has no page.
+        storage: of all results.
+    """
+    try:
+        parent = tracker.run(trial_run_id).tags.get(PARENT_TAG)
+        study = tracker.run(parent) if parent else None
+        if study is None or STUDY_TAG not in study.tags:
+            return
+        target = _home(storage, study)
+        if target is None:
+            logger.info(
+                "the report stays as it is: the study's folder is not in %s; see `pipeline.report`", storage
+            )
+            return
+        write(tracker, study.run_id, target)
+    except (OSError, *USER_ERRORS) as error:
+        logger.warning("the report of the study was not written again: %s", error)
+        return
+    logger.info("report   %s", target)

@@ -1,0 +1,325 @@
+"""What a search prints at its end: the trials, the choice, and what to run next."""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from feature_store import terminal
+from infocal.resampling import LEVEL, NUM_DRAWS
+from pipeline.base.storage import Location, Storage
+from pipeline.base.uris import without_password
+from pipeline.reporting.results import give_or_take
+from pipeline.study.criterion import Candidate, within_reach
+from pipeline.study.study import StudySettings
+from pipeline.study.utilisation import Utilisation
+from pipeline.tracking import mlflow_page
+from pipeline.training import columns
+from pipeline.training.data_options import target
+from pipeline.training.settings import (
+    DATASET,
+    RunSettings,
+    add_data_arguments,
+    model_name,
+    parsed_again,
+    parser,
+    storage_flags,
+    tracking_flags,
+)
+from pipeline.training.settings import storage as default_storage
+from pipeline.training.trainable import best_shown
+from search_spaces.base import Criterion
+
+PACKAGE, REPORT = "model", "report.html"
+"""Names in a study's folder."""
+
+
+def spread(candidates: Sequence[Candidate], dataset: str) -> dict[str, float]:
+    """Mean and deviation over the winner's seeds; nothing where there is one."""
+    if len(candidates) < 2:
+        return {}
+    found = {"num_seeds": float(len(candidates))}
+    for name in best_shown(dataset, candidates[0].scores):
+        column = [candidate.scores[name] for candidate in candidates]
+        found |= {f"{name}_mean": mean(column), f"{name}_sd": stdev(column)}
+    return found
+
+
+def of_study(
+    prepared: StudySettings,
+    candidates: Sequence[Candidate],
+    replicates: Sequence[Candidate],
+    *,
+    tracking_uri: str,
+    directory: Path | Location,
+    version: int | None,
+    used: Utilisation | None = None,
+    register: str = "python -m pipeline.register",
+    text: str = "a text",
+    storage: Storage | None = None,
+    names: Mapping[str, str] | None = None,
+) -> str:
+    """The table of trials, best first, what was chosen, and what to run next.
+
+    Args:
+        prepared: what was asked for.
+        candidates: the trials, best first.
+        replicates: the winner with further seeds.
+        tracking_uri: where MLflow tracks.
+        directory: the study's folder, as it is called.
+        version: number of the registered model; None: nothing was registered.
+        used: what the search made of its cores.
+        register: the command that registers a trial of this study.
+        text: to try the registered model on.
+        storage: of all results; None: the default.
+        names: id of a trial -> how it is called, such as `trial-02`.
+    """
+    run = prepared.run
+    head = f"{target(run.dataset, run.aspect, run.options)}: {len(candidates)} trials, {run.criterion}"
+    lines = [head, *([run.criterion.why] if run.rival else []), "", table(candidates, run.dataset)]
+    if legend := _legend(candidates, run.criterion):
+        lines += ["", legend.strip()]
+    over_seeds = spread([candidates[0], *replicates], run.dataset)
+    if over_seeds:
+        parts = [
+            f"{label} {over_seeds[f'{name}_mean']:.3f} +- {over_seeds[f'{name}_sd']:.3f}"
+            for label, name in columns.of_validation(run.dataset, candidates[0].scores).items()
+        ]
+        lines += ["", f"winner over {int(over_seeds['num_seeds'])} seeds: {', '.join(parts)}"]
+    if used is not None:
+        lines += ["", str(used)]
+    lines += ["", f"report   {directory / REPORT}", f"model    {directory / PACKAGE}", ""]
+    if version is None:
+        lines += _missed(candidates, run.criterion, run.dataset, register, names or {})
+    else:
+        lines += registered(prepared, version, tracking_uri, text, storage)
+    lines.append(f"  {mlflow_page.how_to_open(tracking_uri)}")
+    return "\n".join(lines)
+
+
+def note(winner: Candidate, run_id: str, criterion: Criterion, dataset: str, registered: str | None) -> str:
+    """What a tracker's page of the study says first, in Markdown.
+
+    Args:
+        winner: the best trial.
+        run_id: of its run.
+        criterion: by which it is the best.
+        dataset: whose scores are shown.
+        registered: name and version of its model, if it has one.
+    """
+    figures = figures_of(winner, dataset)
+    outcome = f"registered as `{registered}`" if registered else "nothing was registered"
+    return (
+        f"Best trial at its epoch {winner.epoch + 1}: {figures}. "
+        f"Criterion ({criterion}): {_verdict(winner.violation, winner.degenerate)}; {outcome}.\n\n"
+        f"{_legend([winner], criterion)}"
+        "Artifact `report.html` shows what the study taught. Each trial is a child run, with its rationales "
+        f"in `rationales.html` and its epochs in `curve.html`; the best one is run `{run_id}`."
+    )
+
+
+def registered(
+    prepared: StudySettings, version: int, tracking_uri: str, text: str, storage: Storage | None = None
+) -> list[str]:
+    """What to do with a model that was registered just now.
+
+    Args:
+        prepared: the study's settings.
+        version: of the model.
+        tracking_uri: where MLflow tracks.
+        text: to try the model on.
+        storage: of all results; None: the default.
+    """
+    place, name = storage or default_storage(None, prepared.sample), prepared.model_name
+    store = tracking_flags(place, tracking_uri)
+    named = ["--tracking-uri", without_password(tracking_uri)]
+    promote = [*storage_flags(place, sample=prepared.sample), *(named if store == named else [])]
+    explain = ["--model", f"models:/{name}@challenger", *store, "--text", text]
+    return [
+        f"registered {name} version {version} as `challenger`. Next:",
+        f"  {shlex.join(['python', '-m', 'pipeline.promote', *data_flags(prepared), *promote])}",
+        f"  {shlex.join(['python', '-m', 'pipeline.explain', *explain])}",
+    ]
+
+
+def first_flags(prepared: StudySettings) -> argparse.Namespace:
+    """The flags about data with which a study was begun."""
+    by = parser("pipeline", "")
+    add_data_arguments(by)
+    by.add_argument("--embedding")
+    return parsed_again(prepared.command, f"the settings of `{prepared.name}`", by)
+
+
+def data_flags(prepared: StudySettings) -> list[str]:
+    """The flags that name a study's data and model to another command, but for its defaults."""
+    run, first = prepared.run, first_flags(prepared)
+    flags = [] if run.dataset == DATASET else ["--dataset", run.dataset]
+    flags += ["--aspect", run.aspect] if run.aspect else []
+    flags += ["--sample"] if prepared.sample else []
+    for flag, value in (
+        ("--data-dir", first.data_dir),
+        ("--cache-dir", first.cache_dir),
+        ("--embedding", first.embedding),
+    ):
+        flags += [flag, value] if value else []
+    # what the command that gets these flags would call the model by itself
+    unnamed = argparse.Namespace(**vars(first) | {"dataset": run.dataset, "model_name": None})
+    if prepared.model_name != model_name(unnamed, run.aspect):
+        flags += ["--model-name", prepared.model_name]
+    return flags
+
+
+def _legend(candidates: Sequence[Candidate], criterion: Criterion) -> str:
+    """What stands behind `±`, and by what trials are ordered; empty where nothing was drawn."""
+    if not any(one.intervals for one in candidates):
+        return ""
+    label = columns.label_of(criterion.metric).lower()
+    return (
+        f"± one standard error over {NUM_DRAWS:,} draws of the validation texts; trials that meet the "
+        f"criterion stand by the low end of the {LEVEL:.0%} interval of {label}.\n\n"
+    )
+
+
+def _missed(
+    candidates: Sequence[Candidate],
+    criterion: Criterion,
+    dataset: str,
+    register: str,
+    names: Mapping[str, str],
+) -> list[str]:
+    """What to do where no trial meets the criterion: the command that registers a useful one."""
+    said = [f"No trial meets the criterion ({criterion}): nothing was registered."]
+    reached = within_reach(candidates, criterion)
+    if reached is None:
+        trivial = str(candidates[0].degenerate).replace("_", " ")
+        return [
+            *said,
+            f"Its mask is trivial ({trivial}), as that of every trial, which meets no criterion.",
+            "What to do: more `--epochs`; training starts dense, and presses only after `dense_epochs`.",
+        ]
+    relaxed, chosen = reached
+    figures = figures_of(chosen, dataset)
+    return [
+        *said,
+        f"This would register {names.get(chosen.trial_id, 'the trial')} with {figures} "
+        f"(its epoch {chosen.epoch + 1}):",
+        f"  {register} {stated(relaxed, criterion)}",
+    ]
+
+
+def advice(candidates: Sequence[Candidate], run: RunSettings, register: str) -> str:
+    """What the study's page says to do where no trial meets the criterion; code stands between backticks."""
+    reached = within_reach(candidates, run.criterion)
+    if reached is None:
+        return "search with more `--epochs`: training starts dense, and presses only after `dense_epochs`."
+    relaxed, chosen = reached
+    return (
+        f"`{register} {stated(relaxed, run.criterion)}` registers the trial with "
+        f"{figures_of(chosen, run.dataset)}; or search with more `--trials` or `--epochs`."
+    )
+
+
+def figures_of(candidate: Candidate, dataset: str) -> str:
+    """The scores of a trial's best epoch in words, with their standard errors where they were drawn."""
+    found = columns.of_validation(dataset, candidate.scores)
+    return ", ".join(f"{label} {_figure(candidate, name, 3)}" for label, name in found.items())
+
+
+def _figure(candidate: Candidate, name: str, digits: int) -> str:
+    """A score, with its standard error over draws of validation texts where that is known."""
+    if name not in candidate.intervals:
+        return f"{candidate.scores[name]:.{digits}f}"
+    digits = 4 if name in _SMALL else 3  # more would be noise
+    return give_or_take(f"{candidate.scores[name]:.{digits}f}", f"{candidate.intervals[name][2]:.{digits}f}")
+
+
+_SMALL = ("val_mse", "val_mae")
+"""Errors of scores in [0, 1], whose third digit is the first that says something."""
+
+
+def stated(relaxed: Criterion, criterion: Criterion) -> str:
+    """The flag that states a criterion which differs from another one in its limits."""
+    changed = [new for new, old in zip(relaxed.bounds, criterion.bounds, strict=True) if new != old]
+    if [bound.metric for bound in changed] == ["val_token_precision"]:
+        return f"--min-precision {changed[0].limit:g}"
+    return f"--criterion {shlex.quote(str(relaxed))}"
+
+
+def _verdict(violation: float, degenerate: str | None) -> str:
+    """Whether the criterion is met; a trivial mask is called by its name."""
+    if degenerate is not None:
+        return degenerate.replace("_", " ")
+    return "met" if violation == 0 else f"missed by {violation:.3f}"
+
+
+def of_one(
+    best: Mapping[str, Any], criterion: Criterion, output: Path, dataset: str, text: str = "TEXT"
+) -> str:
+    """The best epoch of one configuration, and how to use its model.
+
+    Args:
+        best: the epoch.
+        criterion: by which it is the best.
+        output: folder of the model.
+        dataset: whose scores are shown.
+        text: to try the model on.
+    """
+    scores = best["scores"]
+    figures = ", ".join(
+        f"{label} {scores[name]:.4f}" for label, name in columns.of_validation(dataset, scores).items()
+    )
+    met = _verdict(best["violation"], best["degenerate"])
+    return "\n".join(
+        [
+            f"best epoch on validation: {best['epoch'] + 1}; {figures}",
+            f"{criterion}: {met}",
+            f"\nmodel    {output}",
+            f"  python -m pipeline.explain --package {shlex.quote(str(output))} --text {shlex.quote(text)}",
+        ]
+    )
+
+
+def table(candidates: Sequence[Candidate], dataset: str) -> str:
+    """The trials, with what was searched and what it gave on validation."""
+    searched = sorted(candidates[0].config)
+    scored = {name: value for candidate in candidates for name, value in candidate.scores.items()}
+    shown = columns.of_validation(dataset, scored)
+    rows = [[*searched, "epoch", *shown, "criterion"]]
+    for candidate in candidates:
+        scores = candidate.scores
+        figures = [_figure(candidate, name, 4) if name in scores else "-" for name in shown.values()]
+        met = _verdict(candidate.violation, candidate.degenerate)
+        values = [f"{candidate.config[name]:g}" for name in searched]
+        rows.append([*values, str(candidate.epoch + 1), *figures, met])
+    # while a search runs, `sys.stdout` is stderr
+    return fitted(rows, len(searched), terminal.width_of(sys.__stdout__))
+
+
+def fitted(rows: Sequence[Sequence[str]], num_searched: int, width: int | None) -> str:
+    """Rows as a table; where it is wider than the terminal, as several, whose rows have the same numbers.
+
+    Args:
+        rows: cells, the titles first; the searched hyper-parameters come first in each.
+        num_searched: how many these are; in several tables they come last.
+        width: characters of a line; None: as many as are needed.
+    """
+    whole = _aligned(rows)
+    if width is None or len(whole.partition("\n")[0]) <= width:
+        return whole
+    numbers = ["", *(str(number) for number in range(1, len(rows)))]
+    columns = list(zip(*rows, strict=True))
+    parts: list[list[Sequence[str]]] = [[numbers]]
+    for column in columns[num_searched:] + columns[:num_searched]:
+        taken = sum(2 + max(map(len, one)) for one in [*parts[-1], column]) - 2
+        if taken > width and len(parts[-1]) > 1:
+            parts.append([numbers])
+        parts[-1].append(column)
+    return "\n\n".join(_aligned(list(zip(*part, strict=True))) for part in parts)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows)

@@ -1,0 +1,128 @@
+"""Trainings as a table that fits a terminal: a row each, the columns that there is room for."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from feature_store.terminal import Line, columns, cut
+from pipeline.training.columns import of_validation
+
+_SHORT = {"precision": "P", "recall": "R", "selected": "sel"}
+_PREFIX = "lambda_"
+_F1 = ("val_token_f1", "val_macro_f1")
+"""Scores that follow from others."""
+_ERRORS = ("val_mse", "val_mae")
+"""Scores that are small, and get a digit more."""
+_ALWAYS, _DECIDES, _SEARCHED, _OTHER, _DERIVED = range(5)
+"""How much a column is missed where there is no room for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One training."""
+
+    name: str
+    state: str
+    num_epochs: int
+    """That it has behind it."""
+    scores: Mapping[str, float]
+    """Validation scores of its last epoch, by their flat names."""
+    searched: Mapping[str, object] = field(default_factory=dict)
+    """Hyper-parameters of its own."""
+    is_best: bool = False
+    is_running: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    title: str
+    short: str
+    cells: Sequence[str]
+    rank: int
+    is_searched: bool = False
+
+
+def lines(
+    rows: Sequence[Row],
+    *,
+    what: str,
+    num_epochs: int,
+    dataset: str,
+    decisive: Collection[str],
+    width: int,
+    height: int,
+) -> list[Line]:
+    """The titles and a line for each row; of rows that do not fit, it is said how many there are.
+
+    Args:
+        rows: in the order in which they are shown.
+        what: a row is.
+        num_epochs: of a whole training.
+        dataset: whose scores are shown.
+        decisive: flat names of the scores that decide, for which there is room before others.
+        width: columns of a line at most.
+        height: lines at most, the titles' included.
+    """
+    if not rows or height < 2:
+        return []
+    shown = rows if len(rows) < height else rows[: max(height - 2, 0)]
+    table = _table(_columns(shown, what, num_epochs, dataset, decisive), width)
+    found: list[Line] = [(table[0], "dim")]
+    for row, text in zip(shown, table[1:], strict=True):
+        found.append((text, "bold green" if row.is_best else "" if row.is_running else "dim"))
+    if len(shown) < len(rows):
+        found.append((cut(f"  and {len(rows) - len(shown)} more", width), "dim"))
+    return found
+
+
+def _columns(
+    rows: Sequence[Row], what: str, num_epochs: int, dataset: str, decisive: Collection[str]
+) -> list[_Column]:
+    names = [f"{'*' if row.is_best else ' '} {row.name}" for row in rows]
+    found = [
+        _Column(f"  {what}", f"  {what}", names, _ALWAYS),
+        _Column("state", "state", [row.state for row in rows], _ALWAYS),
+        _Column("epoch", "epoch", [f"{row.num_epochs}/{num_epochs}" for row in rows], _ALWAYS),
+    ]
+    every = {name: value for row in rows for name, value in row.scores.items()}
+    for label, name in of_validation(dataset, every).items():
+        digits = 4 if name in _ERRORS else 3
+        cells = [f"{row.scores[name]:.{digits}f}" if name in row.scores else "" for row in rows]
+        rank = _DERIVED if name in _F1 else _OTHER
+        if name in decisive or name == "val_selection_rate":
+            rank = _DECIDES
+        found.append(_Column(label, _SHORT.get(label, label), cells, rank))
+    for name in sorted({name for row in rows for name in row.searched}):
+        cells = [_value(row.searched.get(name, "")) for row in rows]
+        found.append(_Column(name, name.removeprefix(_PREFIX), cells, _SEARCHED, is_searched=True))
+    return found
+
+
+def _value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def _table(found: list[_Column], width: int) -> list[str]:
+    """The columns side by side: with short titles, and then without some columns, where there is no room."""
+    short: tuple[bool, ...]
+    for short in ((), (True,), (True, False)):
+        texts = _aligned(found, short)
+        if columns(texts[0]) <= width:
+            return texts
+    while columns(texts[0]) > width and max(column.rank for column in found) > _ALWAYS:
+        least = max(range(len(found)), key=lambda i: (found[i].rank, i))
+        found = found[:least] + found[least + 1 :]
+        texts = _aligned(found, short)
+    return [cut(text, width) for text in texts]
+
+
+def _aligned(found: Sequence[_Column], short: Collection[bool]) -> list[str]:
+    """Titles and cells; `short` holds whether short titles are taken for what is searched, and for scores."""
+    sides = []
+    for column in found:
+        title = column.short if column.is_searched in short else column.title
+        cells = [title, *column.cells]
+        wide = max(map(columns, cells))
+        is_text = column.rank == _ALWAYS and title != "epoch"
+        gaps = [" " * (wide - columns(cell)) for cell in cells]
+        sides.append([c + gap if is_text else gap + c for c, gap in zip(cells, gaps, strict=True)])
+    return ["  ".join(row) for row in zip(*sides, strict=True)]

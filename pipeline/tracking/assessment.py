@@ -1,0 +1,249 @@
+"""A finished model on the sealed test split: what `pipeline.evaluate` and `pipeline.promote` share."""
+
+import argparse
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feature_store.store import FeatureRequest, Features, fingerprint_of, open_features
+from infocal.errors import ConfigError, StateError
+from infocal.rationalizer import Rationalizer
+from pipeline.base.errors import PipelineError
+from pipeline.base.reading import copied
+from pipeline.tracking import record, registry
+from pipeline.tracking.registry import ModelVersion
+from pipeline.tracking.tracking import CONFIG_ARTIFACT, READINGS_TAG, Tracker, config_of
+from pipeline.training import checkpoints, columns, data_options, origin, settings
+from pipeline.training.columns import Column
+from pipeline.training.loaders import embeddings_of
+from pipeline.training.scoring import MIN_GROUP_TEXTS, Scores, TestReading, score_test
+from search_spaces.registry import depends_on_data
+
+logger = logging.getLogger("pipeline.tracking.assessment")
+
+GROUPS_ARTIFACT = "test/groups.json"
+"""Scores of the test texts about each group, in the run that trained the model; the last reading's."""
+
+_FAITHFULNESS = (
+    "comprehensiveness",
+    "sufficiency",
+    "comprehensiveness_aopc",
+    "sufficiency_aopc",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model that is about to be scored, with the features that it was trained on."""
+
+    label: str
+    model: Rationalizer
+    features: Features
+    calibrated_threshold: float | None
+    run_id: str
+    """The run that trained it: each reading of the test split is recorded there."""
+    metadata: dict[str, Any]
+    version: ModelVersion | None = None
+    """Where it is registered; readings are tagged there too."""
+
+
+def of_version(tracker: Tracker, version: ModelVersion, given: argparse.Namespace, folder: Path) -> Subject:
+    """A registered model.
+
+    Args:
+        tracker: the store.
+        version: which.
+        given: parsed flags; `data_dir`, `cache_dir` and `embedding` are read.
+        folder: where its package may be copied to.
+    """
+    package = registry.load_version(tracker, version.name, version.version, folder)
+    run_id = version.run_id or package.metadata.get("run_id")
+    if not run_id:
+        raise PipelineError(
+            f"{version.uri} names no run that trained it, so a reading of the test split cannot be recorded",
+            hint="register models with `python -m pipeline.search`",
+        )
+    return Subject(
+        label=f"{version.name} version {version.version}",
+        model=package.model,
+        features=features_of(package.metadata, given),
+        calibrated_threshold=package.metadata["calibrated_threshold"],
+        run_id=run_id,
+        metadata=package.metadata,
+        version=version,
+    )
+
+
+def of_run(tracker: Tracker, run_id: str, given: argparse.Namespace, folder: Path) -> Subject:
+    """The best epoch of a tracked trial; arguments as for `of_version`.
+
+    Raises:
+        PipelineError: if the run is a study, or holds no model of this pipeline.
+    """
+    run = tracker.run(run_id)
+    config_of(run)  # refuses a study
+    fingerprint = run.tags.get("data_fingerprint")
+    if fingerprint is None:
+        raise PipelineError(
+            f"run {run_id} (`{run.name}`) is no trial of a search: it has no `data_fingerprint`"
+        )
+    best = tracker.download(run_id, checkpoints.BEST, folder)
+    stored = record.read_stored(tracker, run, folder).run
+    with copied(folder, f"run {run_id}"):
+        scores = checkpoints.load_scores(best)
+    try:
+        max_length = stored.config().max_length
+    except ConfigError as error:
+        raise StateError(str(error), where=f"`{CONFIG_ARTIFACT}` of run {run_id}") from error
+    metadata = {
+        "dataset": stored.dataset,
+        "aspect": stored.aspect,
+        "options": stored.options,
+        "sample": run.tags.get(registry.CORPUS_TAG) == registry.SAMPLE_CORPUS,
+        "data_fingerprint": fingerprint,
+        "max_length": max_length,
+        "epoch": scores["epoch"],
+    }
+    features = features_of(metadata, given)
+    with copied(folder, f"run {run_id}"):
+        model = checkpoints.load_best(best, embeddings_of(features))
+    return Subject(
+        label=f"run {run.name}, epoch {scores['epoch'] + 1}",
+        model=model,
+        features=features,
+        calibrated_threshold=scores["scores"].get("val_calibrated_threshold"),
+        run_id=run_id,
+        metadata=metadata,
+    )
+
+
+def features_of(metadata: Mapping[str, Any], given: argparse.Namespace) -> Features:
+    """The very features that a model was trained on, from the cache or built again.
+
+    Args:
+        metadata: `dataset`, `aspect`, `options`, `sample`, `data_fingerprint` and `max_length` of the model.
+        given: parsed flags; `data_dir`, `cache_dir` and `embedding` are read.
+
+    Raises:
+        PipelineError: if what is there, or own data that the flags name, has another fingerprint.
+        UserError: of the feature store, if they have to be built and cannot be.
+    """
+    wanted = metadata["data_fingerprint"]
+    request = _request(metadata, given)
+    if depends_on_data(metadata["dataset"]) and request.data_dir is not None:
+        # every folder of one's own is another corpus: the model of another one is not meant
+        _check_fingerprint(fingerprint_of(request), wanted, str(request.data_dir))
+    found = origin.cached(wanted, settings.cache_dir(given.cache_dir))
+    if found is not None:
+        return found
+    built = open_features(request, verify=True)
+    _check_fingerprint(built.fingerprint, wanted, str(built.directory))
+    return built
+
+
+def _request(metadata: Mapping[str, Any], given: argparse.Namespace) -> FeatureRequest:
+    sample = metadata["sample"]
+    return FeatureRequest(
+        dataset=metadata["dataset"],
+        aspect=metadata["aspect"] or None,
+        data_dir=Path(given.data_dir) if given.data_dir and not sample else None,
+        cache_dir=settings.cache_dir(given.cache_dir),
+        sample=sample,
+        options=metadata["options"],
+        max_length=metadata["max_length"],
+        **settings.word_vectors(metadata["dataset"], given.embedding),
+    )
+
+
+def _check_fingerprint(given: str, wanted: str, where: str) -> None:
+    if given != wanted:
+        raise PipelineError(
+            f"the model was trained on features {wanted[:16]}, but the data and flags given make "
+            f"{given[:16]}: its scores would not be comparable",
+            where=where,
+            hint="use the search's files and `--embedding`, or the cache it filled (`--cache-dir`)",
+        )
+
+
+def read_test(tracker: Tracker, subject: Subject) -> TestReading:
+    """Score a model on test; the reading is recorded on its run and its version before it is returned."""
+
+    def log_reading(scores: Scores) -> None:
+        count = tracker.log_test_reading(subject.run_id, scores)
+        logger.info("reading %d of the test split, recorded in run %s", count, subject.run_id)
+        if subject.version is not None:
+            names = [f"test_{name}" for name in (*columns.shown(subject.features.dataset), "iou_f1")]
+            tags: dict[str, Any] = {name: round(scores[name], 6) for name in names if name in scores}
+            registry.tag(tracker, subject.version, tags | {READINGS_TAG: count})
+
+    reading = score_test(subject.model, subject.features, subject.calibrated_threshold, log_reading)
+    if reading.groups:
+        text = json.dumps(reading.groups, indent=1, sort_keys=True)
+        tracker.log_text(subject.run_id, text, GROUPS_ARTIFACT)
+    return reading
+
+
+def describe(subject: Subject, reading: TestReading) -> str:
+    """The scores on test as tables: the trivial lines below the model's, then those of each group."""
+    features = subject.features
+    every = columns.rationale_columns(features.dataset)
+    shown = [column for column in every if f"test_{column.score}" in reading.scores]
+    rows = {"model": _cells(shown, lambda score: reading.scores.get(f"test_{score}"))}
+    if subject.calibrated_threshold is not None:
+        label = f"model at p >= {subject.calibrated_threshold:.3f}"
+        rows[label] = _cells(shown, lambda score: reading.scores.get(f"test_calibrated_{score}"))
+    # where nobody annotated, they say no more than how much they select
+    for line, scores in reading.trivial.items() if "test_token_f1" in reading.scores else ():
+        rows[line] = _cells(shown, scores.get)
+    name = data_options.target_of(features)
+    lines = [f"{subject.label} on test of {name}, {len(reading.predictions)} texts", ""]
+    lines += [*_table([column.label.lower() for column in shown], rows), ""]
+    for prefix, names, what in (
+        ("test_", columns.TASK_SCORES, "prediction from the rationale"),
+        ("test_guider_", columns.TASK_SCORES, "prediction by the guider, from the whole text"),
+        ("test_", _FAITHFULNESS, "faithfulness"),
+    ):
+        found = [f"{n} {reading.scores[prefix + n]:.4f}" for n in names if prefix + n in reading.scores]
+        lines += [f"{what}: {', '.join(found)}"] if found else []
+    low, high = features.task.score_range
+    if features.task.kind == "regression" and (low, high) != (0, 1):
+        error = math.sqrt(reading.scores["test_mse"]) * (high - low)
+        lines.append(f"error of a prediction: {error:.3f} (root of the mean square, of {low:g} to {high:g})")
+    lines += _group_lines(reading, features.dataset)
+    lines += [f"note: {note}" for note in features.notes]
+    return "\n".join(lines)
+
+
+def _cells(shown: Sequence[Column], score: Callable[[str], float | None]) -> list[str]:
+    values = [score(column.score) for column in shown]
+    return ["-" if value is None else f"{value:.4f}" for value in values]
+
+
+def _table(labels: Sequence[str], rows: Mapping[str, Sequence[str]]) -> list[str]:
+    first = max(len(title) for title in rows)
+    width = max(11, 2 + max(len(label) for label in labels))
+    lines = {"": labels, **rows}
+    return [f"{name:<{first}}" + "".join(f"{cell:>{width}}" for cell in row) for name, row in lines.items()]
+
+
+def _group_lines(reading: TestReading, dataset: str) -> list[str]:
+    """A table of the groups; nothing where no group has enough texts."""
+    if not reading.groups:
+        return []
+    found = {name for scores in reading.groups.values() for name in scores}
+    shown = [column for column in columns.columns(dataset) if column.score in found]
+    rows = {
+        group: [
+            f"{scores['num_documents']:.0f}",
+            f"{scores['num_documents'] - scores['num_skipped']:.0f}",
+            *_cells(shown, scores.get),
+        ]
+        for group, scores in reading.groups.items()
+    }
+    labels = ["texts", "annotated", *(column.label.lower() for column in shown)]
+    head = f"by group, of {MIN_GROUP_TEXTS} texts or more ({GROUPS_ARTIFACT} of the run has every score):"
+    return ["", head, *_table(labels, rows)]

@@ -1,0 +1,55 @@
+"""What MLflow's pages say first of an experiment and of a trial, in Markdown."""
+
+from collections.abc import Mapping
+
+from pipeline.reporting.results import give_or_take
+from pipeline.training import columns
+from pipeline.training.settings import title
+
+_METRICS = (
+    "- `best/` has the scores of a trial's best epoch on validation, `val/` those of every epoch, `train/` "
+    "the losses, `test/` what was read of the sealed test split. `best_objective` is the criterion's value, "
+    "below 0 where a bound is broken.\n"
+    "- Epochs count from 1, and so do the steps of their metrics (in runs of older versions, without a tag "
+    "`first_epoch`, steps count from 0)."
+)
+
+
+def of_experiment(dataset: str, aspect: str) -> str:
+    """What the runs of an experiment are, and how their metrics are called."""
+    return (
+        f"Predictions with rationales on **{title(dataset, aspect)}**.\n\n"
+        "- A search is a run, and each of its trials is a child run. The description of a search links to a "
+        "table of its trials, with what was searched and the scores.\n"
+        f"{_METRICS}\n"
+        "- A trial's artifacts `rationales.html` and `curve.html` show its rationales and its epochs."
+    )
+
+
+def _figure(numbers: Mapping[str, float], name: str) -> str:
+    """A score, with its standard error where that was drawn."""
+    error = numbers.get(f"{name}_se")
+    return give_or_take(f"{numbers[name]:.3f}", "" if error is None else f"{error:.3f}")
+
+
+def of_trial(study: str, dataset: str, numbers: Mapping[str, float], num_epochs: int) -> str:
+    """What came of a trial.
+
+    Args:
+        study: its name.
+        dataset: whose scores are shown.
+        numbers: what its last epoch reported.
+        num_epochs: how many epochs it trained.
+    """
+    scored = [
+        f"{column.label.lower()} {_figure(numbers, f'best_val_{column.score}')}"
+        for column in columns.columns(dataset)
+        if f"best_val_{column.score}" in numbers
+    ]
+    if "best_epoch" not in numbers or not scored:
+        return f"A trial of the study `{study}`."
+    return (
+        f"A trial of the study `{study}`. Best epoch on validation: {int(numbers['best_epoch']) + 1} of "
+        f"{num_epochs}; {', '.join(scored)}. The artifact `rationales.html` shows its rationales, "
+        "`curve.html` its epochs."
+    )

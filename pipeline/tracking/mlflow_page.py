@@ -1,0 +1,29 @@
+"""Where MLflow's pages of a tracking store are read."""
+
+import shlex
+
+from pipeline.base.uris import split, without_password
+
+UI_ADDRESS = "http://127.0.0.1:5000"
+"""Where `mlflow ui` shows its pages, unless told otherwise."""
+
+
+def address(tracking_uri: str) -> str:
+    """Where a browser finds a store's pages: its server, or `mlflow ui` on this machine."""
+    if tracking_uri.startswith(("http://", "https://")):
+        return split(tracking_uri)[0].rstrip("/")
+    return UI_ADDRESS
+
+
+def how_to_open(tracking_uri: str) -> str:
+    """The command that shows a store's pages, or the address of the server that does.
+
+    The command carries the switch that keeps MLflow, and its pages in the browser, from sending usage data.
+
+    Args:
+        tracking_uri: of the store; its password is left out.
+    """
+    if tracking_uri.startswith(("http://", "https://")):
+        return split(tracking_uri)[0]  # a browser asks for user and password
+    shown = shlex.quote(without_password(tracking_uri))
+    return f"MLFLOW_DISABLE_TELEMETRY=true mlflow ui --backend-store-uri {shown}"

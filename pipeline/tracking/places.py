@@ -1,0 +1,56 @@
+"""Whether results, tracking and exports can be where the flags say; asked before features are built."""
+
+import os
+from pathlib import Path
+
+from pipeline.base import credentials, reach, uris
+from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Storage
+from pipeline.tracking.schema import refuse_another_schema
+
+_TRACKING = "--tracking-uri"
+
+
+def check(storage: Storage, tracking_uri: str, optuna_storage: str | None = None) -> None:
+    """Look at each place without making or changing anything there.
+
+    Args:
+        storage: of the results.
+        tracking_uri: of MLflow, with its password.
+        optuna_storage: what the finished study is exported to; None: nothing.
+
+    Raises:
+        PipelineError: if one cannot be used; names the flag.
+    """
+    if not storage.is_remote:
+        check_can_be_made(storage.folder / "results", "--storage")
+    credentials.check(tracking_uri, _TRACKING)
+    reach.check_tracking(tracking_uri)
+    refuse_another_schema(tracking_uri)
+    for uri, flag in ((tracking_uri, _TRACKING), (optuna_storage or "", "--optuna-storage")):
+        if uri.startswith("sqlite") and (file := uris.file_of_sqlite(uri)) is not None:
+            check_can_be_made(file, flag)
+
+
+def check_can_be_made(file: Path, flag: str) -> None:
+    """See whether a file can be made or changed, and the folders that it lacks.
+
+    Raises:
+        PipelineError: if it cannot.
+    """
+    if file.is_dir():
+        raise PipelineError(
+            f"expected a file, but `{file}` is a folder", where=flag, hint="name another file"
+        )
+    above = next(parent for parent in file.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise PipelineError(
+            f"cannot make `{file}`: `{above}` is no folder", where=flag, hint="name a folder of your own"
+        )
+    place = file if file.exists() else above
+    if not os.access(place, os.W_OK):
+        raise PipelineError(
+            f"cannot write `{file}`: no right to change `{place}`",
+            where=flag,
+            hint="name a folder of your own",
+        )

@@ -1,0 +1,140 @@
+"""The version of the tables in an MLflow database: another one than ours is refused, and never migrated.
+
+MLflow itself migrates an older database without being asked, also when it is only read; the owner's own
+MLflow cannot open it any more. The version is read before MLflow sees the database, and nothing is written.
+"""
+
+import contextlib
+import importlib.util
+import shlex
+import sqlite3
+from importlib.metadata import version
+from pathlib import Path
+from urllib.parse import quote
+
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, inspect, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from pipeline.base import uris
+from pipeline.base.errors import PipelineError
+
+_VERSIONS, _OWN = "alembic_version", "experiments"
+"""Table that names the version, and one that every MLflow database has."""
+_SERVERS = ("postgresql", "mysql", "mssql")
+_FLAG = "--tracking-uri"
+
+
+def refuse_another_schema(uri: str) -> None:
+    """See whether the installed MLflow can use a database as it is.
+
+    Args:
+        uri: where MLflow tracks, with its password; nothing is asked of a server.
+
+    Raises:
+        PipelineError: if the database belongs to an older or newer MLflow, or to another program.
+    """
+    found = _found(uri)
+    if found is None:
+        return
+    tables, revision = found
+    if not tables - {_VERSIONS}:
+        return  # empty
+    shown = uris.without_password(uri)
+    if _OWN not in tables:
+        raise PipelineError(
+            f"expected an MLflow database, but `{shown}` has other tables: {', '.join(sorted(tables)[:3])}",
+            where=_FLAG,
+            hint="name another database",
+        )
+    script = _migrations()
+    if revision == script.get_current_head():
+        return
+    installed = version("mlflow")
+    if revision is None or revision in {one.revision for one in script.walk_revisions()}:
+        raise PipelineError(
+            f"`{shown}` belongs to an older MLflow (its schema is {revision or 'of before 1.0'}); MLflow "
+            f"{installed} would have to migrate it, and the older one could not open it any more",
+            where=_FLAG,
+            hint=f"track elsewhere; or copy the database, then migrate it: {_upgrade(uri)}",
+        )
+    raise PipelineError(
+        f"`{shown}` belongs to a newer MLflow (its schema is {revision}); "
+        f"MLflow {installed} here is older and cannot use it",
+        where=_FLAG,
+        hint="install the MLflow that made it, or track elsewhere",
+    )
+
+
+def _upgrade(uri: str) -> str:
+    """The commands that copy a database, where that is a file, and migrate it."""
+    migrate = shlex.join(["mlflow", "db", "upgrade", uris.without_password(uri)])
+    file = uris.file_of_sqlite(uri)
+    if file is None:
+        return f"`{migrate}`"
+    return f"`{shlex.join(['cp', str(file), f'{file}.bak'])} && {migrate}`"
+
+
+def _migrations() -> ScriptDirectory:
+    """The migrations of the installed MLflow, without importing it."""
+    found = importlib.util.find_spec("mlflow")
+    if found is None or found.origin is None:
+        raise PipelineError("MLflow is not installed", hint="`make setup` installs it")
+    return ScriptDirectory(str(Path(found.origin).parent / "store" / "db_migrations"))
+
+
+def _found(uri: str) -> tuple[set[str], str | None] | None:
+    """The tables of a database and its version; None where there is none, or nobody can read it.
+
+    What cannot be read is left to MLflow, which says why.
+    """
+    if uri.startswith("sqlite"):
+        file = uris.file_of_sqlite(uri)
+        if file is None or not file.is_file() or not file.stat().st_size:
+            return None
+        with contextlib.suppress(sqlite3.Error):
+            return _found_in_file(file)
+        return None
+    if not uri.startswith(_SERVERS):
+        return None
+    try:
+        return _found_on_server(uri)
+    except (SQLAlchemyError, ImportError) as error:
+        reason = getattr(error, "orig", None) or error
+        raise PipelineError(
+            f"cannot use the tracking store `{uris.without_password(uri)}`: "
+            f"{uris.without_password_of(' '.join(str(reason).split()), uri)}",
+            where=_FLAG,
+            hint="is the database there, and its driver installed?",
+        ) from error
+
+
+def _found_in_file(file: Path) -> tuple[set[str], str | None]:
+    with contextlib.closing(_opened(file)) as database:
+        names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        tables = {str(name) for (name,) in names}
+        rows = []
+        if _VERSIONS in tables:
+            rows = database.execute(f"SELECT version_num FROM {_VERSIONS}").fetchall()
+    return tables, str(rows[0][0]) if rows else None
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    """A database that is only read: not even a lock is taken, or a file made beside it."""
+    # what is in a write-ahead log is read only where SQLite may open it
+    has_log = file.with_name(f"{file.name}-wal").exists()
+    mode = "mode=ro" if has_log else "mode=ro&immutable=1"
+    return sqlite3.connect(f"file:{quote(str(file.absolute()))}?{mode}", uri=True)
+
+
+def _found_on_server(uri: str) -> tuple[set[str], str | None]:
+    engine = create_engine(uri)
+    try:
+        with engine.connect() as connection:
+            tables = set(inspect(connection).get_table_names())
+            rows: list[str] = []
+            if _VERSIONS in tables:
+                rows = list(connection.scalars(text(f"SELECT version_num FROM {_VERSIONS}")))
+        return tables, rows[0] if rows else None
+    finally:
+        engine.dispose()

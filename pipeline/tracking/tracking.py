@@ -1,0 +1,592 @@
+"""MLflow runs: one experiment per dataset and aspect, a parent run per study, a child run per trial.
+
+Everything is logged by the driver: a worker never opens MLflow. The tracking URI is always explicit and
+MLflow's global state is left alone.
+"""
+
+import contextlib
+import datetime
+import getpass
+import logging
+import math
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+# MLflow reads these when it is imported
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("DO_NOT_TRACK", "true")
+os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+# a server that went away would hold the driver for minutes at every call by default
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
+
+import filelock
+from mlflow import MlflowClient
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag, ViewType
+from mlflow.exceptions import MlflowException
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+from sqlalchemy.exc import SQLAlchemyError
+
+from pipeline.base import credentials, moved, reach, uris
+from pipeline.base.errors import USER_ERRORS, PipelineError, lacks_room, one_line, shortened
+from pipeline.tracking import descriptions, new_database, sections
+from pipeline.tracking.schema import refuse_another_schema
+from pipeline.tracking.tracked_dataset import TrackedDataset
+from pipeline.tracking.tracked_run import TrackedRun as TrackedRun
+from pipeline.tracking.tracked_run import read_back as read_back
+from pipeline.tracking.tracked_run import written as written
+
+logger = logging.getLogger("pipeline.tracking.tracking")
+_TOLD = ("mlflow.store.db.utils", "urllib3.connectionpool")
+"""Loggers that write a traceback, or a line for each try, of what an error of ours says in one line."""
+
+_NO_SUCH_RUN = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+"""What MLflow answers to an id that it does not know, or that is none."""
+CONFIG_ARTIFACT = "config.json"
+"""A trial's hyper-parameters and settings, among its artifacts."""
+PARENT_TAG, NAME_TAG = "mlflow.parentRunId", "mlflow.runName"
+NOTE_TAG = "mlflow.note.content"
+"""Shown as the description of a run, in Markdown."""
+STUDY_TAG, TRIAL_TAG = "study", "tune_trial_id"
+ORIGIN_TAG = "results"
+"""Where a study's results are: tells it from another one of its name on the same server."""
+READINGS_TAG, READING_TIME_TAG = "test_readings", "test_reading_time"
+
+_MAX_PARAMS, _MAX_METRICS = 100, 1000
+"""Most entries of one MLflow batch."""
+MAX_TAG = 500
+"""Characters of a tag that holds a message; MLflow takes a few thousand."""
+_METRIC_NAME = re.compile(r"[\w\-. :/]{1,250}", re.ASCII)
+"""Names that MLflow accepts."""
+
+
+def _made_by() -> dict[str, str]:
+    """Tags by which MLflow's pages say who made a run, and with what."""
+    tags = {"mlflow.source.type": "LOCAL", "mlflow.source.name": Path(sys.argv[0]).name}
+    with contextlib.suppress(KeyError, OSError):  # in a container whose user has no name
+        tags["mlflow.user"] = getpass.getuser()
+    return tags
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    """A time as MLflow takes it."""
+    return None if seconds is None else int(seconds * 1000)
+
+
+def config_of(run: TrackedRun) -> dict[str, Any]:
+    """The hyper-parameters of a tracked trial, as they were; its seed stands in its tags.
+
+    Raises:
+        PipelineError: if the run is a study.
+    """
+    if STUDY_TAG in run.tags and PARENT_TAG not in run.tags:
+        winner = run.tags.get("winner_run_id")
+        raise PipelineError(
+            f"run {run.run_id} is the study `{run.name}`, which has no hyper-parameters of its own",
+            hint=f"its winner is run {winner}" if winner else "name the run of one of its trials",
+        )
+    return {name: read_back(text) for name, text in run.params.items() if name != "seed"}
+
+
+class Tracker:
+    """One MLflow tracking store.
+
+    Args:
+        uri: `sqlite:///FILE`, or a server's address; with its password.
+        artifact_root: folder of all artifacts where the store is SQLite; None: `artifacts` beside the
+            database.
+        create: make a missing SQLite database; otherwise it is an error.
+
+    Raises:
+        PipelineError: if the store cannot be used.
+    """
+
+    def __init__(self, uri: str, artifact_root: Path | None = None, *, create: bool = True) -> None:
+        credentials.check(uri, "--tracking-uri")
+        self.uri = uris.without_password(uri)
+        """As it may be shown and stored."""
+        file, (_, question, options) = uris.file_of_sqlite(uri), uri.partition("?")
+        self.address = uri if file is None else uris.of_sqlite(file) + question + options
+        """As MLflow takes it."""
+        self.artifact_root = artifact_root
+        self._database: Path | None = None
+        self._client: MlflowClient | None = None
+        logging.getLogger("mlflow").setLevel(logging.WARNING)
+        for name in _TOLD:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        logging.getLogger("alembic").setLevel(logging.WARNING)
+        refuse_another_schema(uri)
+        if uri.startswith("sqlite"):
+            self._prepare_sqlite(create)
+        else:
+            reach.check_tracking(uri)
+        with self._opening():
+            self.client.search_experiments(max_results=1)
+
+    def _prepare_sqlite(self, create: bool) -> None:
+        path = uris.file_of_sqlite(self.address)
+        if path is None:
+            raise PipelineError(f"expected `sqlite:///FILE`, but got `{self.uri}`", where="--tracking-uri")
+        if not create and not path.is_file():
+            raise PipelineError(
+                f"there is no tracking database `{path}`",
+                hint="name the folder of results with `--storage`, or the store with `--tracking-uri`; "
+                "`python -m pipeline.search` makes one",
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._database = path
+        if self.artifact_root is None:
+            self.artifact_root = path.resolve().parent / moved.ARTIFACTS
+        with self._opening():
+            root = self.artifact_root.absolute().as_uri()
+            # as a URI, since MLflow writes it into a statement of SQL as Python would
+            new_database.make(path, lambda new: SqlAlchemyStore(uris.of_sqlite(new), root).engine.dispose())
+
+    @contextlib.contextmanager
+    def _opening(self) -> Iterator[None]:
+        message = f"cannot use the tracking store `{self.uri}`"
+        with translated(message, hint="see `--tracking-uri`"), self._alone():
+            yield
+
+    def _alone(self) -> contextlib.AbstractContextManager[object]:
+        """For what processes would disturb one another at: to make the same SQLite database or experiment."""
+        if self._database is None:
+            return contextlib.nullcontext()
+        return filelock.FileLock(self._database.with_name(f".{self._database.name}.lock"))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_client": None}
+
+    @property
+    def client(self) -> MlflowClient:
+        """MLflow's own client of this store; raises MlflowException."""
+        if self._client is None:
+            self._client = MlflowClient(self.address, registry_uri=self.address)
+        return self._client
+
+    def experiment(self, dataset: str, aspect: str) -> str:
+        """Id of the experiment `dataset/aspect`, which is made where it is missing."""
+        name = f"{dataset}/{aspect}" if aspect else dataset
+        with translated(f"cannot open the experiment `{name}`"), self._alone():
+            found = self.client.get_experiment_by_name(name)
+            if found is not None:
+                if found.lifecycle_stage != "active":
+                    raise PipelineError(
+                        f"the experiment `{name}` was deleted",
+                        where=self.uri,
+                        hint=f"`mlflow experiments restore --experiment-id {found.experiment_id}`",
+                    )
+                if NOTE_TAG not in found.tags:
+                    note = descriptions.of_experiment(dataset, aspect)
+                    self.client.set_experiment_tag(found.experiment_id, NOTE_TAG, note)
+                return str(found.experiment_id)
+            location = None
+            if self.artifact_root is not None:
+                location = (self.artifact_root.resolve() / name.replace("/", "-")).as_uri()
+            # without it the MLflow UI opens the experiment among language-model traces
+            tags = {"mlflow.experimentKind": "custom_model_development"}
+            tags[NOTE_TAG] = descriptions.of_experiment(dataset, aspect)
+            try:
+                return str(self.client.create_experiment(name, artifact_location=location, tags=tags))
+            except MlflowException:
+                # another user of the server has made it since we looked
+                found = self.client.get_experiment_by_name(name)
+                if found is None:
+                    raise
+                return str(found.experiment_id)
+
+    def refuse_another(self, experiment_id: str, name: str, origin: str) -> None:
+        """Keep a new study from going on in the run of another one of its name, with results elsewhere.
+
+        Raises:
+            PipelineError: if there is such a run.
+        """
+        found = self.latest_study(experiment_id, name)
+        theirs = None if found is None else found.tags.get(ORIGIN_TAG)
+        if theirs not in (None, origin):
+            raise PipelineError(
+                f"{self.uri} tracks a study `{name}` already, whose results are in {theirs}",
+                where="--name",
+                hint="choose another name",
+            )
+
+    def start_study(
+        self,
+        experiment_id: str,
+        name: str,
+        parameters: Mapping[str, Any],
+        tags: Mapping[str, str],
+        *,
+        resumed: bool = True,
+    ) -> str:
+        """Id of the study's run: a new one, or the one of that name, which is opened again.
+
+        A parameter that has another value than the first time cannot be changed in MLflow: the new value
+        becomes the tag `resumed.NAME`.
+
+        Args:
+            experiment_id: where the run is.
+            name: of the study.
+            parameters: of the study.
+            tags: of the run; ORIGIN_TAG among them says where the study's results are.
+            resumed: take a run of that name whose results were elsewhere, too: the folder may have moved.
+        """
+        origin = tags.get(ORIGIN_TAG)
+        with (
+            translated(f"cannot start the run of study `{name}`"),
+            self._closing_study(experiment_id, name, origin),
+        ):
+            found = self.latest_study(experiment_id, name, origin)
+            if found is None and resumed:
+                found = self.latest_study(experiment_id, name)
+            if found is None:
+                every = {**_made_by(), **tags, STUDY_TAG: name, NAME_TAG: name}
+                run_id = str(self.client.create_run(experiment_id, run_name=name, tags=every).info.run_id)
+                self._log_params(run_id, parameters)
+                return run_id
+            new = {k: v for k, v in parameters.items() if k not in found.params}
+            changed = {
+                f"resumed.{k}": written(v)[:MAX_TAG]
+                for k, v in parameters.items()
+                if found.params.get(k, written(v)) != written(v)
+            }
+            self.reopen(found.run_id)
+            self._log_params(found.run_id, new)
+            self._set_tags(found.run_id, {**tags, **changed})
+            return found.run_id
+
+    @contextlib.contextmanager
+    def _closing_study(self, experiment_id: str, name: str, origin: str | None) -> Iterator[None]:
+        """End a study's run where the body does not come to its end, even before it knows the run's id."""
+        try:
+            yield
+        except BaseException:
+            # MLflow may be away, which is what the body says
+            with contextlib.suppress(OSError, *USER_ERRORS):
+                found = self.latest_study(experiment_id, name, origin)
+                if found is not None and found.status == "RUNNING":
+                    self.finish(found.run_id, "KILLED")
+            raise
+
+    @contextlib.contextmanager
+    def closing(self, run_id: str) -> Iterator[None]:
+        """End a run as KILLED where the body does not come to its end, an interrupt included."""
+        try:
+            yield
+        except BaseException:
+            try:
+                self.finish(run_id, "KILLED")
+            except (OSError, *USER_ERRORS) as error:  # MLflow may be away, which is what the body says
+                logger.debug("run %s stays open: %s", run_id, error)
+            raise
+
+    def start_run(
+        self,
+        experiment_id: str,
+        name: str,
+        parameters: Mapping[str, Any],
+        tags: Mapping[str, str],
+        started: float | None = None,
+    ) -> str:
+        """Id of a new run that is no study's.
+
+        Args:
+            experiment_id: where the run is.
+            name: of the run.
+            parameters: of the run.
+            tags: of the run.
+            started: in seconds since 1970; None: now.
+        """
+        with translated(f"cannot start the run `{name}`"):
+            run = self.client.create_run(
+                experiment_id,
+                start_time=_milliseconds(started),
+                run_name=name,
+                tags={**_made_by(), **tags},
+            )
+            self._log_params(run.info.run_id, parameters)
+            return str(run.info.run_id)
+
+    def complete_params(self, run_id: str, parameters: Mapping[str, Any]) -> None:
+        """Log those parameters that a run has not yet."""
+        there = self.run(run_id).params
+        with translated(f"cannot log the parameters of run {run_id}"):
+            self._log_params(run_id, {k: v for k, v in parameters.items() if k not in there})
+
+    def reopen(self, run_id: str) -> None:
+        """Make a run RUNNING, whatever it was."""
+        with translated(f"cannot open run {run_id}"):
+            self.client.update_run(run_id, status="RUNNING")
+
+    def log_metrics(
+        self, run_id: str, values: Mapping[str, Any], step: int, at: float | None = None
+    ) -> Counter[str]:
+        """Log what is a finite number under a name that MLflow takes, in one batch.
+
+        Args:
+            run_id: the run.
+            values: by flat name, which MLflow has in its section; what is no number is left out.
+            step: of all of them.
+            at: when they were measured, in seconds since 1970; None: now.
+
+        Returns:
+            How often each name was left out, because its value was not finite or its name not allowed.
+        """
+        skipped: Counter[str] = Counter()
+        metrics, measured = [], _milliseconds(at) or int(time.time() * 1000)
+        for name, value in values.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            if math.isfinite(value) and _METRIC_NAME.fullmatch(name):
+                shown = sections.value_in_mlflow(name, float(value))
+                metrics.append(Metric(sections.in_mlflow(name), shown, measured, step))
+            else:
+                skipped[name] += 1
+        with translated(f"cannot log step {step} of run {run_id}"):
+            for first in range(0, len(metrics), _MAX_METRICS):
+                self.client.log_batch(run_id, metrics=metrics[first : first + _MAX_METRICS])
+        return skipped
+
+    def log_dataset(self, run_id: str, dataset: TrackedDataset) -> None:
+        """Say on which data a run was trained; may be called again."""
+        made = Dataset(
+            name=dataset.name,
+            digest=dataset.digest,
+            source_type="features",
+            source=dataset.source,
+            schema=dataset.schema,
+            profile=dataset.profile,
+        )
+        with translated(f"cannot log the data set of run {run_id}"):
+            self.client.log_inputs(
+                run_id, [DatasetInput(made, [InputTag("mlflow.data.context", "training")])]
+            )
+
+    def describe_experiment(self, experiment_id: str, tags: Mapping[str, str]) -> None:
+        """Set tags of an experiment, which MLflow's pages read."""
+        with translated(f"cannot write the tags of experiment {experiment_id}"):
+            for name, value in tags.items():
+                self.client.set_experiment_tag(experiment_id, name, value)
+
+    def has_tag(self, experiment_id: str, name: str) -> bool:
+        """Whether an experiment has a tag."""
+        with translated(f"cannot read experiment {experiment_id}"):
+            return name in self.client.get_experiment(experiment_id).tags
+
+    def _log_params(self, run_id: str, parameters: Mapping[str, Any]) -> None:
+        params = [Param(name, written(value)) for name, value in parameters.items()]
+        for first in range(0, len(params), _MAX_PARAMS):
+            self.client.log_batch(run_id, params=params[first : first + _MAX_PARAMS])
+
+    def _set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
+        if tags:
+            self.client.log_batch(run_id, tags=[RunTag(name, str(value)) for name, value in tags.items()])
+
+    def finish(
+        self,
+        run_id: str,
+        status: str = "FINISHED",
+        metrics: Mapping[str, float] | None = None,
+        tags: Mapping[str, str] | None = None,
+        artifacts: Mapping[str, str | Path] | None = None,
+        ended: float | None = None,
+    ) -> None:
+        """Log what is left and end a run; a figure that is there already is not logged twice.
+
+        Args:
+            run_id: the run.
+            status: FINISHED, FAILED or KILLED.
+            metrics: final figures.
+            tags: tags to set.
+            artifacts: path in the run -> text, or a local file or folder to copy there.
+            ended: in seconds since 1970; None: now.
+        """
+        with translated(f"cannot finish run {run_id}"):
+            there = self.run(run_id).metrics if metrics else {}
+            new = {name: value for name, value in (metrics or {}).items() if there.get(name) != value}
+            warn_skipped(self.log_metrics(run_id, new, step=0))
+            self._set_tags(run_id, tags or {})
+            for path, content in (artifacts or {}).items():
+                self.log_artifact(run_id, content, path)
+            self.client.set_terminated(run_id, status, end_time=_milliseconds(ended))
+
+    def log_text(self, run_id: str, text: str, artifact_file: str) -> None:
+        """Store a text as a file of the run."""
+        self.log_artifact(run_id, text, artifact_file)
+
+    def log_artifact(self, run_id: str, content: str | Path, artifact_path: str) -> None:
+        """Store a text, a file or a folder at that path of the run."""
+        with translated(f"cannot store `{artifact_path}` in run {run_id}"):
+            elsewhere = self._moved(run_id)
+            if elsewhere is not None:
+                moved.store(content, elsewhere / artifact_path)
+            elif isinstance(content, str):
+                self.client.log_text(run_id, content, artifact_path)
+            elif content.is_dir():
+                self.client.log_artifacts(run_id, str(content), artifact_path)
+            else:
+                folder, _, name = artifact_path.rpartition("/")
+                with tempfile.TemporaryDirectory() as temporary:
+                    copy = shutil.copyfile(content, Path(temporary) / name)
+                    self.client.log_artifact(run_id, str(copy), folder or None)
+
+    def run(self, run_id: str) -> TrackedRun:
+        """A run by its id.
+
+        Raises:
+            PipelineError: if there is no such run, or MLflow is away.
+        """
+        with translated(f"cannot read the run `{run_id}` of {self.uri}"):
+            try:
+                return TrackedRun.of(self.client.get_run(run_id))
+            except MlflowException as error:
+                if error.error_code not in _NO_SUCH_RUN:
+                    raise
+                raise PipelineError(
+                    f"there is no run `{run_id}` in {self.uri}: {error.message}",
+                    hint="a run's id stands on its page in `mlflow ui`",
+                ) from error
+
+    def children(self, study_run_id: str) -> list[TrackedRun]:
+        """The trials of a study, in the order in which they started."""
+        with translated(f"cannot list the trials of run {study_run_id}"):
+            parent = self.client.get_run(study_run_id)
+            found = self._search([parent.info.experiment_id], f"tags.`{PARENT_TAG}` = '{study_run_id}'")
+        return sorted(found, key=lambda run: (run.started, run.name))
+
+    def _search(self, experiment_ids: list[str], condition: str) -> list[TrackedRun]:
+        runs: list[TrackedRun] = []
+        token = None
+        while True:
+            page = self.client.search_runs(
+                experiment_ids, condition, run_view_type=ViewType.ACTIVE_ONLY, page_token=token
+            )
+            runs += [TrackedRun.of(run) for run in page]
+            token = page.token
+            if not token:
+                return runs
+
+    def latest_study(
+        self, experiment_id: str, name: str | None = None, origin: str | None = None
+    ) -> TrackedRun | None:
+        """The study that was started last, of that name and with its results there where these are given."""
+        with translated(f"cannot list the studies of experiment {experiment_id}"):
+            studies = self._search([experiment_id], f"tags.{STUDY_TAG} != ''")
+        fitting = [
+            run
+            for run in studies
+            if PARENT_TAG not in run.tags
+            and name in (None, run.tags[STUDY_TAG])
+            and origin in (None, run.tags.get(ORIGIN_TAG))
+        ]
+        return max(fitting, key=lambda run: run.started, default=None)
+
+    def history(self, run_id: str, metric: str) -> list[tuple[int, float]]:
+        """Step and value of a metric, in the order of the steps; empty where it was never logged."""
+        with translated(f"cannot read `{metric}` of run {run_id}"):
+            found = {
+                (int(one.step), sections.flat_value(name, float(one.value)))
+                for name in sections.names_of(metric)
+                for one in self.client.get_metric_history(run_id, name)
+            }
+        return sorted(found)
+
+    def reconcile(self, study_run_id: str, known_trial_ids: Iterable[str]) -> None:
+        """End what a search that died left open, once the search is over.
+
+        A trial that Tune does not know (its last snapshot was older) becomes KILLED; one that is known
+        but still RUNNING has ended, and becomes FINISHED.
+        """
+        known = set(known_trial_ids)
+        with translated(f"cannot end the trials of run {study_run_id}"):
+            for run in self.children(study_run_id):
+                if run.tags.get(TRIAL_TAG) not in known:
+                    if run.status != "KILLED":
+                        self.client.set_terminated(run.run_id, "KILLED")
+                elif run.status not in ("FINISHED", "FAILED", "KILLED"):
+                    self.client.set_terminated(run.run_id, "FINISHED")
+
+    def end_children(self, run_id: str) -> None:
+        """End as KILLED whatever still runs below a study's or a comparison's run."""
+        for run in self.children(run_id):
+            if run.status == "RUNNING":
+                self.finish(run.run_id, "KILLED")
+
+    def log_test_reading(self, run_id: str, scores: Mapping[str, float]) -> int:
+        """Record one reading of the sealed test split: its scores, its time and which reading it is.
+
+        Returns:
+            The number of readings of this run, this one included.
+        """
+        count = int(self.run(run_id).tags.get(READINGS_TAG, "0")) + 1
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        with translated(f"cannot record the reading of the test split in run {run_id}"):
+            self._set_tags(run_id, {READINGS_TAG: str(count), READING_TIME_TAG: now})
+            warn_skipped(self.log_metrics(run_id, scores, step=count))
+        return count
+
+    def download(self, run_id: str, artifact_path: str, destination: Path) -> Path:
+        """Copy a file or folder of a run into `destination`; returns where it lies then.
+
+        Raises:
+            PipelineError: if the run has no such artifact.
+        """
+        destination.mkdir(parents=True, exist_ok=True)
+        with translated(f"run {run_id} has no artifact `{artifact_path}`"):
+            elsewhere = self._moved(run_id)
+            if elsewhere is None:
+                return Path(self.client.download_artifacts(run_id, artifact_path, str(destination)))
+            source, target = elsewhere / artifact_path, destination / artifact_path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            return Path((shutil.copytree if source.is_dir() else shutil.copyfile)(source, target))
+
+    def artifact_paths(self, run_id: str, folder: str | None = None) -> set[str]:
+        """Paths of what lies in a folder of a run's artifacts; None: at the top."""
+        with translated(f"cannot list the artifacts of run {run_id}"):
+            elsewhere = self._moved(run_id)
+            if elsewhere is None:
+                return {str(one.path) for one in self.client.list_artifacts(run_id, folder)}
+            return {str(path.relative_to(elsewhere)) for path in (elsewhere / (folder or "")).glob("*")}
+
+    def artifact_folder(self, run_id: str) -> Path | None:
+        """Where a run's artifacts are on this machine; None where a server has them."""
+        if self.artifact_root is None:
+            return None
+        with translated(f"cannot read the run `{run_id}` of {self.uri}"):
+            location = self.client.get_run(run_id).info.artifact_uri
+        return moved.relocated(location, self.artifact_root) or moved.path_of(location)
+
+    def _moved(self, run_id: str) -> Path | None:
+        """Where a run's artifacts are, if their folder was moved together with the database."""
+        if self.artifact_root is None:
+            return None
+        return moved.relocated(self.client.get_run(run_id).info.artifact_uri, self.artifact_root)
+
+
+@contextlib.contextmanager
+def translated(message: str, *, hint: str | None = None) -> Iterator[None]:
+    """Make MLflow's errors, and those of the files below it, errors that a user can read."""
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        # the database's own word is short; SQLAlchemy adds the statement to it, MlflowException its code
+        own = getattr(error, "orig", None) or getattr(error, "message", None)
+        reason, _, _ = (shortened(str(own)) if own else one_line(error)).partition(" [SQL: ")
+        if lacks_room(reason):
+            hint = hint or "make room there"
+        raise PipelineError(f"{message}: {reason}", hint=hint) from error
+
+
+def warn_skipped(skipped: Counter[str]) -> None:
+    """Say what could not be logged, and how often; nothing where all could."""
+    if skipped:
+        listed = ", ".join(f"{name} ({count} x)" for name, count in sorted(skipped.items()))
+        logger.warning("not logged, since the value is not finite or MLflow takes no such name: %s", listed)

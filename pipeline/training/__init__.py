@@ -1,0 +1,4 @@
+"""One trial on any machine: its settings, the loop over epochs, checkpoints, scores.
+
+It knows no Ray, Optuna or MLflow.
+"""

@@ -1,0 +1,327 @@
+"""What is written of a model: a trial's checkpoint to go on from, and a package to predict with.
+
+Nothing here is a pickle: weights are safetensors, everything else is JSON, and a training state is
+read with `weights_only`. A package is refused where a file does not match its digest.
+"""
+
+import dataclasses
+import io
+import json
+import logging
+import os
+import pickle
+import shutil
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+
+from feature_store.tokenize import make_tokenizer
+from infocal.config import Task
+from infocal.errors import StateError
+from infocal.methods.registry import INFOCAL, method, method_of
+from infocal.rationalizer import HALF, Rationalizer
+from infocal.trainer import Trainer
+from pipeline.base.errors import one_line
+from pipeline.base.reading import (
+    BROKEN,
+    DIGESTS,
+    check_digest,
+    check_digests,
+    names_its_folder,
+    read_json,
+    write_digests,
+)
+from pipeline.base.storage import STAGED
+from pipeline.training.weights import load_weights, save_weights
+
+__all__ = ["DIGESTS", "read_json"]  # known by this module's name
+
+logger = logging.getLogger("pipeline.training.checkpoints")
+
+STATE, BEST, HISTORY = "state.pt", "best", "history.json"
+WEIGHTS, CONFIG, VOCABULARY = "model.safetensors", "config.json", "vocabulary.json"
+_PACKED = (WEIGHTS, CONFIG, VOCABULARY)
+"""Files of a package that have a digest."""
+TOKENIZER = "tokenizer.json"
+"""One more where the user's own files change how a text is split: their contents."""
+BEST_SCORES, BEST_PREDICTIONS = "scores.json", "predictions.json"
+_OF_BEST = (WEIGHTS, CONFIG, BEST_SCORES, BEST_PREDICTIONS)
+PARTS = (STATE, DIGESTS, HISTORY, BEST)
+"""Files and folders of a trial's checkpoint."""
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A model with everything it needs to predict from text."""
+
+    model: Rationalizer
+    vocabulary: list[str]
+    metadata: dict[str, Any]
+    """Where the model comes from: dataset, aspect, run, threshold, fingerprints; JSON."""
+    tokenizer_files: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Contents of the user's files that change how a text is split, by the option that named them."""
+
+    def __post_init__(self) -> None:
+        """Refuse parts that do not fit one another: they would give wrong answers, or fail at one."""
+        words = self.vocabulary
+        if not all(isinstance(word, str) for word in words) or len(words) != len(self.model.embeddings):
+            raise StateError(f"{len(words)} words do not fit {len(self.model.embeddings)} word vectors")
+        ends = self.metadata.get("score_range", [0.0, 1.0])
+        if not isinstance(ends, list) or len(ends) != 2 or not all(type(end) in (int, float) for end in ends):
+            raise StateError(f"expected the lowest and the highest score, but got {str(ends)[:100]}")
+        names = self.metadata.get("class_names") or []
+        if not all(isinstance(name, str) for name in names):
+            raise StateError(f"expected names of classes, but got {str(names)[:100]}")
+        if names and self.model.task.kind == "classification" and len(names) != self.model.task.num_classes:
+            raise StateError(
+                f"{len(names)} names of classes do not fit {self.model.task.num_classes} classes"
+            )
+        if not all(isinstance(text, str) for pair in self.tokenizer_files.items() for text in pair):
+            raise StateError("expected texts as the files of the tokenizer")
+
+
+def save_package(directory: Path, package: Package) -> None:
+    """Write a package into `directory`, which must not exist or be empty.
+
+    Raises:
+        StateError: if it cannot be written.
+    """
+    try:
+        _write_package(directory, package)
+    except (OSError, SafetensorError) as error:
+        raise StateError(
+            f"cannot write the package: {one_line(error)}", where=str(directory), hint="is there room left?"
+        ) from error
+
+
+def _write_package(directory: Path, package: Package) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    weights = {**package.model.state_dict(), "embeddings": package.model.embeddings}
+    save_weights(directory / WEIGHTS, weights)
+    description = {
+        "format": _FORMAT,
+        **_described(package.model),
+        "metadata": package.metadata,
+    }
+    write_json(directory / CONFIG, description)
+    write_json(directory / VOCABULARY, package.vocabulary)
+    packed: tuple[str, ...] = _PACKED
+    if package.tokenizer_files:
+        write_json(directory / TOKENIZER, package.tokenizer_files)
+        packed = (*_PACKED, TOKENIZER)
+    write_digests(directory, packed)
+
+
+@names_its_folder
+def load_package(directory: Path) -> Package:
+    """Read a package, on the CPU and in evaluation mode.
+
+    Raises:
+        StateError: if a file is missing, does not match its digest, has another format or does not fit the
+        others.
+    """
+    digests = read_json(directory / DIGESTS)
+    check_digests(directory, digests, (*_PACKED, TOKENIZER) if TOKENIZER in digests else _PACKED)
+    description = read_json(directory / CONFIG)
+    if description["format"] != _FORMAT:
+        raise StateError(
+            f"expected format {_FORMAT}, but got {description['format']}", where=str(directory / CONFIG)
+        )
+    weights = load_weights(directory / WEIGHTS)
+    embeddings = weights["embeddings"]
+    if not description["config"]["train_embeddings"]:
+        del weights["embeddings"]
+    model = _model_of(description, embeddings, weights)
+    files = read_json(directory / TOKENIZER) if TOKENIZER in digests else {}
+    make_tokenizer(description["metadata"]["tokenizer"], files)  # refuses what is none
+    return Package(model.eval(), read_json(directory / VOCABULARY), description["metadata"], files)
+
+
+def _model_of(
+    description: Mapping[str, Any], embeddings: torch.Tensor, weights: Mapping[str, torch.Tensor]
+) -> Rationalizer:
+    """The model that a file describes, with its weights.
+
+    Raises:
+        StateError: if the weights have other names or shapes; found before memory is taken for the model, of
+            which a file can ask for any amount.
+    """
+    with torch.device("meta"):
+        planned = _as_described(description, embeddings.to("meta")).state_dict()
+    shapes, wanted = (
+        {name: tuple(value.shape) for name, value in held.items()} for held in (weights, planned)
+    )
+    if wrong := sorted(name for name in shapes | wanted if shapes.get(name) != wanted.get(name)):
+        raise StateError(
+            f"the weights do not fit: `{wrong[0]}` is {shapes.get(wrong[0], 'not there')}, "
+            f"but {wanted.get(wrong[0], 'nothing')} was expected"
+        )
+    model = _as_described(description, embeddings)
+    _say_defaults(model.config.defaults_for(description["config"]), "the model's config")
+    model.load_state_dict(weights)
+    return model
+
+
+def save_best(
+    directory: Path, model: Rationalizer, scores: Mapping[str, Any], predictions: list[dict[str, Any]]
+) -> None:
+    """Replace a trial's best weights, their scores and the predictions to show; without the word vectors."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    save_weights(directory / WEIGHTS, model.state_dict())
+    write_json(directory / CONFIG, _described(model))
+    write_json(directory / BEST_SCORES, scores)
+    write_json(directory / BEST_PREDICTIONS, predictions)
+    write_digests(directory, _OF_BEST)
+
+
+@names_its_folder
+def load_best(directory: Path, embeddings: torch.Tensor) -> Rationalizer:
+    """The model that `save_best` wrote, in evaluation mode.
+
+    Args:
+        directory: a folder written by `save_best`.
+        embeddings: the features' word vectors.
+
+    Raises:
+        StateError: if a file is missing or damaged, or the word vectors have another size.
+    """
+    check_digests(directory, read_json(directory / DIGESTS), _OF_BEST)
+    description = read_json(directory / CONFIG)
+    return _model_of(description, embeddings, load_weights(directory / WEIGHTS)).eval()
+
+
+@names_its_folder
+def load_scores(directory: Path) -> dict[str, Any]:
+    """What `save_best` wrote of an epoch: `epoch`, `value`, `violation`, `degenerate`, `scores`.
+
+    Raises:
+        StateError: if the file is missing, does not match its digest or holds something else.
+    """
+    check_digest(directory, BEST_SCORES)
+    found = read_json(directory / BEST_SCORES)
+    numbers = [found["value"], found["violation"], *found["scores"].values()]
+    if type(found["epoch"]) is not int or not all(type(number) in (int, float) for number in numbers):
+        raise StateError("expected the number of an epoch, and numbers", where=str(directory / BEST_SCORES))
+    if found["degenerate"] is not None and not isinstance(found["degenerate"], str):
+        raise StateError("expected a name as `degenerate`", where=str(directory / BEST_SCORES))
+    low, doubts = found.get("lower_bound"), found.get("intervals", {})
+    if not isinstance(low, float | None) or not all(
+        len(one) == 3 and all(type(number) in (int, float) for number in one) for one in doubts.values()
+    ):
+        raise StateError("expected intervals of three numbers", where=str(directory / BEST_SCORES))
+    return dict(found)
+
+
+@names_its_folder
+def load_predictions(path: Path) -> list[dict[str, Any]]:
+    """The texts that `save_best` wrote, each with its marks.
+
+    Raises:
+        StateError: if the file is missing or holds something else.
+    """
+    found = read_json(path)
+    for text in found:
+        marks = [text[key] for key in ("human", "selected", "probability") if text.get(key) is not None]
+        if not all(isinstance(token, str) for token in text["tokens"]) or not all(
+            type(mark) in (int, float) for row in marks for mark in row
+        ):
+            raise StateError(f"expected texts with marks, but got {str(text)[:200]}", where=str(path))
+    return list(found)
+
+
+def _described(model: Rationalizer) -> dict[str, Any]:
+    """What has to be known of a model besides its weights, as JSON."""
+    return {
+        "method": method_of(model.config),
+        "config": model.config.to_dict(),
+        "task": dataclasses.asdict(model.task),
+        "threshold": model.threshold,
+    }
+
+
+def _as_described(description: Mapping[str, Any], embeddings: torch.Tensor) -> Rationalizer:
+    """A model with fresh weights from what `_described` said of it.
+
+    A description from before there were other methods names none, and knows no threshold.
+    """
+    found = method(description.get("method", INFOCAL))
+    config = found.config_class().from_mapping(description["config"])
+    model: Rationalizer = found.trainer_class().model_class(config, Task(**description["task"]), embeddings)
+    model.threshold = float(description.get("threshold", HALF))
+    return model
+
+
+def _say_defaults(filled: Mapping[str, Any], where: Path | str) -> None:
+    """Say which hyper-parameters something written by an older version had no word of."""
+    if filled:
+        listed = ", ".join(f"`{name}` = {value}" for name, value in filled.items())
+        logger.info("%s is older than %s: the defaults hold", where, listed)
+
+
+def save_state(directory: Path, trainer: Trainer, progress: Mapping[str, Any]) -> None:
+    """Write the trainer's full state and the loop's own `progress` (JSON values) into `directory`."""
+    content = io.BytesIO()
+    torch.save({"trainer": trainer.state_dict(), "progress": dict(progress)}, content)
+    # not by torch, to which a full disk is an inner error of its own
+    (directory / STATE).write_bytes(content.getbuffer())
+    write_digests(directory, (STATE,))
+
+
+@names_its_folder
+def load_state(directory: Path, trainer: Trainer) -> dict[str, Any]:
+    """Put the trainer where `save_state` left it; returns the `progress` stored with it.
+
+    Raises:
+        StateError: if the file is missing or damaged, or belongs to other hyper-parameters.
+    """
+    check_digests(directory, read_json(directory / DIGESTS), (STATE,))
+    path = directory / STATE
+    try:
+        with warnings.catch_warnings(
+            action="ignore"
+        ):  # of other versions of the format, before it is refused
+            state = torch.load(path, map_location=trainer.device, weights_only=True)
+        progress: dict[str, Any] = dict(state["progress"])
+        trainer.load_state_dict(state["trainer"])
+        _say_defaults(trainer.config.defaults_for(state["trainer"]["config"]), path)
+    except pickle.UnpicklingError as error:  # PyTorch's own message says how to run what is in it
+        raise StateError("cannot read the checkpoint: it is none, or holds code", where=str(path)) from error
+    except BROKEN as error:
+        raise StateError(f"cannot read the checkpoint: {one_line(error)}", where=str(path)) from error
+    return progress
+
+
+@names_its_folder
+def check(directory: Path) -> None:
+    """See whether a checkpoint is whole.
+
+    Raises:
+        StateError: if a file is missing or does not match its digest.
+    """
+    check_digests(directory, read_json(directory / DIGESTS), (STATE,))
+    check_digests(directory / BEST, read_json(directory / BEST / DIGESTS), _OF_BEST)
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy a folder where there is one; nothing where there is none yet."""
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file, readable and in the order given."""
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_json_whole(path: Path, value: Any) -> None:
+    """The same, whole or not at all: who reads it meanwhile finds the old file."""
+    temporary = path.with_name(f"{STAGED}{path.name}.{os.getpid()}")
+    write_json(temporary, value)
+    temporary.replace(path)

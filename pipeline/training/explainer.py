@@ -1,0 +1,195 @@
+"""Text in, prediction and rationale out: what `pipeline.explain` and the served model share."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from feature_store.tokenize import Token, make_tokenizer
+from infocal.batch import Words
+from infocal.rationalizer import HALF
+from pipeline.base.errors import PipelineError
+from pipeline.training.checkpoints import Package
+from pipeline.training.scale import of_scale
+
+PADDING, UNKNOWN = 0, 1
+"""Numbers of the words that stand for no token, and for all unknown ones."""
+_MAX_POSITIONS = 1 << 16
+"""Of one forward pass: a layer of 200 units then gives 100 MB. A longer text has a pass of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedToken:
+    """A token of the text with its place and its probability of being part of the rationale."""
+
+    token: str
+    start: int
+    """First character in the text as given."""
+    end: int
+    """One past the last character."""
+    probability: float
+    selected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What the model says about one text."""
+
+    prediction: float
+    """Score of a regression on the user's scale; of a classification the class where classes are whole
+    numbers, else its place among their names, from 0."""
+    probabilities: list[float]
+    """Of each class; empty for a regression."""
+    label: str
+    """Name of the class; empty for a regression."""
+    tokens: list[ExplainedToken]
+    num_unknown: int = 0
+    """Tokens that the model does not know: it read one word for all of them."""
+    score_range: tuple[float, float] = (0.0, 1.0)
+    """Lowest and highest score of a regression."""
+    subject: str = "score"
+    """What a score is called."""
+    held_threshold: float = HALF
+    """The model's own threshold; a token's `probability` is moved so that it is 0.5."""
+
+    @property
+    def said(self) -> str:
+        """The prediction in words, with what a reader should know of it."""
+        if self.label:
+            text = f"predicted {self.label} ({max(self.probabilities):.3f})"
+        else:
+            text = f"predicted {self.subject}: {self.prediction:.2f} {of_scale(*self.score_range)}"
+        notes = []
+        if self.num_unknown:
+            notes.append(f"{self.num_unknown} of {len(self.tokens)} words unknown")
+        if not self.rationale:
+            notes.append("no token reaches p >= 0.5")
+        return text + (f" ({'; '.join(notes)})" if notes else "")
+
+    @property
+    def rationale(self) -> list[ExplainedToken]:
+        """The selected tokens."""
+        return [token for token in self.tokens if token.selected]
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
+"""A class that is a number; longer ones do not fit a float."""
+
+
+def _numbers(class_names: Sequence[str]) -> list[float]:
+    """Classes that are whole numbers, as numbers; empty where one is not, or two are the same number."""
+    if not all(_WHOLE.fullmatch(name) for name in class_names):
+        return []
+    found = [float(name) for name in class_names]
+    return found if len(set(found)) == len(found) else []
+
+
+class NoTokenError(PipelineError):
+    """Texts without a token: empty, or made of stop words alone.
+
+    Args:
+        texts: all that were given.
+        positions: of those without a token, from 0.
+    """
+
+    def __init__(self, texts: Sequence[str], positions: Sequence[int]) -> None:
+        first = positions[0]
+        super().__init__(f"text {first + 1} of {len(texts)} holds no token: {texts[first][:80]!r}")
+        self.positions = positions
+
+
+class Explainer:
+    """Predicts from raw text; threads may share one.
+
+    Args:
+        package: the model.
+        batch_size: most texts of one forward pass; of long ones it takes fewer.
+    """
+
+    def __init__(self, package: Package, batch_size: int = 32) -> None:
+        self.model = package.model
+        # as in training, a text that spells the padding holds an unknown word
+        self.number = {word: i for i, word in enumerate(package.vocabulary) if i != PADDING}
+        self.batch_size = batch_size
+        self.class_names: list[str] = package.metadata.get("class_names") or []
+        self.class_numbers = _numbers(self.class_names)
+        low, high = package.metadata.get("score_range") or (0.0, 1.0)
+        self.score_range = (float(low), float(high))
+        self.subject = str(package.metadata.get("aspect") or "score")
+        self.tokenize = make_tokenizer(package.metadata["tokenizer"], package.tokenizer_files)
+
+    def explain(self, texts: Sequence[str]) -> list[Explanation]:
+        """Prediction and rationale of each text, of any length, in the order given.
+
+        Raises:
+            NoTokenError: if texts have no token.
+        """
+        tokens = [self.tokenize(text) for text in texts]
+        if empty := [i for i, row in enumerate(tokens) if not row]:
+            raise NoTokenError(texts, empty)
+        return self.explain_tokens(tokens)
+
+    def explain_tokens(self, tokens: Sequence[list[Token]]) -> list[Explanation]:
+        """Prediction and rationale of texts that are split into tokens already, in the order given.
+
+        Args:
+            tokens: of each text, at least one; as the model's own tokenizer makes them.
+        """
+        found: dict[int, Explanation] = {}
+        for rows in self._batches([len(row) for row in tokens]):
+            found |= zip(rows, self._explain([tokens[i] for i in rows]), strict=True)
+        return [found[i] for i in range(len(tokens))]
+
+    def warm_up(self) -> None:
+        """Do what would make the first answer slow: load dictionaries, compile the recurrent layers."""
+        self.tokenize("a")
+        list(self._explain([[Token("a", 0, 1)]]))
+
+    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Rows of texts of like length that fit one forward pass."""
+        batch: list[int] = []
+        for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+            full = (len(batch) + 1) * lengths[row] > _MAX_POSITIONS or len(batch) == self.batch_size
+            if batch and full:
+                yield batch
+                batch = []
+            batch.append(row)
+        if batch:
+            yield batch
+
+    @torch.no_grad()
+    def _explain(self, texts: list[list[Token]]) -> Iterator[Explanation]:
+        lengths = np.array([len(text) for text in texts])
+        is_token = np.arange(lengths.max()) < lengths[:, None]
+        token_ids = np.zeros(is_token.shape, np.int64)
+        for row, text in enumerate(texts):
+            token_ids[row, : len(text)] = [self.number.get(token.text, UNKNOWN) for token in text]
+        inference = self.model.infer(Words.of(torch.from_numpy(token_ids)), torch.from_numpy(is_token))
+        for row, text in enumerate(texts):
+            probability = inference.select_probability[row].tolist()
+            selected = inference.mask[row].tolist()
+            output = inference.output[row].tolist()
+            regression = self.model.task.kind == "regression"
+            number = int(np.argmax(output))
+            low, high = self.score_range
+            yield Explanation(
+                prediction=low + (high - low) * output[0] if regression else self._number(number),
+                probabilities=[] if regression else output,
+                label="" if regression else self._name(number),
+                tokens=[
+                    ExplainedToken(token.text, token.start, token.end, probability[i], selected[i] > 0)
+                    for i, token in enumerate(text)
+                ],
+                num_unknown=int((token_ids[row, : len(text)] == UNKNOWN).sum()),
+                score_range=self.score_range,
+                subject=self.subject,
+                held_threshold=self.model.threshold,
+            )
+
+    def _number(self, position: int) -> float:
+        return self.class_numbers[position] if self.class_numbers else float(position)
+
+    def _name(self, number: int) -> str:
+        return self.class_names[number] if self.class_names else f"class {number}"

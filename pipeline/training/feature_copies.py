@@ -1,0 +1,166 @@
+"""Features on machines that share no disk: sent to a URI once, fetched once by each node.
+
+A copy lies at `STORAGE/features/NAME-CONTENT`, CONTENT being the digest of its index, which lists the digest
+of every file. So equal copies have one name, whoever sends them, and other bytes have another one. The index
+is written last: a copy without one is not finished, and nobody reads it.
+"""
+
+import hashlib
+import json
+import logging
+import socket
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+from feature_store import cache
+from feature_store.errors import DamagedCacheError
+from feature_store.store import Features, load_features
+from pipeline.base.errors import PipelineError, one_line
+from pipeline.base.reading import BROKEN
+from pipeline.base.storage import Location, Storage
+from pipeline.training import settings
+
+logger = logging.getLogger("pipeline.training.feature_copies")
+
+FOLDER, INDEX = "features", "copy.json"
+_NUM_DIGITS = 32
+"""Of the index's SHA-256 in a copy's name."""
+_NUM_TRIES = 2
+"""Downloads of a file whose digest is wrong."""
+
+
+def send(features: Features, derived: Path | None, storage: Location) -> Location:
+    """Copy built features to the storage, where they are not there yet.
+
+    Args:
+        features: to be sent.
+        derived: folder of the one derived table that goes along; None: none does.
+        storage: of all results.
+
+    Raises:
+        DamagedCacheError: if a file is not what its manifest says.
+        PipelineError: if the storage cannot be written to.
+    """
+    files = _contents(features, derived)
+    document = json.dumps({"files": files}, indent=1, sort_keys=True).encode()
+    digest = hashlib.sha256(document).hexdigest()[:_NUM_DIGITS]
+    copy = storage / FOLDER / f"{features.directory.name}-{digest}"
+    if (copy / INDEX).exists():
+        logger.info("features are there already: %s", copy)
+        return copy
+    size = sum(entry["size"] for entry in files.values())
+    logger.info("sending %.1f MB of features to %s", size / 1e6, copy)
+    for name, entry in files.items():
+        if (copy / name).upload(features.directory / name) != entry["sha256"]:
+            raise DamagedCacheError(
+                "the content differs from its sha256 in the manifest",
+                where=str(features.directory / name),
+                hint="remove the folder: it is built again",
+            )
+    (copy / INDEX).write(document)
+    return copy
+
+
+def place(storage: Location, uri: str) -> Location:
+    """Where the copy that a URI names lies in a storage."""
+    return storage / FOLDER / _name(uri)
+
+
+def _name(uri: str) -> str:
+    return PurePosixPath(urlsplit(uri).path).name
+
+
+def _contents(features: Features, derived: Path | None) -> dict[str, dict[str, Any]]:
+    """Size and digest of every file that is sent, by its path below the features' folder."""
+    files = cache.describe_files(features.directory, [cache.MANIFEST]) | features.manifest.files
+    if derived is None:
+        return dict(sorted(files.items()))
+    below = derived.relative_to(features.directory).as_posix()
+    tables = cache.read_manifest(derived / cache.MANIFEST).files
+    described = cache.describe_files(derived, [cache.MANIFEST]) | tables
+    return dict(sorted((files | {f"{below}/{name}": entry for name, entry in described.items()}).items()))
+
+
+def fetched(uri: str, cache_dir: Path) -> Path:
+    """The folder of a copy on this machine; downloaded by the first process that asks, the others wait.
+
+    Args:
+        uri: of the copy.
+        cache_dir: folder of cached features.
+
+    Raises:
+        PipelineError: if the copy cannot be read, or a file is not what the index says.
+        CacheError: if the cache cannot be written to.
+    """
+    name = _name(uri)
+    goal = cache_dir / FOLDER / name
+    if not _is_whole(goal):
+        with cache.locked(cache_dir, name):
+            if not _is_whole(goal):  # another process may have fetched it while we waited
+                source = Storage(uri).opened()
+                logger.info("fetching features from %s", source)
+                with cache.staging(goal) as stage:
+                    _fetch(source, stage)
+    return goal
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        files = json.loads((folder / INDEX).read_bytes())["files"]
+        return all((folder / name).stat().st_size == entry["size"] for name, entry in files.items())
+    except BROKEN:  # it is fetched again
+        return False
+
+
+def _fetch(source: Location, stage: Path) -> None:
+    digest = PurePosixPath(source.path).name.rpartition("-")[2]
+    _fetch_file(source / INDEX, stage / INDEX, digest)
+    try:
+        files = json.loads((stage / INDEX).read_bytes())["files"]
+        digests = {PurePosixPath(name): str(entry["sha256"]) for name, entry in files.items()}
+    except BROKEN as error:
+        raise PipelineError(
+            f"expected the index of a copy, but got something else ({one_line(error)})",
+            where=str(source / INDEX),
+        ) from error
+    for name, digest in digests.items():
+        if name.is_absolute() or ".." in name.parts or not name.parts:
+            raise PipelineError(f"the copy's index names `{name}`, which lies elsewhere", where=str(source))
+        _fetch_file(source / str(name), stage / name, digest)
+
+
+def _fetch_file(source: Location, target: Path, digest: str) -> None:
+    for _ in range(_NUM_TRIES):
+        found = source.download(target)
+        if found.startswith(digest):
+            return
+        logger.warning("%s: expected sha256 %s, but got %s", source, digest, found)
+    raise PipelineError(
+        f"expected a file with sha256 {digest}, but got one with {found}",
+        where=str(source),
+        hint="the copy is damaged: remove its folder, and the next search sends it again",
+    )
+
+
+def features_of(run: settings.RunSettings, *, verify: bool = False) -> Features:
+    """The features of a run on the machine that trains.
+
+    Args:
+        run: what is trained.
+        verify: compare every file with its digest.
+
+    Raises:
+        PipelineError: if they are not on this machine, or cannot be fetched.
+        DamagedCacheError: if they cannot be read.
+    """
+    if run.features_uri:
+        return load_features(fetched(run.features_uri, settings.cache_dir(None)), verify=verify)
+    directory = Path(run.features_dir)
+    if not directory.is_dir():
+        raise PipelineError(
+            f"expected features in `{directory}`, but `{socket.gethostname()}` has no such folder; where "
+            "machines share no disk, `--storage` is a URI such as s3://BUCKET/PREFIX, otherwise both "
+            "`--storage` and `--cache-dir` are folders that all share"
+        )
+    return load_features(directory, verify=verify)

@@ -1,0 +1,234 @@
+"""The one place where an Arrow table becomes tensors."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+
+from feature_store.cache import as_numpy
+from feature_store.sources.base import POOL
+from feature_store.store import Features, derived, derived_dir
+from infocal.batch import Batch
+from infocal.config import LanguageModelConfig, Task
+from infocal.language_model import LanguageModelTrainer
+from pipeline.base.errors import PipelineError
+
+logger = logging.getLogger("pipeline.training.loaders")
+
+LM_STEP, LM_VERSION = "lm_logit", 1
+_POOL = 50
+"""Batches whose texts are sorted by length together: enough to pad little, few enough to keep them random."""
+
+
+class Ragged:
+    """Rows of different lengths, viewed where they lie: a list column of a memory-mapped table is not copied.
+
+    Args:
+        column: a list column without nulls.
+    """
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self._values = [as_numpy(chunk.values) for chunk in column.chunks]
+        self._offsets = [as_numpy(chunk.offsets) for chunk in column.chunks]
+        self._starts = np.cumsum([0, *map(len, column.chunks)])
+        self.lengths: npt.NDArray[np.int64] = np.concatenate(
+            [np.empty(0, np.int64), *map(np.diff, self._offsets)]
+        )
+        """Length of each row."""
+
+    def __getitem__(self, row: int) -> npt.NDArray[np.generic]:
+        chunk = int(np.searchsorted(self._starts, row, side="right")) - 1
+        first, last = self._offsets[chunk][row - self._starts[chunk] :][:2]
+        return self._values[chunk][first:last]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+class Loader:
+    """Batches of one table.
+
+    Args:
+        table: columns as `feature_store.store.Features.table` gives them.
+        task: what is predicted.
+        lm_logit: language-model score of each token, in the order of the table; None: zeros.
+    """
+
+    def __init__(self, table: pa.Table, task: Task, lm_logit: Ragged | None = None) -> None:
+        self.token_ids = Ragged(table["token_ids"])
+        self.targets = as_numpy(table["target"])
+        self.target_type = torch.float32 if task.kind == "regression" else torch.int64
+        self.rationales = _rationales(table["rationale"])
+        self.lm_logit = lm_logit
+        if lm_logit is not None and not np.array_equal(lm_logit.lengths, self.token_ids.lengths):
+            raise ValueError(
+                f"language-model scores of {len(lm_logit)} texts do not fit the {len(self.token_ids)} texts"
+            )
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    def num_batches(self, batch_size: int) -> int:
+        """Batches in one pass."""
+        return -(-len(self) // batch_size)
+
+    def shuffled(self, batch_size: int, *, seed: int, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """One epoch in an order fixed by (seed, epoch), texts of like length together.
+
+        Args:
+            batch_size: texts a batch; the last one may be smaller.
+            seed: seed of the run.
+            epoch: number of the epoch.
+            start: batches to leave out at the start, to go on in the middle of an epoch.
+        """
+        generator = np.random.default_rng([seed, epoch])
+        order = generator.permutation(len(self))
+        lengths = self.token_ids.lengths
+        pool = batch_size * _POOL
+        groups: list[npt.NDArray[np.int64]] = []
+        for first in range(0, len(order), pool):
+            part = order[first : first + pool]
+            part = part[np.argsort(lengths[part], kind="stable")]
+            groups += [part[i : i + batch_size] for i in range(0, len(part), batch_size)]
+        for position in generator.permutation(len(groups))[start:]:
+            yield self.batch(groups[position])
+
+    def in_order(self, batch_size: int, rows: npt.NDArray[np.int64] | None = None) -> Iterator[Batch]:
+        """All texts once, or those of the given rows, the longest last; `Batch.index` says which is which."""
+        chosen = np.arange(len(self)) if rows is None else rows
+        order = chosen[np.argsort(self.token_ids.lengths[chosen], kind="stable")]
+        for first in range(0, len(order), batch_size):
+            yield self.batch(order[first : first + batch_size])
+
+    def batch(self, rows: npt.NDArray[np.int64]) -> Batch:
+        """The given rows, padded to the longest of them."""
+        lengths = self.token_ids.lengths[rows]
+        is_token = np.arange(lengths.max()) < lengths[:, None]
+        token_ids = np.zeros(is_token.shape, np.int64)
+        lm_logit = np.zeros(is_token.shape, np.float32)
+        human = np.zeros(is_token.shape, bool)
+        for i, row in enumerate(rows):
+            token_ids[i, : lengths[i]] = self.token_ids[row]
+            if self.lm_logit is not None:
+                lm_logit[i, : lengths[i]] = self.lm_logit[row]
+            rationale = self.rationales[row]
+            if rationale is not None:
+                human[i, rationale] = True
+        return Batch(
+            token_ids=torch.from_numpy(token_ids),
+            is_token=torch.from_numpy(is_token),
+            target=torch.as_tensor(self.targets[rows], dtype=self.target_type),
+            lm_logit=torch.from_numpy(lm_logit),
+            human_rationale=torch.from_numpy(human),
+            has_human_rationale=torch.tensor([self.rationales[row] is not None for row in rows]),
+            index=torch.from_numpy(rows.astype(np.int64)),
+        )
+
+    def annotated_rows(self) -> npt.NDArray[np.int64]:
+        """Numbers of the texts that have a human rationale."""
+        return np.array([i for i, row in enumerate(self.rationales) if row is not None], np.int64)
+
+    def golds(self) -> list[npt.NDArray[np.bool_] | None]:
+        """The human rationale of each text as a mask; None where nobody annotated."""
+        masks: list[npt.NDArray[np.bool_] | None] = []
+        for length, positions in zip(self.token_ids.lengths, self.rationales, strict=True):
+            if positions is None:
+                masks.append(None)
+                continue
+            mask = np.zeros(length, bool)
+            mask[positions] = True
+            masks.append(mask)
+        return masks
+
+
+def prefetched(batches: Iterable[Batch], prepare: Callable[[Batch], Batch]) -> Iterator[Batch]:
+    """The same batches, each made and prepared by a thread while the one before it is used.
+
+    Args:
+        batches: where they come from; read by the thread.
+        prepare: done to each, for instance `Batch.pin_memory`.
+    """
+    source = iter(batches)
+
+    def following() -> Batch | None:
+        batch = next(source, None)
+        return None if batch is None else prepare(batch)
+
+    with ThreadPoolExecutor(1) as thread:
+        ahead = thread.submit(following)
+        while (batch := ahead.result()) is not None:
+            ahead = thread.submit(following)
+            yield batch
+
+
+def _rationales(column: pa.ChunkedArray) -> list[npt.NDArray[np.int64] | None]:
+    if column.null_count == len(column):
+        return [None] * len(column)
+    return [None if row is None else np.asarray(row, np.int64) for row in column.to_pylist()]
+
+
+def task_of(features: Features) -> Task:
+    """What the features' targets ask the model to predict."""
+    info = features.task
+    if info.kind == "regression":
+        return Task(kind="regression", target_mean=info.target_mean, target_variance=info.target_variance)
+    return Task(kind="classification", num_classes=len(info.class_names or ()))
+
+
+def embeddings_of(features: Features) -> torch.Tensor:
+    """Word vectors as a tensor, float32 [V E]; a copy, for torch takes no read-only memory."""
+    return torch.from_numpy(np.array(features.embeddings))
+
+
+def language_model_dir(features: Features, config: LanguageModelConfig) -> Path:
+    """Folder of the scores that `language_model_scores` stores, whether they are there or not."""
+    return derived_dir(features, LM_STEP, LM_VERSION, config.to_dict())
+
+
+def language_model_scores(
+    features: Features, config: LanguageModelConfig, device: torch.device, *, may_train: bool = True
+) -> Ragged:
+    """s_i of Eq. (18) of [Sha2023] for every training token.
+
+    The language model is trained on the first call for these features and this config, on the training texts
+    and on the pool, where there is one; later calls, of any process, map the stored scores.
+
+    Args:
+        may_train: otherwise the scores have to be there.
+
+    Raises:
+        PipelineError: if they are not, or are damaged.
+    """
+
+    def build() -> pa.Table:
+        if not may_train:
+            raise PipelineError(
+                "expected the language model's scores beside the features, but there are none",
+                where=str(language_model_dir(features, config)),
+                hint="remove the features' folder: it is fetched again, scores included",
+            )
+        loader = Loader(features.table("train"), task_of(features))
+        learnt = loader
+        if POOL in features.splits:
+            # literal names: a test reads here that the test split is not opened
+            words = [features.table("train"), features.table("pool")]
+            learnt = Loader(pa.concat_tables(words), task_of(features))
+        trainer = LanguageModelTrainer(
+            config, embeddings_of(features), torch.tensor(features.token_counts), device
+        )
+        for epoch in range(config.num_epochs):
+            logger.info("language model: epoch %d/%d on %d texts", epoch + 1, config.num_epochs, len(learnt))
+            trainer.train_epoch(learnt.shuffled(config.batch_size, seed=config.seed, epoch=epoch))
+        scores = trainer.score(loader.in_order(config.batch_size))
+        rows = [scores[row].numpy() for row in range(len(loader))]
+        offsets = pa.array(np.concatenate([[0], np.cumsum([len(row) for row in rows])]), pa.int32())
+        values = pa.array(np.concatenate(rows), pa.float32())
+        return pa.table({LM_STEP: pa.ListArray.from_arrays(offsets, values)})
+
+    table = derived(features, LM_STEP, LM_VERSION, config.to_dict(), build)
+    return Ragged(table[LM_STEP])

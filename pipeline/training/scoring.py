@@ -1,0 +1,341 @@
+"""Scores of a model on validation and on test; the only reader of the test split."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+
+from feature_store.store import Features
+from infocal import baselines, metrics
+from infocal.batch import Batch
+from infocal.config import Task
+from infocal.faithfulness import model_faithfulness
+from infocal.rationalizer import HALF, Rationalizer
+from infocal.resampling import TextCounts
+from infocal.trainer import Prediction, Trainer, predict, select_probabilities
+from pipeline.training.loaders import Loader, task_of
+from search_spaces.registry import metric_mode
+
+BATCH_SIZE = 64
+MIN_GROUP_TEXTS = 30
+"""Texts from which a group has scores of its own: with fewer, a score moves by 3 points with each text."""
+
+Scores = dict[str, float]
+Mask = npt.NDArray[np.bool_]
+Predictor = Callable[[Iterable[Batch]], Iterator[Prediction]]
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationData:
+    """The two validation sets: targets and calibration from `val`, human rationales from `val_annotated`.
+
+    They are one and the same loader where a data set has no `val_annotated`.
+    """
+
+    task: Task
+    val: Loader
+    annotated: Loader
+    mode: str
+    """Of the rationale scores; see `infocal.metrics.mask_scores`."""
+
+    @classmethod
+    def of(cls, features: Features) -> "ValidationData":
+        """Open both sets."""
+        task, mode = task_of(features), metric_mode(features.dataset)
+        val = Loader(features.table("val"), task)
+        annotated = val
+        if "val_annotated" in features.splits:
+            annotated = Loader(features.annotated_validation(), task)
+        return cls(task, val, annotated, mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What one evaluation on validation found."""
+
+    scores: Scores
+    """`val_NAME`: task scores on `val`; rationale scores on the annotated set, at p >= 0.5 and, as
+    `val_calibrated_NAME`, at the threshold that gives the target rate on `val`."""
+    predictions: list[Prediction]
+    """For the annotated set, in the order of its table."""
+    degenerate: str | None
+    """Name of the trivial mask the model has fallen to on `val`."""
+    counts: TextCounts | None = None
+    """What its scores are made of, text by text."""
+
+
+def hold_rate(trainer: Trainer, data: ValidationData, rate: float) -> metrics.DegenerateKind | None:
+    """Set the threshold of the trainer's evaluated model so that it selects at a rate.
+
+    Found on the texts on which rationales are scored, whose annotations it does not read: where `val` and
+    `val_annotated` are of different kinds of text, so are their rates.
+
+    Args:
+        trainer: its evaluated model is changed; checkpoints and packages keep the threshold.
+        data: the validation sets.
+        rate: target selection rate, in (0, 1].
+
+    Returns:
+        Name of the trivial mask that the selector has at p >= 0.5 on `val`, whatever its threshold: any
+        selector meets a rate, one that has died, too. None where it has none, or selects every token always.
+    """
+    model = trainer.evaluated_model
+    if model.config.is_dense:
+        return None
+    found = select_probabilities(model, data.annotated.in_order(BATCH_SIZE), trainer.device)
+    model.threshold = metrics.threshold_for_rate(found, rate)
+    if data.annotated is not data.val:
+        found = select_probabilities(model, data.val.in_order(BATCH_SIZE), trainer.device)
+    return metrics.degenerate_kind(metrics.apply_threshold(found, HALF))
+
+
+def validate(predictor: Predictor, data: ValidationData, target_rate: float) -> Validation:
+    """Evaluate on both validation sets.
+
+    Args:
+        predictor: maps batches to predictions.
+        data: the sets.
+        target_rate: selection rate that the calibrated threshold gives; 0: no calibration.
+    """
+    plain = list(predictor(data.val.in_order(BATCH_SIZE)))
+    probabilities = [prediction.select_probability for prediction in plain]
+    threshold = metrics.threshold_for_rate(probabilities, target_rate) if target_rate > 0 else None
+    predictions = _by_row(plain) if data.annotated is data.val else _in_table_order(predictor, data.annotated)
+    scores = task_scores(plain, data.task)
+    scores |= rationale_scores(predictions, data.annotated.golds(), threshold, data.mode)
+    masks = metrics.apply_threshold(probabilities, 0.5)
+    return Validation(
+        {f"val_{name}": value for name, value in scores.items()},
+        predictions,
+        metrics.degenerate_kind(masks),
+        text_counts(plain, predictions, data.annotated.golds(), data.task),
+    )
+
+
+def text_counts(
+    plain: Sequence[Prediction], marked: Sequence[Prediction], golds: Sequence[Mask | None], task: Task
+) -> TextCounts:
+    """What scores are made of, text by text; masks are those at p >= 0.5.
+
+    Args:
+        plain: predictions whose task scores count.
+        marked: those whose rationales count.
+        golds: one for each of `marked`.
+        task: what is predicted.
+    """
+    target = np.array([prediction.target for prediction in plain])
+    output = np.stack([prediction.output for prediction in plain])
+    is_score = task.kind == "regression"
+    return TextCounts.of(
+        metrics.apply_threshold([prediction.select_probability for prediction in marked], HALF),
+        golds,
+        output[:, 0].astype(np.float64) if is_score else output.argmax(axis=1),
+        target.astype(np.float64) if is_score else target.astype(np.int64),
+    )
+
+
+def task_scores(predictions: Sequence[Prediction], task: Task) -> Scores:
+    """`mse` and `mae`, or accuracy, macro and AUROC scores; `guider_NAME` of a guider, where there is one."""
+    target = np.array([prediction.target for prediction in predictions])
+    outputs = {"": np.stack([prediction.output for prediction in predictions])}
+    guided = [prediction.guider_output for prediction in predictions if prediction.guider_output is not None]
+    if guided:
+        outputs["guider_"] = np.stack(guided)
+    scores: Scores = {}
+    for prefix, output in outputs.items():
+        if task.kind == "regression":
+            found = metrics.regression_scores(output[:, 0], target)
+        else:
+            numbers = target.astype(np.int64)
+            found = metrics.classification_scores(output.argmax(axis=1), numbers)
+            found |= metrics.auroc_scores(output, numbers)
+        scores |= {prefix + name: value for name, value in found.items()}
+    return scores
+
+
+def rationale_scores(
+    predictions: Sequence[Prediction],
+    golds: Sequence[Mask | None],
+    calibrated_threshold: float | None,
+    mode: str,
+) -> Scores:
+    """Every rationale score by its flat name; see `infocal.metrics.DEFINITIONS`."""
+    return metrics.rationale_scores(
+        [prediction.select_probability for prediction in predictions],
+        golds,
+        calibrated_threshold=calibrated_threshold,
+        mode=mode,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TestReading:
+    """One reading of the sealed test split."""
+
+    __test__ = False  # not a test class, whatever pytest reads into the name
+
+    scores: Scores
+    """`test_NAME`; where there is a `val_annotated`, also `annotated_NAME` for it and test together, as
+    published tables have it."""
+    trivial: dict[str, Scores]
+    """The trivial lines on test at the model's own rate on the annotated texts: `all_tokens`, ..."""
+    groups: dict[str, Scores]
+    """Scores of the test texts about each group, the largest group first; see `group_scores`."""
+    predictions: list[Prediction]
+    example_ids: list[str]
+    counts: TextCounts | None = None
+    """What the scores are made of, text by text."""
+
+
+def score_test(
+    model: Rationalizer,
+    features: Features,
+    calibrated_threshold: float | None,
+    log_reading: Callable[[Scores], None],
+) -> TestReading:
+    """Open the sealed test split and score a finished model on it.
+
+    Args:
+        model: the model, in evaluation mode.
+        features: the features it was trained on.
+        calibrated_threshold: from validation; None: no calibrated scores.
+        log_reading: called with the scores before they are returned, so that no reading goes unrecorded.
+    """
+    task, mode = task_of(features), metric_mode(features.dataset)
+    table = features.table("test")
+    test = Loader(table, task)
+
+    def predictor(batches: Iterable[Batch]) -> Iterator[Prediction]:
+        return predict(model, batches, torch.device("cpu"))
+
+    predictions, golds = _in_table_order(predictor, test), test.golds()
+    scores = task_scores(predictions, task)
+    scores |= rationale_scores(predictions, golds, calibrated_threshold, mode) | faithfulness(model, test)
+    named = {f"test_{name}": value for name, value in scores.items()}
+    if "val_annotated" in features.splits:
+        val = Loader(features.annotated_validation(), task)
+        both, both_golds = predictions + _in_table_order(predictor, val), golds + val.golds()
+        together = task_scores(both, task) | rationale_scores(both, both_golds, calibrated_threshold, mode)
+        named |= {f"annotated_{name}": value for name, value in together.items()}
+    log_reading(named)
+    lines = baselines.trivial_scores(golds, test.token_ids.lengths, rate_of_lines(scores), mode=mode)
+    return TestReading(
+        named,
+        lines,
+        group_scores(predictions, golds, table["groups"].to_pylist(), task, mode),
+        predictions,
+        table["example_id"].to_pylist(),
+        text_counts(predictions, predictions, golds, task),
+    )
+
+
+def texts_for_people(features: Features, split: str) -> pa.Table:
+    """Texts of a split that people are to read: to judge rationales on them, or to mark their own.
+
+    Nothing is computed here. Whoever shows the rationales of a model on the sealed split records a reading.
+    """
+    return features.table(split)
+
+
+def faithfulness(model: Rationalizer, loader: Loader) -> Scores:
+    """Comprehensiveness, sufficiency and AOPC of a classifier; nothing for a regression, which has no class.
+
+    Over the texts that people annotated, as [Mathew2021] has it; over all where nobody annotated any. It
+    takes fourteen passes over the texts, so it is computed for a finished model and not at each epoch.
+    """
+    if model.task.kind == "regression":
+        return {}
+    rows = loader.annotated_rows()
+    batches = loader.in_order(BATCH_SIZE, rows if len(rows) else None)
+    return model_faithfulness(model, batches, torch.device("cpu"))
+
+
+def final_validation(model: Rationalizer, features: Features) -> Scores:
+    """`val_NAME` for the scores that are computed once, on the finished model; see `faithfulness`."""
+    found = faithfulness(model, Loader(features.annotated_validation(), task_of(features)))
+    return {f"val_{name}": value for name, value in found.items()}
+
+
+def rate_of_lines(scores: Mapping[str, float], prefix: str = "") -> float:
+    """The rate at which the trivial lines compare with a model: what it selects of the texts that are scored.
+
+    A classifier may well select more of toxic posts, which alone are annotated, than of all.
+    """
+    return scores.get(f"{prefix}selection_rate_annotated", scores[f"{prefix}selection_rate"])
+
+
+def trivial_validation(features: Features, rate: float) -> dict[str, Scores]:
+    """The trivial lines on the annotated validation texts at a selection rate."""
+    return _trivial(features, Loader(features.annotated_validation(), task_of(features)), rate)
+
+
+def trivial_test(features: Features, rate: float) -> dict[str, Scores]:
+    """The same on the test texts. No model reads them, so this is not a reading that is recorded."""
+    return _trivial(features, Loader(features.table("test"), task_of(features)), rate)
+
+
+def _trivial(features: Features, loader: Loader, rate: float) -> dict[str, Scores]:
+    lengths = loader.token_ids.lengths
+    return baselines.trivial_scores(loader.golds(), lengths, rate, mode=metric_mode(features.dataset))
+
+
+def published_test(features: Features, masks: Mapping[str, Sequence[int]]) -> tuple[Scores, int]:
+    """Scores of given masks on those test texts that they are of; no model, so no reading.
+
+    Args:
+        features: whose test texts.
+        masks: id of a text -> positions of its selected tokens; those beyond the cut of a text are left out.
+
+    Returns:
+        The scores, none where there is no such text, and the number of texts.
+    """
+    table = features.table("test")
+    golds, ids = Loader(table, task_of(features)).golds(), table["example_id"].to_pylist()
+    rows = [row for row, name in enumerate(ids) if name in masks]
+    if not rows:
+        return {}, 0
+    sizes = [len(table["tokens"][row]) for row in rows]
+    selected = [np.isin(np.arange(n), masks[ids[row]]) for row, n in zip(rows, sizes, strict=True)]
+    given = [mask.astype(np.float64) for mask in selected]
+    mode = metric_mode(features.dataset)
+    return metrics.rationale_scores(given, [golds[row] for row in rows], mode=mode), len(rows)
+
+
+def group_scores(
+    predictions: Sequence[Prediction],
+    golds: Sequence[Mask | None],
+    groups: Sequence[Sequence[str]],
+    task: Task,
+    mode: str,
+) -> dict[str, Scores]:
+    """Task and rationale scores of the texts about each group that has `MIN_GROUP_TEXTS` or more.
+
+    Args:
+        predictions: in the order of the texts.
+        golds: as for `rationale_scores`.
+        groups: those of each text; a text about several counts for each.
+        task: what is predicted.
+        mode: as for `rationale_scores`.
+    """
+    rows: dict[str, list[int]] = {}
+    for row, named in enumerate(groups):
+        for group in named:
+            rows.setdefault(group, []).append(row)
+    found = {}
+    for group, members in sorted(rows.items(), key=lambda item: (-len(item[1]), item[0])):
+        if len(members) >= MIN_GROUP_TEXTS:
+            own = [predictions[row] for row in members]
+            scores = rationale_scores(own, [golds[row] for row in members], None, mode)
+            found[group] = task_scores(own, task) | scores
+    return found
+
+
+def _in_table_order(predictor: Predictor, loader: Loader) -> list[Prediction]:
+    return _by_row(predictor(loader.in_order(BATCH_SIZE)))
+
+
+def _by_row(predictions: Iterable[Prediction]) -> list[Prediction]:
+    return sorted(predictions, key=lambda prediction: prediction.index)

@@ -1,0 +1,489 @@
+"""One trial: train, evaluate each epoch, keep the best one, report; the same with and without Ray."""
+
+import contextlib
+import dataclasses
+import logging
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from feature_store.store import Features
+from infocal import resampling
+from infocal.batch import Batch
+from infocal.config import LanguageModelConfig, MethodConfig
+from infocal.errors import StateError, TrainingFailure
+from infocal.trainer import resolve_device
+from pipeline.base import environment
+from pipeline.base.errors import USER_ERRORS
+from pipeline.base.storage import Storage
+from pipeline.training import checkpoints, columns, feature_copies
+from pipeline.training.loaders import Loader, embeddings_of, language_model_scores, prefetched, task_of
+from pipeline.training.midway import Midway
+from pipeline.training.scoring import Validation, ValidationData, hold_rate, validate
+from pipeline.training.settings import RunSettings
+from search_spaces import registry
+from search_spaces.base import Criterion
+
+logger = logging.getLogger("pipeline.training.trainable")
+
+FAILURE, FAILURE_MESSAGE = "failure", "failure_message"
+"""Stand in a trial's last result where training failed in a way that has a name."""
+EPOCHS = "epochs"
+"""Epochs that a trial has trained, in each of its results; Tune's count starts anew when it is resumed."""
+RESUMED = "resumed"
+"""In the config of a trial that goes on after its driver died: `trial_id`, its first, and `checkpoints`."""
+_NUM_SHOWN = 50
+"""Validation texts whose rationales are kept to be looked at."""
+
+_NO_CPU_MEMORY = re.compile(r"DefaultCPUAllocator: (can't allocate|not enough) memory|std::bad_alloc")
+"""What torch says where the machine gives it no memory, on Linux and macOS, and on Windows."""
+
+Result = dict[str, Any]
+Report = Callable[[Result, Path], None]
+"""Takes an epoch's numbers and the folder of its checkpoint, which it may read until it returns."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the loop remembers beside the trainer."""
+
+    history: list[Result] = field(default_factory=list)
+    best: Result = field(default_factory=dict)
+    """The best epoch's number, objective, violation and scores."""
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any], where: Path) -> "Progress":
+        """What a checkpoint kept.
+
+        Raises:
+            StateError: if it kept something else.
+        """
+        history, best = kept.get("history"), kept.get("best")
+        if not isinstance(history, list) or not isinstance(best, dict):
+            raise StateError(
+                f"expected `history` and `best`, but got {sorted(map(str, kept))}", where=str(where)
+            )
+        return cls(history, best)
+
+
+class Trial:
+    """One configuration in training.
+
+    Args:
+        config: hyper-parameters.
+        run: everything else.
+        seed: seed of this trial.
+        directory: working folder; the best epoch so far is kept in it.
+    """
+
+    def __init__(self, config: MethodConfig, run: RunSettings, seed: int, directory: Path) -> None:
+        torch.set_num_threads(run.num_threads)
+        self.config, self.run, self.seed, self.directory = config, run, seed, directory
+        features = feature_copies.features_of(run)
+        self.features = features
+        device = resolve_device(run.device)
+        limit_memory(device, run.gpu_memory_rate)
+        scores = None
+        if config.reads_language_model:
+            scores = language_model_scores(
+                features, LanguageModelConfig(**run.language_model), device, may_train=not run.features_uri
+            )
+        self.loader = Loader(features.table("train"), task_of(features), scores)
+        self.validation = ValidationData.of(features)
+        self.trainer = registry.implementation(run.method).trainer_class()(
+            config,
+            task_of(features),
+            embeddings_of(features),
+            steps_per_epoch=self.loader.num_batches(config.batch_size),
+            seed=seed,
+            device=device,
+            bf16=run.bf16,
+        )
+        self.progress = Progress()
+        self._started = self._earlier_s = 0.0
+
+    def restore(self, checkpoint: Path) -> None:
+        """Go on from a checkpoint that `save` wrote."""
+        kept = checkpoints.load_state(checkpoint, self.trainer)
+        self.progress = Progress.of(kept, checkpoint)
+        checkpoints.copy_tree(checkpoint / checkpoints.BEST, self.directory / checkpoints.BEST)
+
+    def save(self, checkpoint: Path) -> None:
+        """Write everything needed to go on, to choose the best epoch and to show it."""
+        kept = {"history": self.progress.history, "best": self.progress.best}
+        checkpoints.save_state(checkpoint, self.trainer, kept)
+        checkpoints.write_json(checkpoint / checkpoints.HISTORY, self.progress.history)
+        checkpoints.copy_tree(self.directory / checkpoints.BEST, checkpoint / checkpoints.BEST)
+
+    def save_midway(self, folder: Path) -> None:
+        """Write the state between two batches of an epoch."""
+        seconds = time.monotonic() - self._started
+        checkpoints.save_state(folder, self.trainer, {"seconds": seconds})
+
+    def restore_midway(self, folder: Path) -> None:
+        """Go on in mid-epoch, where `save_midway` was called."""
+        kept = checkpoints.load_state(folder, self.trainer)
+        if not isinstance(kept.get("seconds"), float):
+            raise StateError(f"expected `seconds`, but got {sorted(map(str, kept))}", where=str(folder))
+        self._earlier_s = kept["seconds"]
+
+    def epoch(self, midway: Midway | None = None) -> Result:
+        """Train and evaluate one epoch, or the rest of one.
+
+        Args:
+            midway: keeps states within the epoch; None: there are none.
+
+        Raises:
+            TrainingFailure: if a loss is not finite, the discriminator stands still, or the mask has
+                fallen to a trivial one after the ramp.
+        """
+        trainer, number = self.trainer, self.trainer.epoch
+        self._started = started = time.monotonic() - self._earlier_s
+        self._earlier_s = 0.0
+        rate = trainer.schedulers[0].get_last_lr()[0]
+        batches = self.loader.shuffled(
+            self.config.batch_size, seed=self.seed, epoch=number, start=trainer.position
+        )
+        if trainer.device.type == "cuda":
+            batches = prefetched(batches, Batch.pin_memory)
+        if midway is not None:
+            batches = midway.watched(batches, self)
+        terms = trainer.train_epoch(batches)
+        trained = time.monotonic()
+        target = self.config.target_selection_rate
+        fallen = hold_rate(trainer, self.validation, target) if self.run.hold_rate else None
+        # where the threshold is held already, there is none to calibrate beside it
+        found = validate(trainer.predict, self.validation, 0.0 if self.run.hold_rate else target)
+        found = dataclasses.replace(found, degenerate=fallen or found.degenerate)
+        self._guard(found)
+        # the criterion first: MLflow's comparison opens with the first metric
+        result: Result = {"epoch": number, EPOCHS: number + 1}
+        result |= {**self._choose(found, number), **found.scores}
+        result |= {f"train_{name}": value for name, value in terms.items()}
+        result |= {f"gradient_share_{name}": share for name, share in trainer.gradient_shares.items()}
+        result["learning_rate"] = rate
+        result["epoch_s"] = time.monotonic() - started
+        result["train_s"] = trained - started
+        result["tokens_per_s"] = int(self.loader.token_ids.lengths.sum()) / result["train_s"]
+        self.progress.history.append(result)
+        return result
+
+    def _guard(self, found: Validation) -> None:
+        armed = self.trainer.epoch - 1 >= self.config.start_epochs and not self.config.is_dense
+        if armed and found.degenerate is not None:
+            rate = found.scores["val_selection_rate"]
+            said = f"selection rate {rate:.3f}"
+            if self.run.hold_rate:
+                said = f"the selector is trivial at p >= 0.5, and the threshold holds the rate of {rate:.3f}"
+            raise TrainingFailure(found.degenerate, f"epoch {self.trainer.epoch - 1}: {said}")
+
+    def _choose(self, found: Validation, number: int) -> Result:
+        """The criterion's figures of this epoch and of the best one; keeps the weights if they are one."""
+        is_result = self.trainer.is_presentable and (found.degenerate is None or self.config.is_dense)
+        this = best_of(self.run.criterion, found, number, is_result=is_result)
+        if not self.progress.best or rank(this) > rank(self.progress.best):
+            self.progress.best = this = this | doubt(self.run, found)
+            checkpoints.save_best(
+                self.directory / checkpoints.BEST,
+                self.trainer.evaluated_model,
+                self.progress.best | {"environment": environment.facts(self.trainer.device)},
+                shown_predictions(found, self.features),
+            )
+        best = self.progress.best
+        # MLflow's comparison opens with the first metric: what the criterion maximises
+        chosen = best_shown(self.run.dataset, best["scores"])
+        first = self.run.criterion.metric
+        ordered = {name: chosen[name] for name in sorted(chosen, key=lambda name: name != first)}
+        return {
+            # repeated by every epoch, so that a trial's last result is its summary
+            **{f"best_{name}": value for name, value in ordered.items()},
+            **{f"best_{name}_se": doubts[2] for name, doubts in best.get("intervals", {}).items()},
+            **({"best_lower_bound": best["lower_bound"]} if best.get("lower_bound") is not None else {}),
+            "objective": this["value"],
+            "best_objective": best["value"],
+            "best_epoch": best["epoch"],
+            "criterion_violation": best["violation"],
+        }
+
+
+def limit_memory(device: torch.device, rate: float) -> None:
+    """Let this process hold no more than a share of its card: if it grows, it fails, not its neighbour.
+
+    Args:
+        device: of the trial; nothing is done on a CPU.
+        rate: share of the card's memory, in (0, 1]; the context's own is not counted.
+    """
+    if device.type == "cuda":
+        torch.cuda.set_per_process_memory_fraction(rate, device.index)
+
+
+def best_shown(dataset: str, scores: Mapping[str, float]) -> dict[str, float]:
+    """Those of an epoch's validation scores that every report repeats."""
+    names = [f"val_{name}" for name in columns.shown(dataset)]
+    return {name: scores[name] for name in names if name in scores}
+
+
+def best_of(criterion: Criterion, found: Validation, epoch: int, *, is_result: bool) -> Result:
+    """What `best/scores.json` says of an epoch.
+
+    Args:
+        criterion: by which epochs are compared.
+        found: the epoch's scores.
+        epoch: its number.
+        is_result: False where it can be no result: of a trivial mask, as while dense, or in mid-start. It
+            meets no criterion.
+    """
+    violation, value = criterion.violation(found.scores), criterion.value(found.scores)
+    if not is_result:
+        violation += 1
+        value = -violation
+    return {
+        "epoch": epoch,
+        "value": value,
+        "violation": violation,
+        "is_met": violation == 0,
+        "degenerate": found.degenerate,
+        "scores": dict(found.scores),
+    }
+
+
+def doubt(run: RunSettings, found: Validation) -> Result:
+    """What `best/scores.json` says of how far an epoch's scores would move with other validation texts.
+
+    Returns:
+        `intervals`, score -> its low end, its high end and its standard error, for the scores that reports
+        show and the criterion reads; `lower_bound`, the low end of what the criterion maximises, or None.
+    """
+    if found.counts is None:
+        return {}
+    shown = [
+        name.removeprefix("val_") for name in (*run.criterion.metrics, *best_shown(run.dataset, found.scores))
+    ]
+    drawn = resampling.intervals(
+        found.counts, [name for name in shown if not name.startswith("selection_rate")]
+    )
+    every = {f"val_{name}": [one.low, one.high, one.error] for name, one in drawn.items()}
+    own = every.get(run.criterion.metric)
+    return {"intervals": every, "lower_bound": own and own[0]}
+
+
+def rank(epoch: Result) -> tuple[float, float]:
+    """Epochs in order: by the criterion, and where it sees no difference by the prediction.
+
+    A mask that stands still, as FRESH's or that of a dense row, has the same rationale scores each epoch.
+
+    Args:
+        epoch: as of `best_of`.
+    """
+    scores = epoch["scores"]
+    prediction = scores["val_macro_f1"] if "val_macro_f1" in scores else -scores["val_mse"]
+    return epoch["value"], prediction
+
+
+def shown_predictions(found: Validation, features: Features) -> list[Result]:
+    """The first annotated validation texts with human and model rationale, as JSON."""
+    rows = features.annotated_validation().slice(0, _NUM_SHOWN).to_pylist()
+    names, ends = features.task.class_names, features.task.score_range
+    shown = []
+    for row, prediction in zip(rows, found.predictions, strict=False):
+        human = None
+        if row["rationale"] is not None:
+            human = [int(i in set(row["rationale"])) for i in range(len(row["tokens"]))]
+        shown.append(
+            {
+                "example_id": row["example_id"],
+                "tokens": row["tokens"],
+                "human": human,
+                "probability": [round(float(p), 4) for p in prediction.select_probability],
+                "selected": [int(p >= 0.5) for p in prediction.select_probability],
+                "prediction": _said(prediction.output, names, ends),
+                "guider_prediction": None
+                if prediction.guider_output is None
+                else _said(prediction.guider_output, names, ends),
+                "target": _scaled(prediction.target, ends)
+                if names is None
+                else names[int(prediction.target)],
+                "score_range": list(ends) if names is None else None,
+            }
+        )
+    return shown
+
+
+def _said(output: np.ndarray, class_names: Sequence[str] | None, ends: tuple[float, float]) -> float | str:
+    """A score on the user's scale, or the likeliest class with its probability."""
+    if class_names is None:
+        return _scaled(float(output[0]), ends)
+    return f"{class_names[int(output.argmax())]} ({output.max():.2f})"
+
+
+def _scaled(score: float, ends: tuple[float, float]) -> float:
+    """A score of [0, 1] on the scale between the two ends."""
+    return round(ends[0] + (ends[1] - ends[0]) * score, 4)
+
+
+def train(
+    values: Mapping[str, Any],
+    run: RunSettings,
+    report: Report,
+    directory: Path,
+    checkpoint: Path | None = None,
+    midway: Midway | None = None,
+) -> Progress:
+    """Train one configuration to the end, reporting each epoch.
+
+    A failure that has a name is reported as a last result with `failure` and `failure_message`.
+
+    Args:
+        values: hyper-parameters that differ from `run.base`, and optionally `seed`.
+        run: everything else.
+        report: called after each epoch.
+        directory: an empty working folder.
+        checkpoint: folder to go on from.
+        midway: keeps states within an epoch, and may have one to go on from.
+    """
+    chosen = dict(values)
+    seed = int(chosen.pop("seed", run.seed))
+    config = run.config(**chosen)
+    try:
+        with naming_out_of_memory("start"):
+            trial = _begun(config, run, seed, directory, checkpoint)
+            if midway is not None and not midway.restore(trial):
+                trial = _begun(config, run, seed, directory, checkpoint)
+    except TrainingFailure as failure:
+        return _failed_at_start(failure, report, directory, checkpoint)
+    while trial.trainer.epoch < run.num_epochs:
+        try:
+            with naming_out_of_memory(f"epoch {trial.trainer.epoch}"):
+                result = trial.epoch(midway)
+        except TrainingFailure as failure:
+            result = _failure(len(trial.progress.history), failure)
+        with tempfile.TemporaryDirectory(dir=directory) as folder:
+            trial.save(Path(folder))
+            report(result, Path(folder))
+        if FAILURE in result:
+            break
+    return trial.progress
+
+
+def _begun(
+    config: MethodConfig, run: RunSettings, seed: int, directory: Path, checkpoint: Path | None
+) -> Trial:
+    """A trial at the start of an epoch: its first one, or the one after a checkpoint."""
+    trial = Trial(config, run, seed, directory)
+    if checkpoint is not None:
+        trial.restore(checkpoint)
+    return trial
+
+
+@contextlib.contextmanager
+def naming_out_of_memory(when: str) -> Iterator[None]:
+    """Turn a lack of memory, of a GPU or of the machine, into the failure of that name.
+
+    Args:
+        when: what was going on.
+
+    Raises:
+        TrainingFailure: `out_of_memory`.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError, *USER_ERRORS) as error:
+        lack = _lack_of_memory(error)
+        if lack is None:
+            raise
+        # the first line that says something: numpy's and Python's own MemoryError may be empty
+        reason = (str(lack).strip() or "no memory left").splitlines()[0]
+        raise TrainingFailure("out_of_memory", f"{when}: {reason}") from error
+
+
+def _lack_of_memory(error: BaseException | None) -> BaseException | None:
+    """The error that says that there is no memory, among this one and what it came from."""
+    while error is not None:
+        if isinstance(error, torch.OutOfMemoryError | MemoryError):
+            return error
+        # on a CPU torch raises no class of its own
+        if isinstance(error, RuntimeError) and _NO_CPU_MEMORY.search(str(error)):
+            return error
+        error = error.__cause__
+    return None
+
+
+def _failure(epoch: int, failure: TrainingFailure) -> Result:
+    """The last result of a failed trial: Tune wants the metrics it compares, at a value below all others."""
+    return {
+        "epoch": epoch,
+        FAILURE: failure.reason,
+        FAILURE_MESSAGE: str(failure),
+        "objective": -1e9,
+        "best_objective": -1e9,
+        "criterion_violation": 1e9,
+    }
+
+
+def _failed_at_start(
+    failure: TrainingFailure, report: Report, directory: Path, checkpoint: Path | None
+) -> Progress:
+    """Report a trial that could not be set up, with the checkpoint that it was to go on from."""
+    with tempfile.TemporaryDirectory(dir=directory) as folder:
+        history: list[Result] = []
+        if checkpoint is not None:
+            checkpoints.copy_tree(checkpoint, Path(folder))
+            history = checkpoints.read_json(checkpoint / checkpoints.HISTORY)
+        report(_failure(len(history), failure), Path(folder))
+    return Progress(history)
+
+
+def tune_trainable(values: dict[str, Any], run: RunSettings, study: str) -> None:
+    """The function that Ray Tune calls in a worker.
+
+    Args:
+        values: hyper-parameters of the trial; RESUMED says where it goes on.
+        run: everything else.
+        study: folder or URI of the study.
+    """
+    from ray import tune
+
+    chosen = dict(values)
+    again = chosen.pop(RESUMED, {"trial_id": tune.get_context().get_trial_id(), "checkpoints": []})
+    midway = Midway(Storage(study).opened(), again["trial_id"], run.checkpoint_s)
+
+    def report(result: Result, folder: Path) -> None:
+        midway.rest()  # nobody would hear the report
+        tune.report(result, checkpoint=tune.Checkpoint.from_directory(str(folder)))
+        midway.clear()
+
+    start = tune.get_checkpoint()
+    with tempfile.TemporaryDirectory(prefix="infocal-") as working, contextlib.ExitStack() as stack:
+        if start is None:
+            folder = stack.enter_context(newest_whole(study, again["checkpoints"]))
+        else:
+            folder = Path(stack.enter_context(start.as_directory()))
+        train(chosen, run, report, Path(working), folder, midway)
+
+
+@contextlib.contextmanager
+def newest_whole(study: str, names: Sequence[str]) -> Iterator[Path | None]:
+    """The newest checkpoint that is there and agrees with its digests, on this machine; None: there is none.
+
+    Args:
+        study: folder or URI of the study.
+        names: of the checkpoints below it, the newest first.
+    """
+    place = Storage(study).opened()
+    for name in names:
+        with (place / name).localised(*checkpoints.PARTS) as folder:
+            try:
+                checkpoints.check(folder)
+            except StateError as error:
+                logger.warning("%s; the one before it is taken", error)
+                continue
+            yield folder
+            return
+    yield None
