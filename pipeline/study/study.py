@@ -23,9 +23,9 @@ from pipeline.study.ledger import Ledger, TrialRecord
 from pipeline.study.recorder import Recorder
 from pipeline.study.scheduler import ConstrainedOptunaSearch, Listed, asha, resumed, sampler, trial_id_of
 from pipeline.study.study_folder import OPTUNA_DB, REPLICATES, SETTINGS, SETTINGS_COPY, TUNE, StudyFolder
+from pipeline.study.worker import tune_trainable
 from pipeline.training import checkpoints, midway
 from pipeline.training.settings import RunSettings
-from pipeline.training.trainable import tune_trainable
 from search_spaces.base import Space, num_points
 
 logger = logging.getLogger("pipeline.study.study")

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import logging
 import re
 import tempfile
 import time
@@ -22,7 +21,6 @@ from infocal.errors import StateError, TrainingFailure
 from infocal.trainer import resolve_device
 from pipeline.base import environment
 from pipeline.base.errors import USER_ERRORS
-from pipeline.base.storage import Storage
 from pipeline.training import checkpoints, columns, feature_copies
 from pipeline.training.loaders import Loader, embeddings_of, language_model_scores, prefetched, task_of
 from pipeline.training.midway import Midway
@@ -30,8 +28,6 @@ from pipeline.training.scoring import Validation, ValidationData, hold_rate, val
 from pipeline.training.settings import RunSettings
 from search_spaces import registry
 from search_spaces.base import Criterion
-
-logger = logging.getLogger("pipeline.training.trainable")
 
 FAILURE, FAILURE_MESSAGE = "failure", "failure_message"
 """Stand in a trial's last result where training failed in a way that has a name."""
@@ -438,52 +434,3 @@ def _failed_at_start(
             history = checkpoints.read_json(checkpoint / checkpoints.HISTORY)
         report(_failure(len(history), failure), Path(folder))
     return Progress(history)
-
-
-def tune_trainable(values: dict[str, Any], run: RunSettings, study: str) -> None:
-    """The function that Ray Tune calls in a worker.
-
-    Args:
-        values: hyper-parameters of the trial; RESUMED says where it goes on.
-        run: everything else.
-        study: folder or URI of the study.
-    """
-    from ray import tune
-
-    chosen = dict(values)
-    again = chosen.pop(RESUMED, {"trial_id": tune.get_context().get_trial_id(), "checkpoints": []})
-    midway = Midway(Storage(study).opened(), again["trial_id"], run.checkpoint_s)
-
-    def report(result: Result, folder: Path) -> None:
-        midway.rest()  # nobody would hear the report
-        tune.report(result, checkpoint=tune.Checkpoint.from_directory(str(folder)))
-        midway.clear()
-
-    start = tune.get_checkpoint()
-    with tempfile.TemporaryDirectory(prefix="infocal-") as working, contextlib.ExitStack() as stack:
-        if start is None:
-            folder = stack.enter_context(newest_whole(study, again["checkpoints"]))
-        else:
-            folder = Path(stack.enter_context(start.as_directory()))
-        train(chosen, run, report, Path(working), folder, midway)
-
-
-@contextlib.contextmanager
-def newest_whole(study: str, names: Sequence[str]) -> Iterator[Path | None]:
-    """The newest checkpoint that is there and agrees with its digests, on this machine; None: there is none.
-
-    Args:
-        study: folder or URI of the study.
-        names: of the checkpoints below it, the newest first.
-    """
-    place = Storage(study).opened()
-    for name in names:
-        with (place / name).localised(*checkpoints.PARTS) as folder:
-            try:
-                checkpoints.check(folder)
-            except StateError as error:
-                logger.warning("%s; the one before it is taken", error)
-                continue
-            yield folder
-            return
-    yield None
