@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from feature_store.cache import as_numpy
 from feature_store.store import Features, load_features
-from infocal.metrics import classification_scores
+from infocal.metrics.scores import classification_scores
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.cli import planning
 from pipeline.training import settings

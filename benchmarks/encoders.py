@@ -13,7 +13,7 @@ from benchmarks.reference import TorchLSTM, as_loop, every_position
 from benchmarks.timing import Figure, alternate, compare
 from infocal import kernels
 from infocal.batch import Batch
-from infocal.encoders import LSTM, RCNN, Embedded
+from infocal.nn.encoders import LSTM, RCNN, Embedded
 
 HIDDEN_SIZE = 200
 _SIZES = (64, 256)

@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from infocal.encoders import RCNN, Embedded
-from infocal.methods.infocal import InfoCalTrainer
+from infocal.methods.infocal.trainer import InfoCalTrainer
+from infocal.nn.encoders import RCNN, Embedded
 
 Pass = Callable[[], Tensor]
 
@@ -16,8 +16,8 @@ Pass = Callable[[], Tensor]
 class LoopRCNN(RCNN):
     """The RCNN as published: each direction is a Python loop over time that projects its word at each step.
 
-    The same parameters and the same function as `infocal.encoders.RCNN`. Fair to the loop: words are looked
-    up once a batch, and split by `unbind`, whose backward pass fills no full-size tensor a step.
+    The same parameters and the same function as the RCNN of `infocal/nn/encoders.py`. Fair to the loop: words
+    are looked up once a batch, and split by `unbind`, whose backward pass fills no full-size tensor a step.
     """
 
     def forward(self, embedded: Embedded, gate: Float[Tensor, "B T"]) -> Float[Tensor, "B T Z"]:

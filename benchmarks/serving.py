@@ -10,7 +10,7 @@ from benchmarks.corpus import Corpus
 from benchmarks.server import Reply, Server, model_server
 from benchmarks.timing import Figure, alternate
 from infocal.config import InfoCalConfig
-from infocal.model import InfoCal
+from infocal.methods.infocal.model import InfoCal
 from pipeline.explain import BATCH, WINDOW, Line, explained
 from pipeline.tracking import registry
 from pipeline.tracking.tracking import Tracker

@@ -12,7 +12,7 @@ from benchmarks.timing import Figure, alternate, compare
 from infocal import gradient_shares, losses
 from infocal.batch import Batch
 from infocal.config import InfoCalConfig
-from infocal.methods.infocal import InfoCalTrainer
+from infocal.methods.infocal.trainer import InfoCalTrainer
 from search_spaces import registry
 
 _NUM_BATCHES = 6

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from infocal.batch import Batch
-from infocal.metrics import AOPC_SHARES, aopc_scores, faithfulness_scores, top_share_masks
-from infocal.rationalizer import Rationalizer
+from infocal.metrics.scores import AOPC_SHARES, aopc_scores, faithfulness_scores, top_share_masks
+from infocal.nn.rationalizer import Rationalizer
 
 
 def model_faithfulness(

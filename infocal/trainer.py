@@ -17,8 +17,8 @@ from infocal.batch import Batch
 from infocal.config import MethodConfig, RateConfig, SelectorConfig, Task
 from infocal.errors import StateError, TrainingFailure
 from infocal.gradient_shares import Heard
+from infocal.nn.rationalizer import Rationalizer
 from infocal.objective import RateControl, Terms, pressure, total
-from infocal.rationalizer import Rationalizer
 
 _LEARNING_RATE_MILESTONES = (25, 50, 75)
 

@@ -206,7 +206,7 @@ def how_marked(held_threshold: float) -> str:
     Args:
         held_threshold: the model's; the probabilities that are shown are moved so that it is 0.5.
     """
-    from infocal.rationalizer import HALF
+    from infocal.nn.rationalizer import HALF
 
     moved = "" if held_threshold == HALF else f" (moved from the model's own threshold, {held_threshold:.3g})"
     return f"marked: tokens with p >= {HALF:g}{moved}"
@@ -236,7 +236,7 @@ def marked(text: str, explanation: "Explanation", marks: tuple[str, str]) -> str
 
 def as_json(text: str, explanation: "Explanation") -> str:
     """One line of JSON."""
-    from infocal.rationalizer import HALF
+    from infocal.nn.rationalizer import HALF
 
     answer: dict[str, Any] = {
         "text": text,

@@ -101,7 +101,7 @@ HATEXPLAIN = {
 }
 
 METRIC_MODES = {"beer": "paper", "hatexplain": "hatexplain"}
-"""Dataset -> mode of `infocal.metrics` in which published tables give its rationale scores."""
+"""Dataset -> mode of `infocal.metrics.scores` in which published tables give its rationale scores."""
 
 DEFAULT_METRIC_MODE = "eraser"
 """Of every other dataset [DeYoung2020]."""

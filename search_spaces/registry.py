@@ -182,7 +182,7 @@ def settled_preset(dataset: str, num_texts: int) -> dict[str, Any]:
 
 
 def metric_mode(dataset: str) -> str:
-    """The mode of `infocal.metrics` in which a dataset's rationales are scored."""
+    """The mode of `infocal.metrics.scores` in which a dataset's rationales are scored."""
     return criteria.METRIC_MODES.get(dataset, criteria.DEFAULT_METRIC_MODE)
 
 

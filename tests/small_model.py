@@ -7,7 +7,7 @@ from torch import Tensor
 
 from infocal.batch import Batch
 from infocal.config import InfoCalConfig, Task
-from infocal.methods.infocal import InfoCalTrainer
+from infocal.methods.infocal.trainer import InfoCalTrainer
 
 NUM_WORDS, EMBEDDING_SIZE = 12, 4
 REGRESSION = Task(kind="regression", target_mean=0.5, target_variance=0.05)

@@ -13,7 +13,7 @@ import torch
 
 from feature_store.store import FeatureRequest, Features, open_features
 from infocal.config import InfoCalConfig, Task
-from infocal.model import InfoCal
+from infocal.methods.infocal.model import InfoCal
 from pipeline.tracking import registry
 from pipeline.tracking.registry import ModelVersion
 from pipeline.tracking.tracking import Tracker

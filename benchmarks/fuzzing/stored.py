@@ -27,8 +27,8 @@ from feature_store.errors import UserError
 from feature_store.segmentation import TextFile, word_lengths
 from feature_store.store import FeatureRequest, Features, derived, load_features, open_features
 from infocal.config import InfoCalConfig, Task
-from infocal.methods.infocal import InfoCalTrainer
-from infocal.model import InfoCal
+from infocal.methods.infocal.model import InfoCal
+from infocal.methods.infocal.trainer import InfoCalTrainer
 from pipeline import search
 from pipeline.base.reading import read_settings
 from pipeline.base.storage import Storage

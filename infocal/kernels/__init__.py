@@ -1,9 +1,9 @@
-"""Faster forms of the recurrences in `infocal.encoders`, and the choice among them.
+"""Faster forms of the recurrences in `infocal.nn.encoders`, and the choice among them.
 
 - `cpp`: the whole layer in C++ (`layer.hpp`), compiled at first use into a cache of the user; float32 on CPU.
 - `triton`: the whole layer in Triton (`rcnn_triton`) on CUDA, where that package is; RCNN alone.
 - `torch`: torch operations with a backward pass written by hand (`rcnn_torch`); RCNN alone.
-- `plain`: the loop in `infocal.encoders`, the reference of the others.
+- `plain`: the loop in `infocal.nn.encoders`, the reference of the others.
 
 The environment variable INFOCAL_KERNEL forces one of them; `auto` (the default) takes the first that
 can run here. A form that the tensors at hand do not suit, or that a layer does not have, gives way to the

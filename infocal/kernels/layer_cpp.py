@@ -36,7 +36,7 @@ def layer(
     weight: Float[Tensor, "2 H M"],
     bias: Float[Tensor, "2 1 N"],
 ) -> Float[Tensor, "B T Z"]:
-    """States of both directions, as `infocal.encoders.Encoder.forward` says; differentiable once.
+    """States of both directions, as `infocal.nn.encoders.Encoder.forward` says; differentiable once.
 
     A position whose gate is 0 costs no product. What stands there reaches nothing but the gradient by its
     own gate, so that a NaN in its word does not spread, as it would in the plain form (0 times NaN).

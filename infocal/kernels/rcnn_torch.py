@@ -19,7 +19,7 @@ def recurrence(
     gates: Float[Tensor, "T D B 1"],
     weights: tuple[Float[Tensor, "D H H"], Float[Tensor, "D 1 H"], Float[Tensor, "D 1 H"]],
 ) -> Float[Tensor, "T D B H"]:
-    """Outputs of the cell over time: the same function as `infocal.encoders.RCNN.recurrence`.
+    """Outputs of the cell over time: the same function as `infocal.nn.encoders.RCNN.recurrence`.
 
     Any device and floating type; differentiable once by every argument.
 

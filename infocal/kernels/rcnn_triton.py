@@ -35,7 +35,7 @@ def layer(
     gate_bias: Float[Tensor, "2 1 H"],
     output_bias: Float[Tensor, "2 1 H"],
 ) -> Float[Tensor, "B T Z"]:
-    """States of both directions, as `infocal.encoders.RCNN.layer` says, in the type of the weight.
+    """States of both directions, as `infocal.nn.encoders.RCNN.layer` says, in the type of the weight.
 
     Computes in float32 whatever the types are; in TensorFloat-32 where torch's float32 matmul precision is
     not `highest`. Differentiable once. An index that is no row of `projected` is not noticed.

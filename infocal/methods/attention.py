@@ -7,13 +7,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from infocal import losses
-from infocal.attention_reader import AttentionReader
 from infocal.batch import Batch
 from infocal.config import MethodConfig, Task, positive_unit
-from infocal.encoders import Embedded
+from infocal.nn.attention_reader import AttentionReader
+from infocal.nn.encoders import Embedded
+from infocal.nn.ranking import top_share
+from infocal.nn.rationalizer import Rationalizer, output_layer
 from infocal.objective import Terms
-from infocal.ranking import top_share
-from infocal.rationalizer import Rationalizer, output_layer
 from infocal.trainer import Trainer
 
 

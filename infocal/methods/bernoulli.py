@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from infocal import losses
 from infocal.batch import Batch, Words
 from infocal.config import RateConfig, Task, half_open_unit, non_negative
-from infocal.encoders import Embedded
 from infocal.gradient_shares import Heard
+from infocal.nn.encoders import Embedded
+from infocal.nn.rationalizer import SelectorPredictor, output_layer
 from infocal.objective import Terms, total, weighted
 from infocal.policy_gradient import mask_log_probability, reinforce
-from infocal.rationalizer import SelectorPredictor, output_layer
 from infocal.trainer import RateTrainer
 
 Baseline = Literal["none", "mean", "draw"]

@@ -13,14 +13,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from infocal import losses
-from infocal.attention_reader import AttentionReader
 from infocal.batch import Batch, Words
 from infocal.config import MethodConfig, Task, positive, positive_unit
-from infocal.encoders import Embedded
+from infocal.nn.attention_reader import AttentionReader
+from infocal.nn.encoders import Embedded
+from infocal.nn.predictor import Predictor, selected_only
+from infocal.nn.ranking import num_taken, quantiles, top_share
+from infocal.nn.rationalizer import HALF, Rationalizer, output_layer
 from infocal.objective import Terms
-from infocal.predictor import Predictor, selected_only
-from infocal.ranking import num_taken, quantiles, top_share
-from infocal.rationalizer import HALF, Rationalizer, output_layer
 from infocal.trainer import Trainer
 
 Saliency = Literal["attention", "gradient"]

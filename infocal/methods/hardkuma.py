@@ -15,10 +15,10 @@ from torch.nn import functional
 from infocal import losses
 from infocal.batch import Batch, Words
 from infocal.config import RateConfig, Task, non_negative
-from infocal.encoders import Embedded, build_encoder
 from infocal.gradient_shares import Heard
+from infocal.nn.encoders import Embedded, build_encoder
+from infocal.nn.rationalizer import SelectorPredictor, output_layer
 from infocal.objective import Terms, weighted
-from infocal.rationalizer import SelectorPredictor, output_layer
 from infocal.trainer import RateTrainer
 
 SUPPORT = (-0.1, 1.1)
@@ -93,7 +93,7 @@ class KumaSelector(nn.Module):
     """Shapes a and b of each token's gate, the softplus of two outputs.
 
     Before training b is 1 and a is such that P(z > 0) is `start_selection_rate`.
-    Differs: [Bastings2019] starts where its biases of zero lead; see `infocal.selector.Selector`.
+    Differs: [Bastings2019] starts where its biases of zero lead; see `infocal.nn.selector.Selector`.
     """
 
     def __init__(self, config: HardKumaConfig, embedding_size: int) -> None:

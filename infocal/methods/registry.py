@@ -37,7 +37,9 @@ class Method:
 
 
 METHODS = {
-    INFOCAL: Method("infocal.config:InfoCalConfig", "infocal.methods.infocal:InfoCalTrainer", "InfoCal"),
+    INFOCAL: Method(
+        "infocal.config:InfoCalConfig", "infocal.methods.infocal.trainer:InfoCalTrainer", "InfoCal"
+    ),
     "bernoulli": Method(
         "infocal.methods.bernoulli:BernoulliConfig", "infocal.methods.bernoulli:BernoulliTrainer", "Bernoulli"
     ),

@@ -9,12 +9,12 @@ from torch import Tensor
 from infocal import losses
 from infocal.batch import Batch, Words
 from infocal.config import Sampling, SelectorConfig, Task, non_negative, positive, positive_unit
-from infocal.encoders import Embedded
 from infocal.gradient_shares import Heard
+from infocal.nn.encoders import Embedded
+from infocal.nn.ranking import top_share
+from infocal.nn.rationalizer import SelectorPredictor, output_layer
+from infocal.nn.sampling import sample_mask
 from infocal.objective import Terms, weighted
-from infocal.ranking import top_share
-from infocal.rationalizer import SelectorPredictor, output_layer
-from infocal.sampling import sample_mask
 from infocal.trainer import SelectorTrainer
 
 

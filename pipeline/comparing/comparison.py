@@ -22,7 +22,7 @@ from feature_store.masks import read_masks
 from feature_store.sources.beer import Beer
 from feature_store.store import Features, load_features
 from infocal.errors import StateError
-from infocal.metrics import apply_threshold, degenerate_kind
+from infocal.metrics.scores import apply_threshold, degenerate_kind
 from pipeline.base.reading import read_settings
 from pipeline.comparing.comparison_board import ComparisonBoard
 from pipeline.reporting import pages, typeset

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from infocal.agreement import PAPER_AUPRC_END, harmonic_mean, paper_auprc, paper_iou_f1
+from infocal.metrics.agreement import PAPER_AUPRC_END, harmonic_mean, paper_auprc, paper_iou_f1
 from pipeline.marks.printed import Interval, Row, Table
 
 ASSUMED = (

@@ -28,7 +28,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "paper_auprc": (),
     "gold_density": ("density",),
 }
-"""Columns that are checked, with their other names; `infocal.metrics.DEFINITIONS` says what each must be."""
+"""Columns that are checked, with their other names; `DEFINITIONS` of `infocal.metrics.scores` says more."""
 
 LABELS = {"method": ("name", "model"), "corpus": ("aspect", "dataset", "task")}
 """Columns that name a row, and the texts it was measured on."""

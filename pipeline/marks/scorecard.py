@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from feature_store.masks import MaskFile, MaskRecord
-from infocal import baselines, metrics
-from infocal.metrics import Mask
+from infocal.metrics import scores as metrics
+from infocal.metrics import trivial as baselines
+from infocal.metrics.scores import Mask
 from pipeline.base.errors import PipelineError
 
 SEED, NUM_DRAWS = 0, 10

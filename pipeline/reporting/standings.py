@@ -8,9 +8,9 @@ from statistics import mean, median, stdev
 from typing import Any
 
 from feature_store.sources.base import NO_OPTIONS
-from infocal.baselines import ceiling_f1
 from infocal.methods.registry import INFOCAL
-from infocal.resampling import SCORES, Difference, TextCounts, is_defined, paired_difference
+from infocal.metrics.resampling import SCORES, Difference, TextCounts, is_defined, paired_difference
+from infocal.metrics.trivial import ceiling_f1
 from pipeline.reporting import published
 from pipeline.reporting.results import number
 from pipeline.reporting.significance import (
@@ -66,8 +66,8 @@ class Outcome:
     is_finished: bool = True
     """Whether the best epoch lies behind the start, in which the selection is not yet what is aimed at."""
     texts: dict[str, list[int] | list[float]] = field(default_factory=dict)
-    """What the scores are made of, text by text, as `infocal.resampling.TextCounts.as_lists` has it; empty in
-    what older versions stored."""
+    """What the scores are made of, text by text, as `TextCounts.as_lists` gives it; empty in what older
+    versions stored."""
     failure: str = ""
     """Name of the failure that ended training; empty where none did."""
     failure_message: str = ""

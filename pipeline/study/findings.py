@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from infocal import baselines
 from infocal.errors import ConfigError, StateError
+from infocal.metrics import trivial as baselines
 from pipeline.base.errors import PipelineError
 from pipeline.reporting import gradient_shares, pages, published
 from pipeline.reporting.results import Findings, Links, ScoreRow, Searched, TrialResult
@@ -47,7 +47,7 @@ LINES = {
     "all_tokens": "all tokens",
     "no_tokens": "no tokens",
 }
-"""Trivial rationales of `infocal.baselines`, and how they are called on a page."""
+"""Trivial rationales of `infocal.metrics.trivial`, and how they are called on a page."""
 
 _NUM_CURVES = 5
 _MIN_TRIALS = 20

@@ -22,7 +22,7 @@ from feature_store.errors import DamagedCacheError
 from feature_store.store import Features, derived_dir
 from infocal.config import MethodConfig
 from infocal.errors import StateError
-from infocal.rationalizer import Rationalizer
+from infocal.nn.rationalizer import Rationalizer
 from pipeline.base.errors import PipelineError
 from pipeline.study.progress import epoch_line
 from pipeline.study.time_left import told

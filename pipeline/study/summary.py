@@ -9,7 +9,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from feature_store import terminal
-from infocal.resampling import LEVEL, NUM_DRAWS
+from infocal.metrics.resampling import LEVEL, NUM_DRAWS
 from pipeline.base.storage import Location, Storage
 from pipeline.base.uris import without_password
 from pipeline.reporting.results import give_or_take

@@ -11,7 +11,7 @@ from typing import Any
 
 from feature_store.store import FeatureRequest, Features, fingerprint_of, open_features
 from infocal.errors import ConfigError, StateError
-from infocal.rationalizer import Rationalizer
+from infocal.nn.rationalizer import Rationalizer
 from pipeline.base.errors import PipelineError
 from pipeline.base.reading import copied
 from pipeline.tracking import record, registry

@@ -24,7 +24,7 @@ from feature_store.tokenize import make_tokenizer
 from infocal.config import Task
 from infocal.errors import StateError
 from infocal.methods.registry import INFOCAL, method, method_of
-from infocal.rationalizer import HALF, Rationalizer
+from infocal.nn.rationalizer import HALF, Rationalizer
 from infocal.trainer import Trainer
 from pipeline.base.errors import one_line
 from pipeline.base.reading import (

@@ -11,7 +11,7 @@ class Column:
     """One score of a table."""
 
     score: str
-    """Flat name, without the prefix of its split; `infocal.metrics.DEFINITIONS` says what it means."""
+    """Flat name, without the prefix of its split; `infocal.metrics.scores.DEFINITIONS` says what it means."""
     label: str
     published: str = ""
     """The same in `published.toml`; empty where no table has it."""

@@ -9,7 +9,7 @@ import torch
 
 from feature_store.tokenize import Token, make_tokenizer
 from infocal.batch import Words
-from infocal.rationalizer import HALF
+from infocal.nn.rationalizer import HALF
 from pipeline.base.errors import PipelineError
 from pipeline.training.checkpoints import Package
 from pipeline.training.scale import of_scale

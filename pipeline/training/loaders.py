@@ -15,7 +15,7 @@ from feature_store.sources.base import POOL
 from feature_store.store import Features, derived, derived_dir
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, Task
-from infocal.language_model import LanguageModelTrainer
+from infocal.methods.infocal.language_model import LanguageModelTrainer
 from pipeline.base.errors import PipelineError
 
 logger = logging.getLogger("pipeline.training.loaders")

@@ -9,12 +9,13 @@ import pyarrow as pa
 import torch
 
 from feature_store.store import Features
-from infocal import baselines, metrics
 from infocal.batch import Batch
 from infocal.config import Task
 from infocal.faithfulness import model_faithfulness
-from infocal.rationalizer import HALF, Rationalizer
-from infocal.resampling import TextCounts
+from infocal.metrics import scores as metrics
+from infocal.metrics import trivial as baselines
+from infocal.metrics.resampling import TextCounts
+from infocal.nn.rationalizer import HALF, Rationalizer
 from infocal.trainer import Prediction, Trainer, predict, select_probabilities
 from pipeline.training.loaders import Loader, task_of
 from search_spaces.registry import metric_mode
@@ -39,7 +40,7 @@ class ValidationData:
     val: Loader
     annotated: Loader
     mode: str
-    """Of the rationale scores; see `infocal.metrics.mask_scores`."""
+    """Of the rationale scores; see `infocal.metrics.scores.mask_scores`."""
 
     @classmethod
     def of(cls, features: Features) -> "ValidationData":
@@ -162,7 +163,7 @@ def rationale_scores(
     calibrated_threshold: float | None,
     mode: str,
 ) -> Scores:
-    """Every rationale score by its flat name; see `infocal.metrics.DEFINITIONS`."""
+    """Every rationale score by its flat name; see `infocal.metrics.scores.DEFINITIONS`."""
     return metrics.rationale_scores(
         [prediction.select_probability for prediction in predictions],
         golds,

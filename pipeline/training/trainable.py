@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from feature_store.store import Features
-from infocal import resampling
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, MethodConfig
 from infocal.errors import StateError, TrainingFailure
+from infocal.metrics import resampling
 from infocal.trainer import resolve_device
 from pipeline.base import environment
 from pipeline.base.errors import USER_ERRORS

@@ -10,14 +10,15 @@ import pytest
 import torch
 from torch.nn import functional
 
-from infocal import gradient_shares, rationalizer
+from infocal import gradient_shares
 from infocal.batch import Batch, Words
 from infocal.config import Task
 from infocal.errors import ConfigError
 from infocal.kernels import build
 from infocal.methods import fresh
 from infocal.methods.registry import METHODS, method, method_of
-from infocal.metrics import apply_threshold, threshold_for_rate
+from infocal.metrics.scores import apply_threshold, threshold_for_rate
+from infocal.nn import rationalizer
 from infocal.trainer import select_probabilities
 from pipeline.training.checkpoints import Package, load_best, load_package, save_best, save_package
 from pipeline.training.trainable import train

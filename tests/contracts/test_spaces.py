@@ -8,8 +8,8 @@ import pytest
 
 from feature_store.sources import REGISTRY
 from infocal.config import MethodConfig
-from infocal.language_model import LanguageModelConfig
-from infocal.metrics import MODES, definition
+from infocal.methods.infocal.language_model import LanguageModelConfig
+from infocal.metrics.scores import MODES, definition
 from search_spaces import registry
 from search_spaces.base import Space
 

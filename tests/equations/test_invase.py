@@ -7,7 +7,7 @@ import torch
 
 from infocal import losses
 from infocal.errors import ConfigError
-from infocal.methods import infocal as method
+from infocal.methods.infocal import trainer as method
 from infocal.policy_gradient import mask_log_probability
 from tests.small_model import CLASSES, REGRESSION, random_batch, small_config, small_trainer
 
@@ -47,7 +47,7 @@ def test_its_mean_over_all_masks_is_the_exact_gradient(task, monkeypatch):
     }
     expectation, estimate = 0.0, torch.zeros_like(logit)
     for mask in all_masks(4):
-        monkeypatch.setattr("infocal.model.sample_mask", lambda *_, mask=mask: mask)
+        monkeypatch.setattr("infocal.methods.infocal.model.sample_mask", lambda *_, mask=mask: mask)
         terms, _, forward = trainer.step_terms(batch)
         p = probability[tuple(mask[0].tolist())]
         expectation = expectation + (p * terms["sp"].detach()).sum()

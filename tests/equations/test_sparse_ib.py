@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from infocal.methods.sparse_ib import SparseIBConfig, SparseIBTrainer
-from infocal.ranking import num_taken
+from infocal.nn.ranking import num_taken
 from tests.small_model import CLASSES, REGRESSION, random_batch, random_embeddings
 
 PI = 0.3

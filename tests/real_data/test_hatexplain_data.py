@@ -11,7 +11,7 @@ from feature_store.checks import check_features, summary
 from feature_store.sources.hatexplain import CLASS_NAMES
 from feature_store.store import FeatureRequest, Features, open_features
 from feature_store.tokenize_posts import tokenize
-from infocal.baselines import trivial_scores
+from infocal.metrics.trivial import trivial_scores
 from pipeline.training.loaders import Loader, task_of
 
 pytestmark = pytest.mark.real_data

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infocal.metrics import degenerate_kind, token_scores
+from infocal.metrics.scores import degenerate_kind, token_scores
 from pipeline import score
 
 pytestmark = pytest.mark.real_data

@@ -12,7 +12,7 @@ from benchmarks.corpus import Corpus, open_corpus
 from benchmarks.reference import LoopRCNN, as_loop, every_position, use_loops
 from benchmarks.server import Reply, model_server
 from infocal.batch import Words
-from infocal.encoders import RCNN, Embedded
+from infocal.nn.encoders import RCNN, Embedded
 from pipeline.base.errors import PipelineError
 from pipeline.study.utilisation import Utilisation
 from pipeline.training.explainer import Explainer

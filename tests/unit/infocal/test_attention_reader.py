@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from infocal.attention_reader import AttentionReader
+from infocal.nn.attention_reader import AttentionReader
 from tests.small_model import random_batch, random_embeddings, small_config
 from tests.unit.infocal.test_selector_predictor import embedded
 

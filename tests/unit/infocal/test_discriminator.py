@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from infocal.discriminator import Discriminator
 from infocal.losses import discriminator_loss
+from infocal.methods.infocal.discriminator import Discriminator
 
 
 def train(model, real, fake, updates):

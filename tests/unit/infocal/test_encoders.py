@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from infocal import kernels
-from infocal.encoders import LSTM, RCNN, Embedded, Encoder, build_encoder, pool
 from infocal.kernels import build
+from infocal.nn.encoders import LSTM, RCNN, Embedded, Encoder, build_encoder, pool
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "data" / "golden" / "rcnn_cell.json").read_text())
 COMPILED = pytest.param(

@@ -6,8 +6,8 @@ import torch
 
 from infocal.batch import Batch, Words
 from infocal.faithfulness import model_faithfulness
-from infocal.metrics import AOPC_SHARES, aopc_scores, faithfulness_scores
-from infocal.model import InfoCal
+from infocal.methods.infocal.model import InfoCal
+from infocal.metrics.scores import AOPC_SHARES, aopc_scores, faithfulness_scores
 from tests.small_model import CLASSES, random_batches, random_embeddings, small_config
 
 CPU = torch.device("cpu")

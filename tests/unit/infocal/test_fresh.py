@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from infocal.methods.fresh import FreshConfig, FreshModel, FreshTrainer, best_span
-from infocal.ranking import num_taken
+from infocal.nn.ranking import num_taken
 from tests.small_model import CLASSES, REGRESSION, random_batch, random_batches, random_embeddings
 
 CPU = torch.device("cpu")

@@ -7,7 +7,7 @@ import torch
 
 from infocal import gradient_shares
 from infocal.gradient_shares import Heard, medians, shares
-from infocal.methods.infocal import InfoCalTrainer
+from infocal.methods.infocal.trainer import InfoCalTrainer
 from tests.small_model import REGRESSION, random_batch, random_batches, random_embeddings, small_trainer
 
 

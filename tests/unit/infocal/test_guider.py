@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from infocal.encoders import Embedded
-from infocal.guider import Gaussian, Guider
+from infocal.methods.infocal.guider import Gaussian, Guider
+from infocal.nn.encoders import Embedded
 from tests.small_model import EMBEDDING_SIZE, random_batch, random_embeddings, small_config
 
 BATCH = random_batch([5, 3])

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from infocal import kernels
-from infocal.encoders import Embedded, Encoder, build_encoder
 from infocal.errors import ConfigError
 from infocal.kernels import build, lstm_cpp, rcnn_cpp, rcnn_torch
+from infocal.nn.encoders import Embedded, Encoder, build_encoder
 
 NEEDS_COMPILER = pytest.mark.skipif(
     build.compiler() is None, reason="no C++ compiler here: the kernel cannot be built"

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from infocal.errors import ConfigError
-from infocal.language_model import LanguageModel, LanguageModelConfig, LanguageModelTrainer
 from infocal.losses import negative_sampling
+from infocal.methods.infocal.language_model import LanguageModel, LanguageModelConfig, LanguageModelTrainer
 from tests.small_model import NUM_WORDS, random_batch, random_embeddings
 
 TEXT = torch.tensor([[3, 1, 4, 1, 5, 9]])

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, precision_recall_fscore_support, r2_score, roc_auc_score
 
-from infocal.metrics import (
+from infocal.metrics.scores import (
     AOPC_SHARES,
     DEFINITIONS,
     MODES,

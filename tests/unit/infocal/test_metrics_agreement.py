@@ -15,7 +15,7 @@ from sklearn.metrics import (
     precision_recall_fscore_support,
 )
 
-from infocal.agreement import (
+from infocal.metrics.agreement import (
     PrecisionRecallF1,
     iou_scores,
     lay_out,

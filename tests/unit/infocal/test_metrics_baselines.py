@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infocal.baselines import (
+from infocal.metrics.scores import token_scores
+from infocal.metrics.trivial import (
     all_tokens,
     expected_random_k,
     first_k,
@@ -19,7 +20,6 @@ from infocal.baselines import (
     trivial_masks,
     trivial_scores,
 )
-from infocal.metrics import token_scores
 
 few = settings(max_examples=20)
 LINES = {"all_tokens", "no_tokens", "random_k", "first_k", "oracle_k"}

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import TypeCheckError
 
 from infocal.batch import Words
-from infocal.discriminator import Discriminator
 from infocal.losses import generator_loss, prediction_loss
-from infocal.model import InfoCal
+from infocal.methods.infocal.discriminator import Discriminator
+from infocal.methods.infocal.model import InfoCal
 from tests.small_model import CLASSES, REGRESSION, random_batch, random_embeddings, small_config
 
 FORMS = [{"encoder": e, "pooling": p} for e in ("rcnn", "lstm") for p in ("mean", "max", "last")]

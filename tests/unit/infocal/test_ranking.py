@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from infocal.ranking import num_taken, quantiles, top_share
+from infocal.nn.ranking import num_taken, quantiles, top_share
 
 IS_TOKEN = torch.tensor([[True, True, True, True], [True, True, False, False]])
 SCORE = torch.tensor([[0.1, 9.0, -3.0, 9.0], [2.0, 1.0, 5.0, 5.0]])

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from infocal.batch import Words
-from infocal.metrics import apply_threshold, threshold_for_rate
-from infocal.rationalizer import Rationalizer, shifted
+from infocal.metrics.scores import apply_threshold, threshold_for_rate
+from infocal.nn.rationalizer import Rationalizer, shifted
 from tests.small_model import REGRESSION, random_embeddings, small_config
 
 IS_TOKEN = torch.tensor([[True] * 4, [True, True, False, False]])

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infocal import metrics, resampling
-from infocal.agreement import token_scores
-from infocal.resampling import TextCounts, intervals, paired_difference, score
+from infocal.metrics import resampling
+from infocal.metrics import scores as metrics
+from infocal.metrics.agreement import token_scores
+from infocal.metrics.resampling import TextCounts, intervals, paired_difference, score
 
 
 def corpus(seed: int, num_texts: int, *, classes: int = 0, shift: float = 0.0) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from infocal.sampling import gumbel_noise, sample_mask
+from infocal.nn.sampling import gumbel_noise, sample_mask
 
 LOGITS = (-3.0, -0.7, 0.0, 0.4, 2.0)
 NUM_DRAWS = 40_000

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from infocal.encoders import Embedded
-from infocal.predictor import Predictor, selected_only
-from infocal.selector import Selector
+from infocal.nn.encoders import Embedded
+from infocal.nn.predictor import Predictor, selected_only
+from infocal.nn.selector import Selector
 from tests.small_model import EMBEDDING_SIZE, random_batch, random_embeddings, small_config
 
 every_form = pytest.mark.parametrize(

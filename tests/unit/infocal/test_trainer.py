@@ -11,7 +11,7 @@ from infocal import losses
 from infocal import trainer as trainer_module
 from infocal.errors import StateError, TrainingFailure
 from infocal.kernels import rcnn_torch
-from infocal.methods.infocal import InfoCalTrainer
+from infocal.methods.infocal.trainer import InfoCalTrainer
 from infocal.trainer import predict, resolve_device
 from tests.small_model import (
     CLASSES,

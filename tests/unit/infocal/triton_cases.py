@@ -16,9 +16,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from infocal import kernels
-from infocal.encoders import RCNN, Embedded
 from infocal.errors import ConfigError
 from infocal.kernels import rcnn_torch, rcnn_triton
+from infocal.nn.encoders import RCNN, Embedded
 
 # rows, positions, units, kind of gate: blocks of rows and units that are full, and ones that are not
 CASES = {

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from infocal.metrics import Mask, ranked_mask_scores, token_scores
+from infocal.metrics.scores import Mask, ranked_mask_scores, token_scores
 from pipeline import score
 from pipeline.base.errors import run_command
 from pipeline.marks.audit import Audit, as_json, audit, page

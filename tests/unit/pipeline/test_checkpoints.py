@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 
 from infocal.config import Task
 from infocal.errors import StateError
-from infocal.model import InfoCal
+from infocal.methods.infocal.model import InfoCal
 from pipeline.base import reading
 from pipeline.training import checkpoints
 from pipeline.training import weights as weights_module

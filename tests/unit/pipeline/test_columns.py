@@ -2,7 +2,7 @@
 
 import pytest
 
-from infocal.metrics import MODES, definition
+from infocal.metrics.scores import MODES, definition
 from pipeline.reporting.published import all_rows
 from pipeline.training import columns
 from search_spaces import registry

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from feature_store.store import Features
-from infocal.rationalizer import Rationalizer
+from infocal.nn.rationalizer import Rationalizer
 from pipeline import promote
 from pipeline.base.errors import CriterionNotMet, PipelineError, run_command
 from pipeline.study import rival

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from infocal.metrics import paper_auprc, paper_iou_f1
+from infocal.metrics.scores import paper_auprc, paper_iou_f1
 from pipeline.reporting import published
 from pipeline.reporting.published import PublishedRow
 

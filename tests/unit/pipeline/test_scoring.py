@@ -7,10 +7,11 @@ import pyarrow as pa
 import pytest
 import torch
 
-from infocal import metrics, resampling
 from infocal.batch import Batch
 from infocal.config import Task
 from infocal.faithfulness import model_faithfulness
+from infocal.metrics import resampling
+from infocal.metrics import scores as metrics
 from infocal.trainer import Prediction, predict
 from pipeline.training import scoring
 from pipeline.training.loaders import Loader

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infocal.metrics import DEFINITIONS
+from infocal.metrics.scores import DEFINITIONS
 from pipeline.study.findings import LINES
 from pipeline.tracking import sections
 from pipeline.tracking.tracking import Tracker

@@ -4,7 +4,7 @@ from statistics import stdev
 
 import pytest
 
-from infocal.resampling import TextCounts, paired_difference
+from infocal.metrics.resampling import TextCounts, paired_difference
 from pipeline.reporting import pages, standings, typeset
 from pipeline.reporting.significance import holm, smallest_difference, smallest_paired_difference
 from pipeline.reporting.standings import (

@@ -1,7 +1,7 @@
 """Trivial rationales, the lines that every score stands beside: all, none, random-k, first-k and oracle-k.
 
 They select a given share of all tokens, so that they compare at equal selection. Arrays are those of
-`infocal.agreement`: one per text, without padding.
+`infocal.metrics.agreement`: one per text, without padding.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from infocal.agreement import Counts, Golds, Mask, TokenScores, lay_out_golds, scores_of_counts, token_scores
-from infocal.metrics import rationale_scores
+from infocal.metrics.agreement import (
+    Counts,
+    Golds,
+    Mask,
+    TokenScores,
+    lay_out_golds,
+    scores_of_counts,
+    token_scores,
+)
+from infocal.metrics.scores import rationale_scores
 
 Lengths = Sequence[int] | NDArray[np.integer]
 

@@ -8,10 +8,10 @@ from torch import Tensor
 from infocal import losses
 from infocal.batch import Batch
 from infocal.config import InfoCalConfig, Task
-from infocal.discriminator import Discriminator
 from infocal.errors import TrainingFailure
 from infocal.gradient_shares import Heard
-from infocal.model import Forward, InfoCal
+from infocal.methods.infocal.discriminator import Discriminator
+from infocal.methods.infocal.model import Forward, InfoCal
 from infocal.objective import Terms, weighted
 from infocal.policy_gradient import mask_log_probability, reinforce
 from infocal.trainer import RateTrainer

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from infocal.config import MethodConfig
-from infocal.encoders import Embedded, build_encoder, pool
+from infocal.nn.encoders import Embedded, build_encoder, pool
 
 
 def selected_only(

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from infocal.rationalizer import HALF, shifted
+from infocal.nn.rationalizer import HALF, shifted
 
 _APART = 1e-4
 """Less than the distance between ranks in a text of some thousand tokens."""

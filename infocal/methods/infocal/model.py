@@ -7,10 +7,10 @@ from torch import Tensor
 
 from infocal.batch import Words
 from infocal.config import InfoCalConfig, Task
-from infocal.guider import Gaussian, Guider
-from infocal.rationalizer import SelectorPredictor, output_layer
-from infocal.sampling import sample_mask
-from infocal.selector import Selector
+from infocal.methods.infocal.guider import Gaussian, Guider
+from infocal.nn.rationalizer import SelectorPredictor, output_layer
+from infocal.nn.sampling import sample_mask
+from infocal.nn.selector import Selector
 
 
 class Forward(NamedTuple):

@@ -10,9 +10,9 @@ from torch.nn import functional
 
 from infocal.batch import Words
 from infocal.config import MethodConfig, SelectorConfig, Task
-from infocal.encoders import Embedded
-from infocal.predictor import Predictor, selected_only
-from infocal.selector import Selector
+from infocal.nn.encoders import Embedded
+from infocal.nn.predictor import Predictor, selected_only
+from infocal.nn.selector import Selector
 
 _OUTPUT_GAIN = 0.1
 """Scale of the output layer before training: predictions start at the mean target, whatever the feature."""

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from infocal.config import MethodConfig
-from infocal.encoders import Embedded, build_encoder
+from infocal.nn.encoders import Embedded, build_encoder
 
 _LEAST = 1e-12
 """Keeps a text of which nothing is seen from 0 / 0; its feature is that of the zero state."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from infocal.agreement import Counts, Golds, Mask, Masks, Values, lay_out_golds, sum_by_document
+from infocal.metrics.agreement import Counts, Golds, Mask, Masks, Values, lay_out_golds, sum_by_document
 
 NUM_DRAWS = 1000
 LEVEL = 0.95
@@ -215,7 +215,7 @@ _OF_TASK = (_right, _by_class, _errors)
 
 
 def score(name: str, counts: TextCounts) -> float:
-    """A score of all texts at once, as `infocal.metrics` has it."""
+    """A score of all texts at once, as `infocal.metrics.scores` has it."""
     columns, of_sums = SCORES[name]
     return float(of_sums(_all(columns(counts)))[0])
 

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from infocal.config import SelectorConfig
-from infocal.encoders import Embedded, build_encoder
+from infocal.nn.encoders import Embedded, build_encoder
 
 
 class Selector(nn.Module):

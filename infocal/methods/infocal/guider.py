@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from infocal.config import InfoCalConfig
-from infocal.encoders import Embedded, build_encoder, pool
+from infocal.nn.encoders import Embedded, build_encoder, pool
 
 # keeps log sigma of Eq. (12) finite
 _MIN_SIGMA = 1e-4
