@@ -105,6 +105,7 @@ def main(arguments: Sequence[str]) -> int:
     with study_folder.claimed(directory, resume=given.resume, kind="comparison", sign=SETTINGS):
         logger.info("results: %s\ntracking: %s", directory, without_password(uri))
         planning.compile_ahead(prepared.runs[0])
+        width = terminal.width_of(sys.stdout)
         try:
             # Ray prints that a node has died, and MLflow where a run is: stdout holds the result alone
             with terminal.opened(), contextlib.redirect_stdout(sys.stderr):
@@ -113,14 +114,14 @@ def main(arguments: Sequence[str]) -> int:
                         prepared = _with_features(given, prepared)
                 with terminal.step("loading the packages"):
                     from pipeline.comparing.comparison import conduct, tables
-                table, broken = conduct(prepared, directory, uri)
+                table, broken = conduct(prepared, directory, uri, width)
         except KeyboardInterrupt:
             if (directory / SETTINGS).exists():
                 logger.warning("to go on: %s", command)
             else:
                 logger.warning("no training was begun: to go on, start the same command again")
             raise
-    print(table)
+    terminal.answer(table)
     logger.info("tables: %s", ", ".join(str(path) for path in tables(directory)))
     if broken:
         name, reason = next(iter(broken.items()))

@@ -414,13 +414,16 @@ def published_masks(prepared: ComparisonSettings, features: Features) -> Iterato
         yield given_row("masks of Lei et al. (2016)", scores, "paper", f"on {num_texts} test texts")
 
 
-def conduct(prepared: ComparisonSettings, directory: Path, uri: str) -> tuple[str, Mapping[str, str]]:
+def conduct(
+    prepared: ComparisonSettings, directory: Path, uri: str, width: int | None = None
+) -> tuple[str, Mapping[str, str]]:
     """Run or go on with a comparison to its end.
 
     Args:
         prepared: what to do, the features built.
         directory: its folder.
         uri: MLflow's.
+        width: characters of a line of the table that is returned; None: as many as are needed.
 
     Returns:
         The table as Markdown, and what broke, by entry.
@@ -451,7 +454,7 @@ def conduct(prepared: ComparisonSettings, directory: Path, uri: str) -> tuple[st
         raise
     finally:
         tracker.finish(prepared.run_id, status)
-    return typeset.markdown(table), comparison.broken
+    return typeset.markdown(table, width), comparison.broken
 
 
 def _with_parent(prepared: ComparisonSettings, tracker: Tracker) -> ComparisonSettings:

@@ -68,7 +68,7 @@ class Refused(HTTPException):
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    folders = [jinja2.PackageLoader("pipeline.judging"), jinja2.PackageLoader("pipeline")]
+    folders = [jinja2.PackageLoader("pipeline.judging"), jinja2.PackageLoader("pipeline.reporting")]
     return jinja2.Environment(
         loader=jinja2.ChoiceLoader(folders),
         autoescape=True,

@@ -28,16 +28,34 @@ _LATEX = {
 """Characters that LaTeX reads as commands, or that its fonts may lack."""
 
 
-def markdown(table: Standings) -> str:
-    """The table in GitHub's Markdown, its notes below; columns are aligned to be read as text, too."""
+def markdown(table: Standings, width: int | None = None) -> str:
+    """The table in GitHub's Markdown, its notes below; columns are aligned to be read as text, too.
+
+    Args:
+        table: what is set.
+        width: characters of a line: a wider table is set as several, each with all rows; None: one table.
+    """
     head = ["rationales", *table.header()]
     rows = [[_named(row), *table.texts(row)] for row in table.rows]
     cells = [[cell.replace("|", r"\|") for cell in line] for line in [head, *rows]]
     widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
-    lines = [_markdown_line(line, widths) for line in cells]
-    rule = "|".join(["", "-" * (widths[0] + 2), *("-" * (w + 1) + ":" for w in widths[1:]), ""])
+    parts: list[list[int]] = [[0]]
+    for column in range(1, len(head)):
+        taken = sum(3 + widths[one] for one in [*parts[-1], column]) + 1
+        if width is not None and taken > width and len(parts[-1]) > 1:
+            parts.append([0])
+        parts[-1].append(column)
+    set_parts = ["\n".join(_markdown_part(cells, widths, part)) for part in parts]
     notes = [f"- {note}" for note in [*table.used_marks(), *table.notes]]
-    return "\n".join([f"### {table.title}", "", lines[0], rule, *lines[1:], "", *notes])
+    return "\n".join([f"### {table.title}", "", "\n\n".join(set_parts), "", *notes])
+
+
+def _markdown_part(cells: list[list[str]], widths: list[int], columns: list[int]) -> list[str]:
+    """Lines of a table of some of the columns."""
+    widths = [widths[column] for column in columns]
+    head, *rows = [_markdown_line([line[column] for column in columns], widths) for line in cells]
+    rule = "|".join(["", "-" * (widths[0] + 2), *("-" * (w + 1) + ":" for w in widths[1:]), ""])
+    return [head, rule, *rows]
 
 
 def _markdown_line(line: Sequence[str], widths: Sequence[int]) -> str:

@@ -36,7 +36,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[ComparisonSettings]:
     """What would be compared; nothing is."""
     found: list[ComparisonSettings] = []
 
-    def conduct(prepared: ComparisonSettings, directory: Path, uri: str):
+    def conduct(prepared: ComparisonSettings, directory: Path, uri: str, width: int | None):
         prepared.save(directory)
         found.append(prepared)
         return "the table", {}
@@ -123,7 +123,7 @@ def test_an_interrupted_comparison_says_how_to_go_on(
     given = [*SAMPLE, "--methods", "fresh", "--storage", "two words", "--tracking-uri", "sqlite:///a b.db"]
     run_command(compare.main, [*given, "--name", "x"])
 
-    def interrupted(prepared: ComparisonSettings, directory: Path, uri: str):
+    def interrupted(prepared: ComparisonSettings, directory: Path, uri: str, width: int | None):
         assert uri == f"sqlite:///{tmp_path}/a b.db", "where the first command tracked it"
         raise KeyboardInterrupt
 

@@ -1,4 +1,5 @@
 import html
+import itertools
 import math
 from statistics import stdev
 
@@ -170,6 +171,20 @@ def test_columns_that_nobody_has_are_left_out():
 
 
 # --------------------------------------------------------------------------------------------- formats
+
+
+@pytest.mark.parametrize("width", [45, 60, 80])
+def test_a_table_is_set_as_several_where_the_terminal_is_narrow(width: int):
+    wide = typeset.markdown(table([outcome(rate=0.2)])).splitlines()
+    found = [line for line in typeset.markdown(table([outcome(rate=0.2)]), width).splitlines() if "|" in line]
+    assert all(len(line) <= width for line in found)
+    heads = [line for line, rule in itertools.pairwise(found) if rule.startswith("|--")]
+    assert len(heads) > 1
+    cells = [[cell.strip() for cell in head.strip("|").split(" | ")] for head in heads]
+    assert {head[0] for head in cells} == {"rationales"}, "each table names its rows"
+    (whole,) = [line for line, rule in itertools.pairwise(wide) if rule.startswith("|--")]
+    columns = [cell for head in cells for cell in head[1:]]
+    assert columns == [cell.strip() for cell in whole.strip("|").split(" | ")][1:]
 
 
 def test_markdown_is_aligned_and_has_its_notes():
