@@ -118,6 +118,7 @@ def test_chinese_texts_and_classes(classes: tuple[Server, Explainer]):
     [
         ({"inputs": []}, "expected at least one text, but got none"),
         ({"inputs": ["thin", ""]}, "of the 2 given those at position 1 (from 0) hold no token"),
+        ({"inputs": ["\u200b"]}, "of the 1 given those at position 0 (from 0) hold no token"),
         ({"inputs": [" \n"]}, "of the 1 given those at position 0 (from 0) hold no token"),
         ({"inputs": "thin"}, "Expected list, but got str"),
         ({"inputs": None}, "Expected list, but got NoneType"),
@@ -178,7 +179,7 @@ def test_a_parameter_that_the_model_does_not_know_changes_nothing(scores: tuple[
     assert "Unrecognized params ['temperature'] are ignored" in server.log.read_text()
 
 
-@pytest.mark.parametrize("text", ["a \ud800 b", "a \x00 b", "\u200b", "👍🏽 thin", "e\u0301"])
+@pytest.mark.parametrize("text", ["a \ud800 b", "a \x00 b", "a \u200b b", "👍🏽 thin", "e\u0301"])
 def test_any_character_is_answered(scores: tuple[Server, Explainer], text: str):
     server, explainer = scores
     reply = server.send(json.dumps({"inputs": [text]}).encode(), JSON)

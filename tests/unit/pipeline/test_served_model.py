@@ -154,7 +154,7 @@ def test_class_probabilities_add_up(tmp_path: Path):
     assert answer["probabilities"][int(answer["prediction"])] == max(answer["probabilities"])
 
 
-@pytest.mark.parametrize("empty", ["", " \n\t"])
+@pytest.mark.parametrize("empty", ["", " \n\t", "\u200b", " \ufeff "])
 def test_an_empty_text_is_named_by_its_position(model: ServedModel, empty: str):
     with pytest.raises(MlflowException, match="of the 3 given those at position 0, 2 .from 0. hold no token"):
         model.predict(None, [empty, "thin", empty])
