@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 _SCRIPT = """
 import json, os, re
 from pathlib import Path
-from pipeline import cluster
+from pipeline.study import cluster
 
 def descendants(pid):
     found = {pid}

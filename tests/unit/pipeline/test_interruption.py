@@ -14,7 +14,7 @@ from pipeline.base.interruption import handled
 ROOT = Path(interruption.__file__).parents[2]
 SCRIPT = """
 import signal, sys, time, weakref
-from pipeline import interruption
+from pipeline.base import interruption
 from pipeline.base.errors import run_command
 
 class Thing:
@@ -86,7 +86,7 @@ def test_an_interrupt_that_python_drops_is_raised_again():
 
 def test_another_error_that_python_drops_is_said():
     source = """
-from pipeline import interruption
+from pipeline.base import interruption
 
 class Thing:
     def __del__(self):

@@ -53,7 +53,8 @@ def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path):
     source = """
 import os, signal, sys, tempfile
 from pathlib import Path
-from pipeline import checkpoints, study_folder
+from pipeline.study import study_folder
+from pipeline.training import checkpoints
 from pipeline.base.storage import STAGED
 folder = Path(sys.argv[1])
 with study_folder.claimed(folder, resume=False):
