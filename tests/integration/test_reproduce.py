@@ -96,7 +96,7 @@ def test_a_study_is_refused_and_its_winner_named(folder: Path, tracker: Tracker)
 
 def test_a_number_that_was_changed_in_the_store_is_found(folder: Path, tracker: Tracker):
     trial, _ = trials(tracker)
-    change = "update metrics set value = value + ? where run_uuid = ? and key = 'val/mse' and step = 1"
+    change = "update metrics set value = value + ? where run_uuid = ? and key = 'val/mse' and step = 2"
     with sqlite3.connect(folder / "runs" / "mlflow.db") as database:
         database.execute(change, (0.01, trial.run_id))
     try:
