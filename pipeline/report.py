@@ -27,7 +27,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = settings.parser(
         "pipeline.report", "Write the page of a study and store it with the study's run."
     )
-    parser.add_argument("--dataset", default="beer", help="data set (default: %(default)s)")
+    parser.add_argument("--dataset", help="data set (default: beer; with --name that of the study)")
     parser.add_argument("--aspect", help="target of the data set, for beer appearance, smell or palate")
     parser.add_argument("--sample", action="store_true", help="a study of the sample corpus, in runs/sample")
     which = parser.add_mutually_exclusive_group()
@@ -54,13 +54,19 @@ def main(arguments: Sequence[str]) -> int:
         raise PipelineError(
             f"`{output}` is a folder", where="--output", hint=f"name a file, as in {output / REPORT}"
         )
-    aspect = "" if given.run else resolve_aspect(get_source(given.dataset), given.aspect) or ""
+    # a name says which study it is; what is also said is checked
+    is_enough = given.run or (given.name and not given.dataset and not given.aspect)
+    dataset = given.dataset or "beer"
+    aspect = "" if is_enough else resolve_aspect(get_source(dataset), given.aspect) or ""
 
     from pipeline.study import findings, study_report
     from pipeline.tracking.tracking import STUDY_TAG, Tracker
 
     tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
-    study = tracker.run(given.run) if given.run else _study(tracker, given.dataset, aspect, given.name)
+    if given.run:
+        study = tracker.run(given.run)
+    else:
+        study = _named(tracker, given.name) if is_enough else _study(tracker, dataset, aspect, given.name)
     findings.check_is_study(study)
     target = output or study_report.place(storage, study.tags[STUDY_TAG])
     study_report.write(tracker, study.run_id, target, "--output")
@@ -89,6 +95,33 @@ def _study(tracker: "Tracker", dataset: str, aspect: str, name: str | None) -> "
             "`--storage` or `--tracking-uri` where its results are",
         )
     return found
+
+
+def _named(tracker: "Tracker", name: str) -> "TrackedRun":
+    """The run of the study of that name, of whatever data set.
+
+    Raises:
+        PipelineError: if there is none, or several data sets have one.
+    """
+    from pipeline.tracking.tracking import translated
+
+    with translated("cannot list the experiments"):
+        experiments = {one.name: one.experiment_id for one in tracker.client.search_experiments()}
+    tried = {title: tracker.latest_study(number, name) for title, number in experiments.items()}
+    found = {title: study for title, study in tried.items() if study is not None}
+    if not found:
+        raise PipelineError(
+            f"there is no study `{name}` in {tracker.uri}",
+            where="--name",
+            hint="say with `--storage`, `--tracking-uri` or `--sample` where its results are",
+        )
+    if len(found) > 1:
+        raise PipelineError(
+            f"expected one study `{name}`, but there is one of {' and of '.join(sorted(found))}",
+            where="--name",
+            hint="add `--dataset`, and `--aspect` where the data set has several",
+        )
+    return next(iter(found.values()))
 
 
 if __name__ == "__main__":

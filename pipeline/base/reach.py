@@ -1,6 +1,7 @@
 """Whether a server answers: asked before work is done that it would be needed for at the end."""
 
 import base64
+import re
 import socket
 import urllib.error
 import urllib.request
@@ -23,6 +24,14 @@ def check_tracking(uri: str) -> None:
     """
     if not uri.startswith(("http://", "https://")):
         return
+    address, _ = uris.split(uri)
+    if found := re.search(r"[?#].*", address, re.DOTALL):
+        raise PipelineError(
+            f"expected the address of an MLflow server, but `{uris.without_password(uri)}` goes on with "
+            f"`{found[0][0]}`, behind which MLflow would put its own paths",
+            where="--tracking-uri",
+            hint=f"leave out what begins with `{found[0][0]}`",
+        )
     try:
         with urllib.request.urlopen(_health(uri), timeout=TIMEOUT_S):
             pass

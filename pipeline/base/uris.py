@@ -12,7 +12,13 @@ _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
 _URI = rf"(?P<scheme>(?:{_SCHEME}:)*{_SCHEME})://"
 """`jdbc:postgresql://` as well: it opens nothing here, but people paste it, with its password."""
 _WHOLE = re.compile(rf"{_URI}(?P<rest>.*)", re.DOTALL)
-_IN_TEXT = re.compile(rf"{_URI}(?P<rest>\S*)")
+_PORT = r"\d{1,5}(?![^\s/?#,;.:)'\"`\]])"
+_WITH_BLANKS = rf"[^\s:/?#@]*:(?!{_PORT})(?=\S)(?:(?!{_SCHEME}://)[^\n])*@\S*"
+"""A password in which there are blanks: it ends at the last `@` of its line, before the next URI."""
+_IN_TEXT = re.compile(rf"{_URI}(?P<rest>{_WITH_BLANKS}|\S*)")
+_PORT_AND_QUERY = re.compile(r"\d{1,5}(?:/[^?#]*)?\?[^=]*=.*", re.DOTALL)
+_IN_BRACKETS = re.compile(r"\[[0-9A-Fa-f:.]+\](?::\d|[/?#])")
+"""A host that is an IPv6 address, and what shows that it is no user's name."""
 _WORD = r"[^=&;?\s]*"
 _SECRET_NAME = (
     rf"(?:{_WORD}(?:pass(?:word|wd)?|pwd|secret|token|sas|odbc_connect){_WORD}|{_WORD}(?<!ssl)(?<!ssl_)key)"
@@ -45,7 +51,7 @@ def split(uri: str) -> tuple[str, Credentials | None]:
     """A URI without its credentials, and these; None where it has none.
 
     The credentials end at the last `@`: a password in which an `@`, a `/` or a `#` was not percent-encoded
-    belongs to them as a whole.
+    belongs to them as a whole. An `@` in the query behind `HOST:PORT` is none of theirs.
     """
     found = _WHOLE.fullmatch(uri)
     credentials = _credentials(found) if found else None
@@ -58,7 +64,8 @@ def _credentials(found: re.Match[str]) -> Credentials | None:
     before, at, _ = found["rest"].rpartition("@")
     user, colon, password = before.partition(":")
     # a path: of a file, or of a bucket that has an `@` in a name
-    if not at or re.search(r"[/?#]", user):
+    is_host = _PORT_AND_QUERY.fullmatch(password) or _IN_BRACKETS.match(found["rest"])
+    if not at or is_host or re.search(r"[/?#]", user):
         return None
     return Credentials(user, password if colon else None)
 
@@ -69,7 +76,7 @@ def without_password(uri: str) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """A text in which each URI is without its password, as far as the next blank."""
+    """A text in which each URI is without its password, blanks in it included."""
     return _IN_TEXT.sub(_masked, text)
 
 

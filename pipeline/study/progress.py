@@ -12,7 +12,7 @@ from ray.tune.experiment import Trial
 from feature_store import terminal
 from pipeline.study import time_left, trial_table
 from pipeline.study.criterion import best_first, standing_of
-from pipeline.study.ledger import VIOLATION, Ledger, TrialRecord
+from pipeline.study.ledger import OBJECTIVE, VIOLATION, Ledger, TrialRecord
 from pipeline.study.scheduler import trial_id_of
 from pipeline.study.time_left import Phase, Track
 from pipeline.study.trial_table import Row
@@ -185,6 +185,7 @@ class ProgressLines(tune.Callback):
             is_over=record.is_over,
             is_running=self._is_running(record),
             has_failed=record.failure is not None,
+            objectives=[epoch.numbers[OBJECTIVE] for epoch in epochs],
         )
 
     # ------------------------------------------------------------------------------------- on a terminal

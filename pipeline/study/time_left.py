@@ -3,11 +3,13 @@
 An epoch takes as long as lies between two reports of its trial. What the whole took, divided by what is done,
 would say something else: a start may be slow, and trials run side by side. How many trials ASHA stops at a
 rung is taken from those that have come to it, and at first from what ASHA does to trials that are equally
-good on average. The rest is a simulation of the slots in which trials run.
+good on average. Whether it will stop a trial that runs is taken the more from how the others stood at the
+same epoch, the nearer the rung is. The rest is a simulation of the slots in which trials run.
 """
 
 import heapq
 import itertools
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +36,8 @@ class Track:
     is_over: bool = False
     is_running: bool = False
     has_failed: bool = False
+    objectives: Sequence[float] = ()
+    """What ASHA compares, after each epoch: the best so far."""
 
     def gaps(self, since: float) -> list[float]:
         """Times between reports of the present session."""
@@ -73,7 +77,8 @@ def seconds_left(
     def once() -> float:
         return sum(_span(phase, num_epochs, slots, now, since, paces, start, chance) for phase in phases)
 
-    return mean(once() for _ in range(_DRAWS))
+    # the geometric mean: where a trial ends soon or late, twice too long is as wrong as half of it
+    return round(math.expm1(mean(math.log1p(once()) for _ in range(_DRAWS))), 3)
 
 
 def _paces(tracks: Sequence[Track], since: float) -> list[float]:
@@ -111,7 +116,7 @@ def _span(
     for track in running:
         gaps = track.gaps(since)
         own = (sum(gaps) + mean(paces)) / (len(gaps) + 1)
-        left = rungs.last_epoch(len(track.reports), chance) - len(track.reports)
+        left = rungs.last_epoch(len(track.reports), chance, track) - len(track.reports)
         heard = max([since, *track.reports]) if track.reports else max(since, track.begun or since)
         first = 0.0 if track.reports else start
         free.append(first + left * own - min(max(now - heard, 0.0), first + own))
@@ -132,7 +137,7 @@ class _Rungs:
     """How likely ASHA stops a trial: at each rung a share of those that come to it."""
 
     def __init__(self, phase: Phase, num_epochs: int) -> None:
-        self.num_epochs = num_epochs
+        self.num_epochs, self._tracks = num_epochs, phase.tracks
         over = [track for track in phase.tracks if track.is_over]
         self._failures = sum(track.has_failed for track in over) / max(
             1, sum(len(track.reports) for track in phase.tracks)
@@ -141,22 +146,42 @@ class _Rungs:
         self._seen = dict(self._come)
         self._stopped = {r: sum(len(t.reports) == r and not t.has_failed for t in over) for r in phase.rungs}
 
-    def last_epoch(self, reached: int, chance: random.Random) -> int:
-        """Epochs of a trial that has so many, when it ends."""
+    def last_epoch(self, reached: int, chance: random.Random, track: Track | None = None) -> int:
+        """Epochs of a trial that has so many, when it ends; `track` is given where it runs."""
         for epoch in range(reached + 1, self.num_epochs):
-            if epoch in self._come and self._stops(epoch, chance):
-                return epoch
+            if epoch in self._come:
+                if self._stops(epoch, chance, track):
+                    return epoch
+                track = None  # how it stands now says little of the rung after the next one
             if self._failures and chance.random() < self._failures:
                 return epoch
         return self.num_epochs
 
-    def _stops(self, rung: int, chance: random.Random) -> bool:
+    def _stops(self, rung: int, chance: random.Random, track: Track | None) -> bool:
         # ASHA keeps a trial that is among the best third of those before it
         before = self._come[rung]
         expected = (1 - 1 / _REDUCTION) * before / (before + 1 / _REDUCTION)
         self._come[rung] += 1
         rate = (self._stopped[rung] + _PRIOR_TRIALS * expected) / (self._seen[rung] + _PRIOR_TRIALS)
+        if track is not None and (lags := self._lags(track, rung)) is not None:
+            near = len(track.objectives) / rung
+            rate = near * lags + (1 - near) * rate
         return chance.random() < rate
+
+    def _lags(self, track: Track, rung: int) -> bool | None:
+        """Whether a trial would be stopped if the rung were where it is now; None where nobody can tell."""
+        now = len(track.objectives) - 1
+        others = [t.objectives[now] for t in self._tracks if t is not track and len(t.objectives) >= rung]
+        if now < 0 or not others:
+            return None
+        return track.objectives[now] < _upper_third(others)
+
+
+def _upper_third(values: Sequence[float]) -> float:
+    """What the best third of them reaches, between two of them where need be."""
+    place = (1 - 1 / _REDUCTION) * (len(values) - 1)
+    low, high = sorted(values)[math.floor(place)], sorted(values)[math.ceil(place)]
+    return low + (high - low) * (place % 1)
 
 
 def told(seconds: float | None) -> str:

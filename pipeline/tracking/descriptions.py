@@ -1,4 +1,4 @@
-"""What MLflow's pages say first of an experiment and of a trial, in Markdown."""
+"""What MLflow's pages say first of an experiment, a trial and a version of a model, in Markdown."""
 
 from collections.abc import Mapping
 
@@ -53,3 +53,33 @@ def of_trial(study: str, dataset: str, numbers: Mapping[str, float], num_epochs:
         f"{num_epochs}; {', '.join(scored)}. The artifact `rationales.html` shows its rationales, "
         "`curve.html` its epochs."
     )
+
+
+def of_version(tags: Mapping[str, str], run_id: str) -> str:
+    """What a version of a registered model is, and why it was chosen.
+
+    Args:
+        tags: of the version; `dataset` is there, what others are missing is not said.
+        run_id: the run that trained it.
+    """
+    dataset = tags["dataset"]
+    epoch = f", at its epoch {tags['epoch']}" if "epoch" in tags else ""
+    study = f" of the study `{tags['study']}`" if "study" in tags else ""
+    lines = [
+        f"A model of **{title(dataset, tags.get('aspect'))}** (method `{tags.get('method', 'infocal')}`): "
+        f"the trial{study} that is the run `{run_id}`{epoch}."
+    ]
+    if "criterion" in tags:
+        lines.append(f"Chosen on validation by its criterion: {tags['criterion']}.")
+    scored = [
+        f"{column.label.lower()} {float(tags[f'val_{column.score}']):.3f}"
+        for column in columns.columns(dataset)
+        if f"val_{column.score}" in tags
+    ]
+    if scored:
+        lines.append(f"Scores there: {', '.join(scored)}.")
+    if tags.get("origin"):
+        lines.append(f"Data: the folder `{tags['origin']}`.")
+    if tags.get("corpus") == "sample":
+        lines.append("Data: the made-up sample corpus; the scores say nothing about real data.")
+    return "\n\n".join(lines)

@@ -19,7 +19,7 @@ from mlflow.models import Model
 
 from pipeline.base import moved, reading
 from pipeline.base.errors import PipelineError
-from pipeline.tracking import served_model
+from pipeline.tracking import descriptions, served_model
 from pipeline.tracking.tracking import Tracker, translated, written
 from pipeline.training import checkpoints
 
@@ -128,7 +128,12 @@ def register(
         local = tracker.uri.startswith("sqlite")
         source = logged.artifact_location if local else f"models:/{logged.model_id}"
         made = tracker.client.create_model_version(
-            name, source=source, run_id=run_id, tags=every, model_id=logged.model_id
+            name,
+            source=source,
+            run_id=run_id,
+            tags=every,
+            model_id=logged.model_id,
+            description=descriptions.of_version(every, run_id),
         )
         if alias is not None:
             tracker.client.set_registered_model_alias(name, alias, made.version)

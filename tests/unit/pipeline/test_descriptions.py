@@ -40,6 +40,34 @@ def test_a_trial_without_scores_has_a_description_too():
     assert descriptions.of_trial("looks", "beer", {}, 0) == "A trial of the study `looks`."
 
 
+TAGS = {
+    "dataset": "jsonl",
+    "method": "hardkuma",
+    "study": "inns",
+    "epoch": "17",
+    "criterion": "best val_token_f1 with val_selection_rate <= 0.5",
+    "origin": "/data/inns",
+    "corpus": "real",
+    "val_token_f1": "0.8190",
+}
+
+
+def test_a_version_says_what_it_is_and_why_it_was_chosen():
+    assert descriptions.of_version(TAGS, "abc123") == (
+        "A model of **jsonl** (method `hardkuma`): the trial of the study `inns` that is the run `abc123`, "
+        "at its epoch 17.\n\n"
+        "Chosen on validation by its criterion: best val_token_f1 with val_selection_rate <= 0.5.\n\n"
+        "Scores there: token f1 0.819.\n\n"
+        "Data: the folder `/data/inns`."
+    )
+
+
+def test_a_version_of_which_little_is_known_says_no_more():
+    said = descriptions.of_version({"dataset": "beer", "aspect": "smell", "corpus": "sample"}, "abc")
+    assert said.startswith("A model of **beer/smell** (method `infocal`): the trial that is the run `abc`.")
+    assert "made-up sample corpus" in said and "None" not in said and "riterion" not in said
+
+
 def test_an_experiment_gets_a_description_and_keeps_its_own(tracker):
     made = tracker.client.get_experiment(tracker.experiment("beer", "palate"))
     assert "**beer/palate**" in made.tags[NOTE_TAG]

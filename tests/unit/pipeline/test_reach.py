@@ -51,6 +51,19 @@ def test_a_tracking_server_that_never_answers(listening: int, monkeypatch: pytes
         reach.check_tracking(f"http://127.0.0.1:{listening}")
 
 
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("http://h:5000/x?email=a@b.c", r"`http://h:5000/x\?email=a@b.c` goes on with `\?`"),
+        ("https://ada:hush@h/#/models", "`https://ada:\\*\\*\\*@h/#/models` goes on with `#`"),
+    ],
+)
+def test_a_page_is_no_address_of_a_server(uri: str, told: str):
+    with pytest.raises(PipelineError, match=told) as caught:
+        reach.check_tracking(uri)
+    assert "leave out what begins with" in str(caught.value.hint)
+
+
 def test_nothing_is_asked_of_a_database():
     reach.check_tracking("sqlite:////nowhere/mlflow.db")
 

@@ -68,6 +68,8 @@ def test_registered_version_is_challenger_and_knows_its_run(tracker: Tracker, tm
     assert found.tags["data_fingerprint"] == "f" * 64
     assert (found.tags["corpus"], found.tags["min_precision"]) == ("sample", "0.05")
     assert "run_id" not in found.tags
+    said = tracker.client.get_model_version(NAME, str(version)).description
+    assert "**beer/palate**" in said and f"`{run_id}`" in said and "best recall" in said
     run = tracker.client.get_run(run_id)
     assert len(run.outputs.model_outputs) == 1, "the run's page shows the model"
     logged = tracker.client.get_logged_model(run.outputs.model_outputs[0].model_id)

@@ -86,6 +86,23 @@ def test_a_study_is_found_by_its_name(store, tmp_path):
     assert not (store.folder / "studies" / "first").exists(), "--output is the only place"
 
 
+def test_a_name_is_enough_whatever_the_data_set(store, tmp_path):
+    other = store.tracker.experiment("jsonl", "")
+    for name in ("inns", "second"):
+        store.tracker.start_study(other, name, PARAMETERS | {"dataset": "jsonl", "aspect": ""}, {"seed": "7"})
+    for name in ("first", "inns"):
+        output = tmp_path / f"{name}.html"
+        assert report.main(store.arguments("--name", name, "--output", str(output))) == 0
+        assert read(output.read_text(encoding="utf-8")).find("h1")[0].words.startswith(f"{name}: ")
+    with pytest.raises(
+        PipelineError, match="expected one study `second`, but there is one of beer/palate and of jsonl"
+    ):
+        report.main(store.arguments("--name", "second"))
+    assert report.main(store.arguments("--name", "second", "--aspect", "palate")) == 0
+    with pytest.raises(PipelineError, match="--name: there is no study `third` in sqlite"):
+        report.main(store.arguments("--name", "third"))
+
+
 def test_a_study_is_found_by_its_run(store, tmp_path):
     output = tmp_path / "page.html"
     assert report.main(store.arguments("--run", store.first, "--output", str(output))) == 0

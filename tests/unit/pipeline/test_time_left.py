@@ -1,11 +1,15 @@
 """The time left of simulated searches, at many moments, against what they then took."""
 
+import dataclasses
 import heapq
+import itertools
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import mean, median
 
+import numpy as np
 import pytest
 
 from pipeline.study.time_left import Phase, Track, seconds_left, told
@@ -29,6 +33,14 @@ class Simulated:
         known = [moment for moment in self.reports if moment <= now]
         is_over = len(known) == len(self.reports)
         return Track(self.begun, known, self.epoch_s[: len(known)], is_over, is_running=not is_over)
+
+
+@dataclass
+class Curve(Simulated):
+    """A simulated trial with what ASHA compares."""
+
+    final: float = 0.0
+    objectives: list[float] = field(default_factory=list)
 
 
 def search(
@@ -117,6 +129,63 @@ def ratios(
     return found
 
 
+def of_curves(*, trials: int, epochs: int, slots: int, rungs: Sequence[int], seed: int) -> list[Curve]:
+    """A search as ASHA conducts it, of trials that begin low and differ more and more in the end."""
+    chance = random.Random(seed)
+    at_rung: dict[int, list[float]] = {rung: [] for rung in rungs}
+    free: list[tuple[float, int, Curve | None]] = [(0.0, slot, None) for slot in range(slots)]
+    heapq.heapify(free)
+    found: list[Curve] = []
+    for order in itertools.count(slots):
+        if not free:
+            return found
+        now, _, trial = heapq.heappop(free)
+        if trial is None:
+            if len(found) == trials:
+                continue
+            trial = Curve(begun=now, final=chance.gauss(0, 1))
+            found.append(trial)
+        elif len(trial.reports) == epochs or _is_stopped(trial, at_rung):
+            heapq.heappush(free, (now, order, None))
+            continue
+        trial.epoch_s.append(10 * chance.uniform(0.8, 1.2))
+        trial.reports.append(now + trial.epoch_s[-1])
+        risen = trial.final - 4 * math.exp(-len(trial.reports) / 3) + chance.gauss(0, 0.3)
+        trial.objectives.append(max([risen, *trial.objectives[-1:]]))
+        heapq.heappush(free, (trial.reports[-1], order, trial))
+    raise AssertionError
+
+
+def _is_stopped(trial: Curve, at_rung: dict[int, list[float]]) -> bool:
+    before = at_rung.get(len(trial.reports))
+    if before is None:
+        return False
+    before.append(trial.objectives[-1])
+    return len(before) > 1 and trial.objectives[-1] < float(np.percentile(before[:-1], 200 / 3))
+
+
+def wrong_by(shape: tuple[int, int, int, Sequence[int]], share: float, *, knows: bool) -> float:
+    """The factor by which estimates are wrong on average, of 24 searches at a share of their way."""
+    trials, epochs, slots, rungs = shape
+    found = []
+    for seed in range(24):
+        made = of_curves(trials=trials, epochs=epochs, slots=slots, rungs=rungs, seed=seed)
+        end = max(trial.reports[-1] for trial in made)
+        now = share * end
+        tracks = [track for trial in made if (track := trial.at(now)) is not None]
+        if knows:
+            tracks = [
+                dataclasses.replace(track, objectives=trial.objectives[: len(track.reports)])
+                for track, trial in zip(tracks, made, strict=False)
+            ]
+        estimate = seconds_left(
+            [Phase(tracks, trials, rungs)], num_epochs=epochs, slots=slots, now=now, since=0.0
+        )
+        assert estimate is not None
+        found.append(abs(math.log(estimate / (end - now))))
+    return math.exp(mean(found))
+
+
 PLAIN = [(4, 12, 1), (6, 6, 2), (30, 50, 2), (30, 20, 8), (100, 10, 16)]
 RUNGS = (4, 12, 36)
 
@@ -185,6 +254,31 @@ def test_under_asha_it_leans_to_no_side():
     assert 4 / 5 <= median(every) <= 5 / 4
     naive = [ratio for trials, slots in ASHA for ratio in halved(trials, slots, 0.0, 0, knows=False)]
     assert median(naive) > 2, "as if ASHA stopped nothing"
+
+
+SHAPES = [(12, 12, 2, (4,)), (30, 50, 2, (4, 12, 36)), (30, 50, 8, (4, 12, 36)), (12, 30, 2, (5, 15))]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_when_few_trials_are_left_under_asha_it_is_right_within_a_factor_of_two(
+    shape: tuple[int, int, int, Sequence[int]],
+):
+    for share in (0.9, 0.95):
+        assert wrong_by(shape, share, knows=True) < 2
+
+
+def test_how_a_trial_stands_among_the_others_says_whether_it_ends_soon():
+    late = [(wrong_by(shape, 0.95, knows=True), wrong_by(shape, 0.95, knows=False)) for shape in SHAPES]
+    assert all(knowing < blind for knowing, blind in late)
+
+    def left(objective: float) -> float:
+        its = Track(0.0, [10.0, 20.0], [10.0, 10.0], is_running=True, objectives=[objective] * 2)
+        peers = [Track(0.0, [10.0, 20.0, 30.0], is_over=True, objectives=[n / 9] * 3) for n in range(9)]
+        found = seconds_left([Phase([*peers, its], 10, [3])], num_epochs=50, slots=1, now=20.0, since=0.0)
+        assert found is not None
+        return found
+
+    assert left(0.1) < left(0.9) / 3
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -78,11 +78,50 @@ def test_a_masked_uri_is_refused(uri: str):
         ("models:/name@champion", "models:/name@champion"),
         ("jdbc:postgresql://ada:p@ss@h/db", "jdbc:postgresql://ada:***@h/db"),
         ("x:jdbc:mysql://h/db?user=ada&password=hush", "x:jdbc:mysql://h/db?user=ada&password=***"),
+        ("http://h:5000/x?email=a@b.c", "http://h:5000/x?email=a@b.c"),
+        ("https://h:443?to=a@b&token=hush", "https://h:443?to=a@b&token=***"),
+        ("http://[::1]:5000/team@home", "http://[::1]:5000/team@home"),
+        ("postgresql://[fe80::1]/db?options=a:b@c", "postgresql://[fe80::1]/db?options=a:b@c"),
     ],
 )
 def test_what_is_no_secret_stays(uri: str, shown: str):
     assert uris.without_password(uri) == shown
     assert uris.without_passwords(f"see {uri} there") == f"see {shown} there"
+
+
+BLANKS = st.lists(st.text("aB1@#/?%:\t", min_size=1, max_size=5), min_size=2, max_size=4).map(
+    lambda words: f"pw{' '.join(words)}pw"
+)
+
+
+@given(STARTS, BLANKS)
+def test_a_password_with_blanks_is_masked_as_a_whole_in_what_a_library_says(start: str, password: str):
+    uri, shown = start.format(password), start.replace(":{}@", uris.MASKED)
+    said = f'cannot open "{uri}": no route\nwrite to ops@example.org'
+    assert uris.without_passwords(said) == f'cannot open "{shown}": no route\nwrite to ops@example.org'
+    assert uris.without_passwords(f"{uri} or {uri}") == f"{shown} or {shown}"
+    with pytest.raises(PipelineError, match="expected a percent-encoded user name and password"):
+        credentials.check(uri, "--tracking-uri")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "see http://h:5000/ and mail ada@example.org",
+        "http://h:5000 is down, mail ada@example.org",
+        "http://h: is down, mail ada@example.org",
+        "models:/name@champion of http://h:5000, by ada@example.org",
+    ],
+)
+def test_what_stands_behind_a_uri_stays(said: str):
+    assert uris.without_passwords(said) == said
+
+
+@pytest.mark.parametrize(
+    "uri", ["http://h:5000/x?email=a@b.c", "http://[::1]:5000/a@b", "http://ada:pw@h:5000/x", "https://h/a@b"]
+)
+def test_an_at_sign_elsewhere_is_no_password(uri: str):
+    credentials.check(uri, "--tracking-uri")
 
 
 NAMES = (
