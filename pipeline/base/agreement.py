@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeline.base.wording import counted
+
 TOLERANCE = 1e-3
 """Largest difference of what agrees, relative for values beyond 1. Rounding stays below it until training has
 made it grow; another seed is above it in the first epoch: docs/reproducing.md has the figures."""
@@ -160,17 +162,17 @@ class Agreement:
     def sentence(self) -> str:
         """The verdict, in words."""
         metrics, epochs = {c.metric for c in self.cells}, {c.epoch for c in self.cells}
-        counted = f"{_number(len(metrics), 'metric')} over {_number(len(epochs), 'epoch')}"
+        compared = f"{counted(len(metrics), 'metric')} over {counted(len(epochs), 'epoch')}"
         if not self.cells:
-            counted = "no epoch came to its end, and it failed in the same way"
+            compared = "no epoch came to its end, and it failed in the same way"
         elif self.recorded is not None:
-            counted += ", and the failure"
+            compared += ", and the failure"
         if self.verdict == BIT_FOR_BIT:
-            return f"agrees bit for bit: {counted}"
+            return f"agrees bit for bit: {compared}"
         if self.verdict == WITHIN:
             worst = max(self.cells, key=lambda cell: cell.gap)
             at = f"{worst.gap:.2g} at epoch {worst.epoch + 1} in {worst.metric}"
-            return f"agrees within {self.tolerance:g}: {counted}; the largest difference is {at}"
+            return f"agrees within {self.tolerance:g}: {compared}; the largest difference is {at}"
         first = self.first()
         if first is None or (first.again is None and not self.same_failure):
             return f"differs: recorded {self.recorded or 'no failure'}; again {self.again or 'no failure'}"
@@ -195,7 +197,7 @@ class Agreement:
         widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
         texts = [[f"{name:<{widths[0]}}", *map(str.rjust, rest, widths[1:])] for name, *rest in lines]
         left = len(first) + len(worst) - len(rows)
-        more = [f"... and {_number(left, 'metric')} more: `--json` writes each at each epoch"] if left else []
+        more = [f"... and {counted(left, 'metric')} more: `--json` writes each at each epoch"] if left else []
         return "\n".join([*("  ".join(line) for line in texts), *more])
 
     def as_json(self) -> dict[str, Any]:
@@ -233,10 +235,6 @@ def compare(recorded: Trajectory, again: Trajectory, tolerance: float = TOLERANC
 
 def _names(epochs: Iterable[Mapping[str, float]]) -> Sequence[str]:
     return sorted({name for values in epochs for name in values})
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _shown(value: float | None) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infocal.gradient_shares import LEAST
+from pipeline.base.wording import counted
 from pipeline.reporting import gradient_shares
 from pipeline.reporting.charts import Axis, Chart, Dot, Line, Rule
 from pipeline.reporting.published import PublishedRow
@@ -191,7 +192,7 @@ def precision_recall_chart(findings: Findings, published: Sequence[PublishedRow]
         name="precision-recall",
         title="Precision against recall of all trials",
         description=(
-            f"{len(findings.trials)} trials, {met} of them meet the criterion; "
+            f"{counted(len(findings.trials), 'trial')}, the criterion met by {met}; "
             f"the best has precision {number(getattr(findings.winner, 'precision', None))} and "
             f"recall {number(getattr(findings.winner, 'recall', None))}."
         ),
@@ -310,7 +311,7 @@ def _hyper_parameter_panel(
     return Chart(
         name=f"by-{name}",
         title=name,
-        description=f"{len(trials)} trials by {name}, from {min(values):g} to {max(values):g}.",
+        description=f"{counted(len(trials), 'trial')} by {name}, from {min(values):g} to {max(values):g}.",
         x=Axis.around(values, name, log=log),
         y=y,
         dots=sorted(dots, key=lambda dot: dot.kind == "winner"),
@@ -349,7 +350,7 @@ def _share_panel(
     return Chart(
         name=f"share-{name}",
         title=name,
-        description=f"{len(found)} trials, shares from {min(heights):.2g} to {max(heights):.2g}.",
+        description=f"{counted(len(found), 'trial')}, shares from {min(heights):.2g} to {max(heights):.2g}.",
         x=Axis.around(values, name, log=log),
         y=Axis.around([*heights, LEAST, 1.0], "share of the gradient", log=True, percent=True),
         dots=sorted(dots, key=lambda dot: dot.kind == "winner"),

@@ -11,6 +11,7 @@ from feature_store import terminal
 from feature_store.store import Features
 from infocal.trainer import check_bf16, resolve_device
 from pipeline.base.errors import USER_ERRORS, PipelineError
+from pipeline.base.wording import counted
 from pipeline.study import cluster, gpus, outcome
 from pipeline.study.criterion import CRITERION_TAG
 from pipeline.study.ledger import Ledger
@@ -107,6 +108,8 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
     with _session(address):
         if prepared.chooses_gpus:
             prepared = study.settings = gpus.chosen(prepared)
+        elif prepared.gpus_per_trial:
+            gpus.check_usable(prepared)
         if prepared.packs_gpus:
             probe = ClusterProbe(is_local=cluster.is_local(address))
             prepared = study.settings = packed(prepared, study.space, probe)
@@ -208,7 +211,7 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command:
     trials = ledger.trials()
     num_epochs = sum(len(record.epochs) for record in trials)
     lines = [
-        f"MLflow has all {num_epochs} epochs of the {len(trials)} trials that were begun",
+        f"MLflow has {counted(num_epochs, 'epoch')} of {counted(len(trials), 'trial')}: all there are",
         f"{study.num_missing} of {study.num_trials} trials have not ended; to go on: {command}",
     ]
     return "\n".join(lines)

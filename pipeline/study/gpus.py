@@ -71,9 +71,36 @@ def chosen(settings: StudySettings, asked: Callable[[], Torch | None] | None = N
     return dataclasses.replace(settings, packs_gpus=True)
 
 
-def torch_of_gpu_node() -> Torch | None:
-    """The torch of a node of the connected Ray that has a GPU; None where no GPU becomes free in time."""
-    task = ray.remote(num_gpus=1, num_cpus=0, max_calls=1)(_torch_here).remote()
+def check_usable(settings: StudySettings, asked: Callable[[float], Torch | None] | None = None) -> None:
+    """Refuse trials that would hold the GPUs they were given and run on the CPU beside them.
+
+    Args:
+        settings: with `gpus_per_trial` above 0, as a flag said.
+        asked: tells of the torch on a node that has so much of a GPU free, None where no such node answers;
+            by default `torch_of_gpu_node`.
+
+    Raises:
+        PipelineError: if the torch of a node cannot use its GPUs.
+    """
+    if settings.run.device == "cpu" or not ray.cluster_resources().get("GPU"):
+        return  # as the user said; a cluster without GPUs may still get some
+    found = (asked or torch_of_gpu_node)(min(1.0, settings.gpus_per_trial))
+    if found is not None and not found.sees_gpu:
+        raise PipelineError(
+            f"expected trials on GPUs, but torch {found.version} of the nodes cannot use them",
+            where=f"--gpus-per-trial {settings.gpus_per_trial:g}",
+            hint="install a torch for CUDA on the nodes (`deploy/Dockerfile` builds an image with it), or "
+            "leave the flag out: trials run on the CPU then",
+        )
+
+
+def torch_of_gpu_node(part: float = 1.0) -> Torch | None:
+    """The torch of a node of the connected Ray that has a GPU; None where no GPU becomes free in time.
+
+    Args:
+        part: of a GPU that has to be free.
+    """
+    task = ray.remote(num_gpus=part, num_cpus=0, max_calls=1)(_torch_here).remote()
     done, _ = ray.wait([task], timeout=WAIT_S)
     if not done:
         ray.cancel(task)

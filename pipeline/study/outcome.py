@@ -105,10 +105,11 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     commands = commands_of(prepared, folder.storage)
     check_nothing_better_is_lost(study, winner, commands.register)
     package = pack_winner(study, features, winner, runs[winner.trial_id])
-    version = registered = None
+    version = registered = challenger = None
     if winner.is_met:
         version = register_winner(study, features, tracker, winner, runs[winner.trial_id], package)
         registered = f"{prepared.model_name} version {version}"
+        challenger = registry.find(tracker, prepared.model_name, registry.CHALLENGER).version
     metrics = best_shown(prepared.run.dataset, winner.scores) | _trivial(features, winner)
     metrics |= final_validation(checkpoints.load_package(package).model, features)
     metrics |= summary.spread([winner, *replicates], prepared.run.dataset)
@@ -139,6 +140,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         tracking_uri=tracker.uri,
         directory=folder.shown,
         version=version,
+        challenger=challenger,
         used=used,
         register=commands.register,
         text=example_text(features),
@@ -183,15 +185,27 @@ def check_nothing_better_is_lost(
 
 
 def register_winner(
-    study: Study, features: Features, tracker: Tracker, winner: Candidate, run_id: str, package: Path
+    study: Study,
+    features: Features,
+    tracker: Tracker,
+    winner: Candidate,
+    run_id: str,
+    package: Path,
+    *,
+    is_asked_for: bool = False,
 ) -> int:
-    """Register a trial that meets the study's criterion; returns the number of the version."""
+    """Register a trial that meets the study's criterion; returns the number of the version.
+
+    A study that is resumed registers its winner once, and leaves `challenger` with a later version; where the
+    trial is asked for, it becomes `challenger`.
+    """
     return registry.register(
         tracker,
         package,
         name=study.settings.model_name,
         run_id=run_id,
         tags=_version_tags(study.settings, winner, features),
+        takes_alias=is_asked_for,
     )
 
 

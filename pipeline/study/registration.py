@@ -87,7 +87,9 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
         tracking.sync(is_running=False)
         run_id = tracking.runs[chosen.trial_id]
         package = outcome.pack_winner(study, features, chosen, run_id)
-        version = outcome.register_winner(study, features, tracker, chosen, run_id, package)
+        version = outcome.register_winner(
+            study, features, tracker, chosen, run_id, package, is_asked_for=True
+        )
         name = f"{study.settings.model_name} version {version}"
         tags = {
             "registered_as": name,

@@ -12,6 +12,7 @@ from feature_store import terminal
 from infocal.metrics.resampling import LEVEL, NUM_DRAWS
 from pipeline.base.storage import Location, Storage
 from pipeline.base.uris import without_password
+from pipeline.base.wording import counted
 from pipeline.reporting.results import give_or_take
 from pipeline.study.criterion import Candidate, within_reach
 from pipeline.study.study import StudySettings
@@ -56,6 +57,7 @@ def of_study(
     tracking_uri: str,
     directory: Path | Location,
     version: int | None,
+    challenger: int | None = None,
     used: Utilisation | None = None,
     register: str = "python -m pipeline.register",
     text: str = "a text",
@@ -71,6 +73,7 @@ def of_study(
         tracking_uri: where MLflow tracks.
         directory: the study's folder, as it is called.
         version: number of the registered model; None: nothing was registered.
+        challenger: the version that is `challenger`; None: that one.
         used: what the search made of its cores.
         register: the command that registers a trial of this study.
         text: to try the registered model on.
@@ -78,7 +81,8 @@ def of_study(
         names: id of a trial -> how it is called, such as `trial-02`.
     """
     run = prepared.run
-    head = f"{target(run.dataset, run.aspect, run.options)}: {len(candidates)} trials, {run.criterion}"
+    trials = counted(len(candidates), "trial")
+    head = f"{target(run.dataset, run.aspect, run.options)}: {trials}, {run.criterion}"
     lines = [head, *([run.criterion.why] if run.rival else []), "", table(candidates, run.dataset)]
     if legend := _legend(candidates, run.criterion):
         lines += ["", legend.strip()]
@@ -95,7 +99,7 @@ def of_study(
     if version is None:
         lines += _missed(candidates, run.criterion, run.dataset, register, names or {})
     else:
-        lines += registered(prepared, version, tracking_uri, text, storage)
+        lines += registered(prepared, version, tracking_uri, text, storage, challenger)
     lines.append(f"  {mlflow_page.how_to_open(tracking_uri)}")
     return "\n".join(lines)
 
@@ -122,7 +126,12 @@ def note(winner: Candidate, run_id: str, criterion: Criterion, dataset: str, reg
 
 
 def registered(
-    prepared: StudySettings, version: int, tracking_uri: str, text: str, storage: Storage | None = None
+    prepared: StudySettings,
+    version: int,
+    tracking_uri: str,
+    text: str,
+    storage: Storage | None = None,
+    challenger: int | None = None,
 ) -> list[str]:
     """What to do with a model that was registered just now.
 
@@ -132,14 +141,20 @@ def registered(
         tracking_uri: where MLflow tracks.
         text: to try the model on.
         storage: of all results; None: the default.
+        challenger: the version that is `challenger`, a later one where a study was resumed; None: that one.
     """
     place, name = storage or default_storage(None, prepared.sample), prepared.model_name
     store = tracking_flags(place, tracking_uri)
     named = ["--tracking-uri", without_password(tracking_uri)]
     promote = [*storage_flags(place, sample=prepared.sample), *(named if store == named else [])]
-    explain = ["--model", f"models:/{name}@challenger", *store, "--text", text]
+    head, model = f"registered {name} version {version} as `challenger`", f"models:/{name}@challenger"
+    if challenger not in (None, version):
+        head = f"{name} version {version} was registered before, and `challenger` is version {challenger}"
+        model = f"models:/{name}/{version}"
+        promote += ["--version", str(version)]
+    explain = ["--model", model, *store, "--text", text]
     return [
-        f"registered {name} version {version} as `challenger`. Next:",
+        f"{head}. Next:",
         f"  {shlex.join(['python', '-m', 'pipeline.promote', *data_flags(prepared), *promote])}",
         f"  {shlex.join(['python', '-m', 'pipeline.explain', *explain])}",
     ]

@@ -29,7 +29,7 @@ CORPUS_TAG, SAMPLE_CORPUS, REAL_CORPUS = "corpus", "sample", "real"
 _DISTRIBUTION = "infocal-pipeline"
 _REQUIREMENTS = ("mlflow", "torch", "numpy", "safetensors", "pydantic", "jaxtyping", "pyarrow", "jieba")
 """What loading a model imports besides this project."""
-_DIGEST_TAG = "weights_sha256"
+_DIGEST_TAG, _CRITERION_TAG = "weights_sha256", "criterion"
 ORIGIN_TAG = "origin"
 """Folder of a corpus of one's own."""
 _TASK_TAGS = {
@@ -92,6 +92,7 @@ def register(
     run_id: str,
     tags: Mapping[str, Any],
     alias: str | None = CHALLENGER,
+    takes_alias: bool = False,
 ) -> int:
     """Log a package as a model of a run and register it.
 
@@ -102,9 +103,11 @@ def register(
         run_id: the run that trained the model.
         tags: of the version, besides those that its metadata give.
         alias: moved to the new version; None: none is.
+        takes_alias: whether an earlier version of these weights takes the alias from a later one.
 
     Returns:
-        The number of the version; that of an earlier one where the very weights of that run have one already.
+        The number of the version; that of an earlier one where the very weights of that run have one already
+        that was chosen by the same criterion.
 
     Raises:
         StateError: if the package is damaged.
@@ -115,10 +118,10 @@ def register(
     tags = {**tags, _DIGEST_TAG: digests[checkpoints.WEIGHTS]}
     every = {key: written(value) for key, value in {**_version_tags(metadata), **tags}.items()}
     with translated(f"cannot register a version of `{name}`"):
-        there = _version_of(tracker.client, name, run_id, tags[_DIGEST_TAG])
+        there = _version_of(tracker.client, name, run_id, every)
         if there is not None:  # a finished study that is resumed chooses the same winner again
             if alias is not None:
-                _advance(tracker.client, name, alias, there)
+                _advance(tracker.client, name, alias, there, takes_alias)
             return there
         refuse_another(tracker, name, every)
         _remove_unregistered(tracker, run_id)
@@ -178,16 +181,19 @@ def refuse_another(tracker: Tracker, name: str, tags: Mapping[str, str]) -> None
         )
 
 
-def _version_of(client: MlflowClient, name: str, run_id: str, digest: str) -> int | None:
-    """The version of these weights, if there is one."""
+def _version_of(client: MlflowClient, name: str, run_id: str, tags: Mapping[str, str]) -> int | None:
+    """The version of these weights that was chosen by the same criterion, if there is one."""
     found = client.search_model_versions(f"name = '{name}' and run_id = '{run_id}'")
-    return next((int(v.version) for v in found if v.tags.get(_DIGEST_TAG) == digest), None)
+    same = (_DIGEST_TAG, _CRITERION_TAG)
+    return next(
+        (int(v.version) for v in found if all(v.tags.get(key) == tags.get(key) for key in same)), None
+    )
 
 
-def _advance(client: MlflowClient, name: str, alias: str, version: int) -> None:
-    """Give a version the alias that a process which died did not give it; never take it from a later one."""
+def _advance(client: MlflowClient, name: str, alias: str, version: int, takes_alias: bool) -> None:
+    """Give a version the alias that a process which died did not give it, or that is asked for again."""
     there = client.get_registered_model(name).aliases.get(alias)
-    if there is None or int(there) < version:
+    if there is None or int(there) < version or takes_alias:
         client.set_registered_model_alias(name, alias, str(version))
 
 

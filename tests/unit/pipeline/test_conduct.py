@@ -33,7 +33,14 @@ from pipeline.training import checkpoints
 from pipeline.training.settings import Commands, RunSettings
 from search_spaces.base import Criterion
 from tests.small_ledger import checkpoint, train
-from tests.small_store import NAME, new_store, sample_features, sample_model, save_trial_checkpoint
+from tests.small_store import (
+    NAME,
+    new_store,
+    next_version,
+    sample_features,
+    sample_model,
+    save_trial_checkpoint,
+)
 from tests.small_study import POINT, SCORES, criterion, run_settings, study_settings
 
 
@@ -446,6 +453,32 @@ def test_a_trial_of_a_study_that_missed_is_registered_under_a_criterion_stated_l
     assert (metadata["run_id"], metadata["min_precision"]) == (version.run_id, 0.48)
     again = register(prepared, results(tmp_path), tracker.uri, Wanted(min_precision=0.48))
     assert "version 1" in again, "the same weights are registered once"
+
+
+def test_a_trial_registered_under_another_criterion_carries_that_one(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What is printed is so: the version named is the challenger, and its criterion the one stated."""
+    prepared = ended(tracker, tmp_path, monkeypatch)
+    wishes = [(0.48, 1), (0.3, 2), (0.48, 1), (0.3, 2)]
+    for limit, number in wishes:
+        text = register(prepared, results(tmp_path), tracker.uri, Wanted(number=1, min_precision=limit))
+        assert f"registered {NAME} version {number} as `challenger`. Next:" in text
+        found = registry.find(tracker, NAME, registry.CHALLENGER)
+        assert (found.version, found.tags["criterion"]) == (number, str(criterion(limit)))
+        assert found.tags["min_precision"] == str(limit)
+
+
+def test_a_resumed_study_says_which_version_is_challenger(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    searching(monkeypatch, *THREE)
+    conducted(tracker, tmp_path)
+    later = next_version(tracker, weights_sha256="0" * 64)
+    text = conducted(tracker, tmp_path, resume=True)
+    assert f"{NAME} version 1 was registered before, and `challenger` is version 2. Next:" in text
+    assert f"models:/{NAME}/1" in text and "--version 1" in text
+    assert registry.find(tracker, NAME, registry.CHALLENGER).version == later.version == 2
 
 
 @pytest.mark.parametrize(

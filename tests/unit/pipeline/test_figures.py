@@ -96,7 +96,7 @@ def test_scatter_shows_trials_by_what_they_reach():
     chart = figures.precision_recall_chart(findings(trial(0, 0.5, 0.9, 0.5), trial(1, -0.1, 0.7, 0.6)), [])
     shown = [(dot.x, dot.y, dot.kind, dot.label) for dot in chart.dots]
     assert shown == [(0.6, 0.7, "unmet", ""), (0.5, 0.9, "winner", "best")], "the winner is drawn last"
-    assert chart.description.startswith("2 trials, 1 of them meet the criterion")
+    assert chart.description.startswith("2 trials, the criterion met by 1;")
     assert chart.dots[1].name.startswith("trial-00, epoch 3: precision 0.900, recall 0.500")
 
 

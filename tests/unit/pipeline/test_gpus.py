@@ -62,6 +62,37 @@ def test_gpus_that_cannot_be_used_are_told(
     assert re.search(message, record.getMessage())
 
 
+NO_CUDA = Torch("2.13.0+cpu", False)
+
+
+@pytest.mark.parametrize(("part", "held"), [(2.0, 1.0), (0.25, 0.25)])
+def test_gpus_that_trials_were_given_and_cannot_use_are_refused(part: float, held: float, cards: Any):
+    cards(2.0)
+    given = study_settings(run_settings(device="auto"), gpus_per_trial=part)
+    told: list[float] = []
+
+    def asked(free: float) -> Torch:
+        told.append(free)
+        return NO_CUDA
+
+    message = f"--gpus-per-trial {part:g}: expected trials on GPUs, but torch 2.13.0.cpu of the nodes cannot"
+    with pytest.raises(PipelineError, match=message) as caught:
+        gpus.check_usable(given, asked)
+    assert told == [held]
+    assert "leave the flag out" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("number", "device", "torch"),
+    [(2.0, "cuda", CUDA), (2.0, "auto", None), (0.0, "auto", NO_CUDA), (2.0, "cpu", NO_CUDA)],
+    ids=["usable", "all busy", "not there yet", "asked for the CPU"],
+)
+def test_gpus_that_may_be_usable_are_not_refused(number: float, device: str, torch: Torch | None, cards: Any):
+    cards(number)
+    given = study_settings(run_settings(device=device), gpus_per_trial=1.0)
+    gpus.check_usable(given, lambda part: torch)
+
+
 @pytest.mark.parametrize(
     ("number", "torch", "message"),
     [

@@ -133,6 +133,29 @@ def test_an_older_version_does_not_take_the_alias_back(tracker: Tracker, tmp_pat
     assert registry.find(tracker, NAME, CHALLENGER).version == newer
 
 
+def test_an_older_version_that_is_asked_for_takes_the_alias(tracker: Tracker, tmp_path: Path):
+    package = small_package(tmp_path / "package")
+    first, run_id = registered(tracker, package)
+    registered(tracker, package)
+    again = registry.register(tracker, package, name=NAME, run_id=run_id, tags={}, takes_alias=True)
+    assert again == first == registry.find(tracker, NAME, CHALLENGER).version
+
+
+def test_weights_that_are_chosen_by_another_criterion_get_a_version_of_their_own(
+    tracker: Tracker, tmp_path: Path
+):
+    package = small_package(tmp_path / "package")
+    first, run_id = registered(tracker, package)
+    tags = {"criterion": "best val_token_f1"}
+    second = registry.register(tracker, package, name=NAME, run_id=run_id, tags=tags)
+    assert second == first + 1 == registry.find(tracker, NAME, CHALLENGER).version
+    stated = [registry.find(tracker, NAME, number).tags["criterion"] for number in (first, second)]
+    assert stated == ["best recall", "best val_token_f1"]
+    assert registry.register(tracker, package, name=NAME, run_id=run_id, tags=tags) == second
+    for number in (first, second):
+        assert registry.load_version(tracker, NAME, number, tmp_path / f"copy-{number}").metadata["study"]
+
+
 def test_weights_put_in_the_place_of_registered_ones_are_refused(tracker: Tracker, tmp_path: Path):
     """Whoever can write to the artifacts can make their digests agree, but not the tag of the version."""
     registered(tracker, small_package(tmp_path / "model"))

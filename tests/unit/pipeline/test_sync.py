@@ -32,7 +32,7 @@ def test_a_study_is_written_and_the_result_alone_stands_on_stdout(
     tracker = new_store(tmp_path / "runs")
     assert sync.main(["--name", "first", "--storage", str(tmp_path / "runs")]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("MLflow has all 1 epochs of the 1 trials that were begun\n")
+    assert out.startswith("MLflow has 1 epoch of 1 trial: all there are\n")
     study = tracker.latest_study(tracker.experiment("beer", "palate"), "first")
     assert study is not None
     assert [run.status for run in tracker.children(study.run_id)] == ["KILLED"]
