@@ -266,6 +266,13 @@ def _prepared(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
     run = planning.run_settings(given, {}, num_threads=threads, holds_rate=True)
     run = dataclasses.replace(run, checkpoint_s=given.checkpoint_every)
     space = registry.space(given.method, given.dataset, given.space)
+    continuous = [r.name for r in space if r.step is None]
+    if given.sampler == "grid" and continuous:
+        raise PipelineError(
+            f"range of `{continuous[0]}` is continuous and has no grid",
+            where="--sampler grid",
+            hint="use `--space paper`, or `--sampler tpe`",
+        )
     fixed = [r.name for r in space if r.name in run.base]
     if fixed:
         raise PipelineError(

@@ -57,6 +57,11 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ([*PALATE, "--set", "hiden_size=4"], "--set: unknown hyper-parameter `hiden_size`", "--dry-run"),
         ([*PALATE, "--set", "hidden_size=0"], "--set: `hidden_size` must be > 0, but got 0", "--dry-run"),
         ([*PALATE, "--config", "no.toml"], "--config no.toml: cannot read the file", "TOML"),
+        (
+            [*PALATE, "--sampler", "grid", "--method", "hardkuma", "--space", "wide"],
+            "--sampler grid: range of `",
+            "use `--space paper`",
+        ),
         ([*PALATE, "--set", "lambda_g=1.0"], "--set: `lambda_g` is searched over", "pipeline.train"),
         ([*PALATE, "--storage", "s3://b/x"], "--tracking-uri: expected an MLflow server", "http://HOST"),
         ([*PALATE, *AT_A_URI, "ftp://host/x"], "--storage ftp://host/x: expected a URI that", "s3://"),
