@@ -43,7 +43,9 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
     if given.json and not given.json.parent.is_dir():
-        raise PipelineError(f"there is no folder `{given.json.parent}`", where="--json", hint="make it first")
+        raise PipelineError(
+            f"there is no folder `{given.json.parent}`", where="--json", hint="create the bucket first"
+        )
     _become_like_a_worker(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     print(f"{_machine()}\n{'name':<34}{'ours':>12}{'reference':>12}{'ratio':>8}  unit")

@@ -49,7 +49,9 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code: 1 where a figure is not zero."""
     given = build_parser().parse_args(arguments)
     if given.json and not given.json.parent.is_dir():
-        raise PipelineError(f"there is no folder `{given.json.parent}`", where="--json", hint="make it first")
+        raise PipelineError(
+            f"there is no folder `{given.json.parent}`", where="--json", hint="create the bucket first"
+        )
     cluster.prepare_environment()
     os.environ |= {"OMP_NUM_THREADS": "1"}
     from benchmarks.faulting import FAULTS

@@ -94,7 +94,9 @@ def main(arguments: Sequence[str]) -> int:
     if unknown := [name for name in given.only if name not in READERS]:
         raise PipelineError(f"no reader `{unknown[0]}`; there is {', '.join(READERS)}", where="--only")
     if given.json and not given.json.parent.is_dir():
-        raise PipelineError(f"there is no folder `{given.json.parent}`", where="--json", hint="make it first")
+        raise PipelineError(
+            f"there is no folder `{given.json.parent}`", where="--json", hint="create the bucket first"
+        )
     names = given.only or list(READERS)
     if given.keep:
         _keep(given, names)

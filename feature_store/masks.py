@@ -182,7 +182,7 @@ def _checked(records: Iterator[MaskRecord]) -> Iterator[MaskRecord]:
         if record.example_id is not None:
             if record.example_id in places:
                 raise BadInputError(
-                    f"the id `{record.example_id[:60]}` stands in {places[record.example_id]} already",
+                    f"the id `{record.example_id[:60]}` is in {places[record.example_id]} already",
                     where=record.where,
                 )
             places[record.example_id] = record.where

@@ -117,9 +117,9 @@ def main(arguments: Sequence[str]) -> int:
                 table, broken = conduct(prepared, directory, uri, width)
         except KeyboardInterrupt:
             if (directory / SETTINGS).exists():
-                logger.warning("to go on: %s", command)
+                logger.warning("to resume: %s", command)
             else:
-                logger.warning("no training was begun: to go on, start the same command again")
+                logger.warning("no training was begun: start the same command again")
             raise
     terminal.answer(table)
     logger.info("tables: %s", ", ".join(str(path) for path in tables(directory)))

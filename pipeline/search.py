@@ -113,7 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="Optuna storage that the finished study is exported to, such as sqlite:///FILE, journal:///FILE "
         "or postgresql://USER:PASSWORD@HOST/DB",
     )
-    study.add_argument("--resume", action="store_true", help="go on with the study that --name names")
+    study.add_argument("--resume", action="store_true", help="resume the study that --name names")
     study.add_argument(
         "--dry-run", action="store_true", help="check everything, print the plan, train nothing"
     )
@@ -195,9 +195,9 @@ def _told_how_to_go_on(folder: study_folder.StudyFolder, command: str) -> Iterat
         yield
     except (KeyboardInterrupt, SystemExit):
         if (folder.directory / LEDGER).exists():
-            logger.warning("to go on: %s", command)
+            logger.warning("to resume: %s", command)
         else:
-            logger.warning("no trial was begun: to go on, start the same command again")
+            logger.warning("no trial was begun: start the same command again")
         raise
 
 

@@ -20,7 +20,7 @@ EXPECTED = Expected(trials=TRIALS, epochs=EPOCHS)
 _NOTHING_THERE = re.compile(r"leave out `--resume`|without `--resume` a new one is started")
 """What a resume says of a study that was killed before it held anything."""
 
-_RESUME = re.compile(r"to go on: python (-m pipeline\.search --resume .*)")
+_RESUME = re.compile(r"to resume: python (-m pipeline\.search --resume .*)")
 _STARTS = 3
 _RAY_IS_LATE = "The current node timed out during startup"
 """What Ray says on a machine with much other work; the search says so, and can be started again."""

@@ -159,7 +159,7 @@ def _read_documents(path: Path, max_bytes: int) -> dict[str, str]:
         record = parse_record(line, where, ("docid", "document"))
         docid = check_id(record["docid"], "docid", where)
         if docid in texts:
-            raise BadInputError(f"the docid `{docid[:60]}` stands in an earlier line already", where=where)
+            raise BadInputError(f"the docid `{docid[:60]}` is in an earlier line already", where=where)
         texts[docid] = check_text(record["document"], "document", where)
     return texts
 

@@ -145,7 +145,7 @@ def mask_positions(mask: Sequence[float], size: int, where: str) -> list[int]:
         raise BadInputError(
             f"expected spans or a 0/1 mask as `rationale`, but got {list(mask)}",
             where=where,
-            hint=f"a single span stands in a list, too: [{list(mask)}]",
+            hint=f"a single span is written in a list, too: [{list(mask)}]",
         )
     if len(mask) != size:
         raise BadInputError(f"a `rationale` of {len(mask)} zeros and ones for {size} tokens", where=where)
@@ -206,7 +206,7 @@ class Ledger:
         """
         if example_id in self._places:
             raise BadInputError(
-                f"the id `{example_id[:_SHOWN]}` stands in {self._places[example_id]} already", where=where
+                f"the id `{example_id[:_SHOWN]}` is in {self._places[example_id]} already", where=where
             )
         self._places[example_id] = where
         owner = self._owners.setdefault(hashlib.sha256("\0".join(tokens).encode()).digest(), split)

@@ -127,7 +127,7 @@ class HateXplain:
                 continue
             if post.post_id not in split_of:
                 raise BadInputError(
-                    f"post `{post.post_id}` stands in none of the divisions {quoted(_SPLITS)} of "
+                    f"post `{post.post_id}` is in none of the divisions {quoted(_SPLITS)} of "
                     f"{divisions.name}",
                     where=where,
                     hint="only posts whose annotators all disagree may be left out: "
@@ -178,7 +178,7 @@ def _read_divisions(path: Path, max_bytes: int) -> tuple[dict[str, str], dict[st
         for post_id in ids:
             if post_id in split_of:
                 raise BadInputError(
-                    f"post `{post_id}` stands in `{name}`, but in `{split_of[post_id]}` already", where=where
+                    f"post `{post_id}` is in `{name}`, but in `{split_of[post_id]}` already", where=where
                 )
             split_of[post_id] = name
     if missing := [name for name in _SPLITS if name not in names]:
@@ -193,7 +193,7 @@ def _read_posts(path: Path, max_bytes: int) -> Iterator[tuple[_Post, str]]:
         check_encodable(post_id, "the id of a post", f"{path}:{line}")
         where = f"{path}:{line}, post `{post_id}`"
         if not post_id or post_id in seen:
-            what = "stands in the file already" if post_id else "has an empty id"
+            what = "is in the file already" if post_id else "has an empty id"
             raise BadInputError(f"the post {what}", where=where)
         seen.add(post_id)
         yield _check_post(post_id, record, where), where

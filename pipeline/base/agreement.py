@@ -164,7 +164,7 @@ class Agreement:
         metrics, epochs = {c.metric for c in self.cells}, {c.epoch for c in self.cells}
         compared = f"{counted(len(metrics), 'metric')} over {counted(len(epochs), 'epoch')}"
         if not self.cells:
-            compared = "no epoch came to its end, and it failed in the same way"
+            compared = "no epoch was finished, and it failed in the same way"
         elif self.recorded is not None:
             compared += ", and the failure"
         if self.verdict == BIT_FOR_BIT:

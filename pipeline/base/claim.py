@@ -67,7 +67,7 @@ def _refuse_others(claims: Location, mine: Location, study: str) -> None:
             continue
         raise PipelineError(
             f"another process is running the study `{study}`: {owner.get('pid')} on `{owner.get('host')}`, "
-            f"last heard of {max(age_s, 0):.0f} s ago",
+            f"last seen {max(age_s, 0):.0f} s ago",
             where="--name",
             hint=f"choose another name, or wait until it has ended; if it died, try again in {LIFE_S:.0f} s",
         )

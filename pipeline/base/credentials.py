@@ -24,7 +24,9 @@ def check(uri: str | None, flag: str) -> None:
         return
     if uris.is_masked(uri):
         raise PipelineError(
-            f"the password of `{uri}` is stored nowhere", where=flag, hint="name it again, with its password"
+            f"the password of `{uri}` is not stored",
+            where=flag,
+            hint="give the address again, with its password",
         )
     _, found = uris.split(uri)
     if found is not None and not found.are_encoded:

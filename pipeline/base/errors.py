@@ -123,7 +123,7 @@ def _without_room(error: Exception) -> PipelineError:
     return PipelineError(
         f"cannot be written: {reason}",
         where=None if file is None else str(file),
-        hint="make room there, and where --storage, --cache-dir and TMPDIR are",
+        hint="free space on that disk and on those of --storage, --cache-dir and TMPDIR",
     )
 
 

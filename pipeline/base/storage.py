@@ -37,7 +37,11 @@ _REASONS = (
         "expected a URI that pyarrow opens",
         "for instance s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, file:///FOLDER, or a local folder",
     ),
-    (r"NO_SUCH_BUCKET|NoSuchBucket|bucket does not exist", "there is no such bucket", "make it first"),
+    (
+        r"NO_SUCH_BUCKET|NoSuchBucket|bucket does not exist",
+        "there is no such bucket",
+        "create the bucket first",
+    ),
     (r"Unable to load lib", "its library is not installed on this machine", "for hdfs:// Java and Hadoop"),
     (r"Path does not exist|No such file", "there is no such file", None),
     (
@@ -178,7 +182,9 @@ class Location:
                 missing = _is_missing(self.filesystem.get_file_info(bucket))
             if missing:
                 raise PipelineError(
-                    f"there is no bucket `{bucket}`", where=f"--storage {self.uri}", hint="make it first"
+                    f"there is no bucket `{bucket}`",
+                    where=f"--storage {self.uri}",
+                    hint="create the bucket first",
                 )
         probe = self / f".check-{secrets.token_hex(4)}"
         probe.write(b"")

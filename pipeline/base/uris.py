@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 MASKED = ":***@"
-"""What stands in a URI in place of a password and around it."""
+"""What a URI shows in place of a password, and the characters around it."""
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
 _URI = rf"(?P<scheme>(?:{_SCHEME}:)*{_SCHEME})://"
@@ -106,7 +106,7 @@ def is_masked(uri: str) -> bool:
 
 
 def holds_secret(uri: str) -> bool:
-    """Whether a password or a key stands in a URI."""
+    """Whether a URI contains a password or a key."""
     _, credentials = split(uri)
     return bool(credentials and credentials.password) or bool(_SECRET_IN_QUERY.search(uri))
 

@@ -417,7 +417,7 @@ def published_masks(prepared: ComparisonSettings, features: Features) -> Iterato
 def conduct(
     prepared: ComparisonSettings, directory: Path, uri: str, width: int | None = None
 ) -> tuple[str, Mapping[str, str]]:
-    """Run or go on with a comparison to its end.
+    """Run or resume a comparison to its end.
 
     Args:
         prepared: what to do, the features built.

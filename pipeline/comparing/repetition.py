@@ -175,7 +175,7 @@ def keep_package(
         output: the new folder.
     """
     if not (directory / checkpoints.BEST).is_dir():
-        logger.warning("no model to keep: no epoch came to its end")
+        logger.warning("no model to keep: no epoch was finished")
         return
     best = checkpoints.load_scores(directory / checkpoints.BEST)
     metadata = package_metadata(run, features, best["epoch"], best["scores"])

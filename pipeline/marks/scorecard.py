@@ -166,7 +166,7 @@ def scorecard(human: MaskFile, rationales: MaskFile) -> Scorecard:
     pairing = pair(human.records, rationales.records)
     if not pairing.pairs:
         raise PipelineError(
-            f"none of its {len(rationales.records)} texts stands in {human.path}, by id or by tokens",
+            f"none of its {len(rationales.records)} texts is in {human.path}, by id or by tokens",
             where=str(rationales.path),
             hint=f"here the first is `{rationales.records[0].label[:60]}`, "
             f"there `{human.records[0].label[:60]}`",

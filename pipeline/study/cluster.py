@@ -91,7 +91,7 @@ def _start(num_cpus: int | None) -> None:
             ray.shutdown()
             if not left or "timed out during startup" not in str(error):
                 raise
-            logger.warning("Ray did not start within its 30 s; it is tried again")
+            logger.warning("Ray did not start within 30 s; trying again")
         else:
             return
 

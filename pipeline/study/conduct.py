@@ -159,24 +159,26 @@ def plan_of(study: Study) -> Plan:
 
 
 def _close(tracking: TrialTracking, status: str, study: Study, commands: Commands) -> None:
-    """Leave no run RUNNING where a study ends before its end, and say how it is gone on with."""
+    """Leave no run RUNNING where a study ends before its end, and say how it is resumed."""
     try:
         tracking.sync(is_running=False)
         tracking.tracker.finish(tracking.study_run_id, status)
     except (OSError, *USER_ERRORS) as error:
-        logger.warning("MLflow cannot be written (%s); once it is back: %s", error, commands.sync)
+        logger.warning(
+            "MLflow cannot be written (%s); when it is reachable again, run: %s", error, commands.sync
+        )
     num_missing = study.num_missing
     if not study.ledger.trials():
         return
     if num_missing > 0:
         over = study.num_trials - num_missing
         logger.warning(
-            "%d of %d trials have ended; the others go on where they were",
+            "%d of %d trials have finished; the others resume from their last checkpoints",
             over,
             study.num_trials,
         )
     if status == "FAILED":  # who interrupts is told by the command
-        logger.warning("to go on: %s", commands.resume)
+        logger.warning("to resume: %s", commands.resume)
 
 
 def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command: str) -> str:
@@ -196,7 +198,9 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command:
     """
     ledger = Ledger(folder.directory, folder.publish)
     if not ledger.trials():
-        raise PipelineError(f"no trial of the study `{prepared.name}` was begun: there is nothing to write")
+        raise PipelineError(
+            f"no trial of the study `{prepared.name}` has started, so there is nothing to write"
+        )
     features = feature_copies.features_of(prepared.run)
     ranges = space(prepared.run.method, prepared.run.dataset, prepared.space_name)
     study = Study(prepared, ranges, folder, ledger)
@@ -212,7 +216,7 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command:
     num_epochs = sum(len(record.epochs) for record in trials)
     lines = [
         f"MLflow has {counted(num_epochs, 'epoch')} of {counted(len(trials), 'trial')}: all there are",
-        f"{study.num_missing} of {study.num_trials} trials have not ended; to go on: {command}",
+        f"{study.num_missing} of {study.num_trials} trials have not ended; to resume: {command}",
     ]
     return "\n".join(lines)
 

@@ -236,7 +236,7 @@ class Ledger:
             raise PipelineError(
                 f"cannot write the study's ledger: {error.strerror}",
                 where=str(path),
-                hint="make room there, then go on with `--resume`: nothing that was written is lost",
+                hint="free disk space, then resume with `--resume`: nothing that was written is lost",
             ) from error
         with self._lock:
             self._take(trial_id, event)
@@ -246,7 +246,7 @@ class Ledger:
         except PipelineError as error:
             if not self._warned:
                 self._warned = True
-                logger.warning("%s; the search goes on, and it is tried again at each epoch", error)
+                logger.warning("%s; the search continues, and tries again at each epoch", error)
 
     def _take(self, trial_id: str, event: Begin | Epoch | Failure) -> None:
         if isinstance(event, Begin):
@@ -278,7 +278,7 @@ class Ledger:
             self._take(trial_id, event)
             kept += len(line) + 1
         if torn:
-            logger.warning("%s: the last line was not written to its end, and is dropped", path)
+            logger.warning("%s: the last line is incomplete and is ignored", path)
             os.truncate(path, kept)
 
     def _check_complete(self) -> None:
@@ -293,7 +293,7 @@ class Ledger:
             raise StateError(
                 f"expected a file of each trial, but there is none of trial {missing}",
                 where=str(self.directory),
-                hint="bring it back from a copy, or begin another study with another `--name`",
+                hint="restore it from a backup, or start a new study with another `--name`",
             )
 
     def _check_follows(self, event: Begin | Epoch | Failure, trial_id: str) -> None:
@@ -303,7 +303,7 @@ class Ledger:
             ValueError: says what is wrong.
         """
         if isinstance(event, Begin) == bool(trial_id):
-            raise ValueError("a trial begins once, with the first line")
+            raise ValueError("only the first line may begin a trial")
         if isinstance(event, Begin) and event.trial_id in self._records:
             raise ValueError(f"the trial {event.trial_id[:40]} has another file")
         if isinstance(event, Epoch) and event.number > len(self._records[trial_id].epochs):
@@ -342,11 +342,11 @@ def _event(line: bytes) -> Begin | Epoch | Failure:
         found = json.loads(line)
         stated, name = found.pop(_SUM), found.get(_EVENT)
         if stated != zlib.crc32(json.dumps(found).encode()):
-            raise ValueError("the sum is not that of the line")
+            raise ValueError("the checksum does not match the line")
         del found[_EVENT]
         return _READERS[name].validate_json(json.dumps(found), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     except (AttributeError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError("no line of a ledger") from error
+        raise ValueError("not a line of a ledger") from error

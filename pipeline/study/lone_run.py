@@ -85,7 +85,7 @@ class LoneRun:
         try:
             self._write()
         except USER_ERRORS as error:
-            logger.warning("MLflow lacks %d epochs for now: %s", len(self._waiting), error)
+            logger.warning("%d epochs are not in MLflow yet: %s", len(self._waiting), error)
 
     def _write(self) -> None:
         while self._waiting:

@@ -70,13 +70,11 @@ class Mirror:
             if self._away_since is None:
                 self._away_since = time.monotonic()
                 said = " ".join(str(error).split())
-                logger.warning(
-                    "MLflow cannot be written (%s); the search goes on, and it is tried again", said
-                )
+                logger.warning("MLflow cannot be written (%s); the search continues, and tries again", said)
             return error
         if self._away_since is not None:
             seconds = time.monotonic() - self._away_since
-            logger.warning("MLflow is written again, after %.0f s; nothing is missing", seconds)
+            logger.warning("MLflow is reachable again after %.0f s; nothing is missing", seconds)
             self._away_since = None
         return None
 
@@ -95,6 +93,6 @@ class Mirror:
             if time.monotonic() + RETRY_S > deadline:
                 raise PipelineError(
                     f"MLflow could not be written for {patience_s:.0f} s: {error}",
-                    hint=f"nothing is lost: once it is back, type {self.sync_command}",
+                    hint=f"nothing is lost: when MLflow is reachable again, run {self.sync_command}",
                 ) from error
             time.sleep(RETRY_S)

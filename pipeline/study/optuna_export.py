@@ -129,7 +129,7 @@ def _translated(url: str) -> Iterator[None]:
         raise PipelineError(
             f"cannot use the Optuna storage `{without_password(url)}`: {reason}",
             where=_FLAG,
-            hint="make room there"
+            hint="free disk space there"
             if lacks_room(reason)
             else "is the server there, and its driver installed (for PostgreSQL psycopg)?",
         ) from error

@@ -99,7 +99,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         last = f"; the last one ended with: {study.failures[-1]}" if study.failures else ""
         raise PipelineError(
             f"none of the {prepared.num_trials} trials finished an epoch{last}",
-            hint=f"their failures stand in MLflow: `{mlflow_page.how_to_open(tracker.uri)}`",
+            hint=f"MLflow shows why each of them failed: `{mlflow_page.how_to_open(tracker.uri)}`",
         )
     winner = candidates[0]
     commands = commands_of(prepared, folder.storage)
@@ -150,7 +150,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
 
 
 def commands_of(prepared: StudySettings, storage: Storage) -> Commands:
-    """The commands that go on with a study, tracked where its first command said."""
+    """The commands that resume a study, tracked where its first command said."""
     first = parsed_again(prepared.command, f"the settings of `{prepared.name}`")
     return commands(prepared.name, storage, first.tracking_uri)
 
@@ -179,7 +179,7 @@ def check_nothing_better_is_lost(
         raise PipelineError(
             f"{called}, trial-{record.begin.number:02d}, has lost the weights of its best epoch",
             where=str(study.folder.place / record.checkpoints[0]),
-            hint="bring the folder back from a copy and start the command again, or take the next best "
+            hint="restore the folder from a backup and run the command again, or take the next best "
             f"trial: {command} --trial {number}",
         )
 
@@ -429,7 +429,7 @@ def _naming(output: Path) -> Iterator[None]:
         yield
     except USER_ERRORS as error:
         raise PipelineError(
-            f"MLflow lacks the end of the training: {error}", hint=f"the model is whole: {output}"
+            f"the end of the training is not in MLflow: {error}", hint=f"the model is complete: {output}"
         ) from error
 
 

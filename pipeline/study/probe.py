@@ -159,7 +159,11 @@ class ClusterProbe:
                 hint=_BY_HAND,
             )
         if late:
-            logger.warning("%d of %d GPU nodes were not free: taken to be no smaller", len(late), len(asked))
+            logger.warning(
+                "%d of %d GPU nodes were busy: their cards are assumed to be no smaller",
+                len(late),
+                len(asked),
+            )
         return _results(done)
 
 

@@ -71,7 +71,7 @@ class ProgressLines(tune.Callback):
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """A trial begins, or goes on."""
+        """A trial begins, or resumes."""
         self._running.add(trial_id_of(trial))
         self._look()
 
@@ -95,8 +95,8 @@ class ProgressLines(tune.Callback):
         self._look()
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Say that a worker died, and where its trial goes on."""
-        self._line(f"{self._name(trial)} lost its worker, and goes on from its last checkpoint")
+        """Say that a worker died, and where its trial resumes."""
+        self._line(f"{self._name(trial)} lost its worker, and resumes from its last checkpoint")
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Say that a trial broke for good."""

@@ -56,7 +56,7 @@ class Recorder(tune.Callback):
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """A trial begins, or goes on."""
+        """A trial begins, or resumes."""
         proposal = None if self.search is None else self.search.proposal(trial.trial_id)
         with self._kept():
             self.ledger.begin(trial_id_of(trial), config_of(trial), proposal)
@@ -112,10 +112,10 @@ class Recorder(tune.Callback):
         if not lacks_room(said(text)):
             return None
         return PipelineError(
-            f"no checkpoint of a trial can be written any more: {shortened(said(text))}",
+            f"checkpoints of trials can no longer be written: {shortened(said(text))}",
             where=str(self.ledger.directory.parent),
-            hint="make room there, and where TMPDIR is, then go on with `--resume`: nothing that was written "
-            "is lost",
+            hint="free space on that disk and on that of TMPDIR, then resume with `--resume`: nothing that was "
+            "written is lost",
         )
 
     def _end(self, trial: Trial) -> None:

@@ -41,7 +41,7 @@ def config_of(trial: Trial) -> dict[str, Any]:
 
 
 def resumed(point: Mapping[str, Any], record: TrialRecord) -> dict[str, Any]:
-    """The config with which Tune goes on with a trial."""
+    """The config with which Tune resumes a trial."""
     return {**point, RESUMED: {"trial_id": record.trial_id, "checkpoints": record.checkpoints}}
 
 
@@ -83,7 +83,7 @@ class Halving(ASHAScheduler):
 
     # a trial that is resumed has another id for Tune, and stands on its rungs already
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """A trial begins or goes on."""
+        """A trial begins or resumes."""
         super().on_trial_add(tune_controller, _known(trial))
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
@@ -228,7 +228,7 @@ class ConstrainedOptunaSearch(OptunaSearch):
             self._drop(trial_id)
             if draws_left == 1:
                 self.study.enqueue_trial(self._untried())
-        raise PipelineError(f"no point was found that is not among the {len(self._tried)} that were tried")
+        raise PipelineError(f"found no new point besides the {len(self._tried)} that were tried")
 
     def _key(self, point: Mapping[str, Any]) -> tuple[Any, ...]:
         """What tells points apart."""

@@ -53,7 +53,7 @@ class StudySettings:
     command: str
     first_points: list[dict[str, float]]
     chooses_gpus: bool = False
-    """Whether the GPUs of a trial follow from what the cluster has, whenever the study starts or goes on."""
+    """Whether the GPUs of a trial follow from what the cluster has, whenever the study starts or resumes."""
     packs_gpus: bool = False
     """Whether `gpus_per_trial` and `run.gpu_memory_rate` are measured when the study starts, and anew when it
     is resumed: the cards may be others."""
@@ -237,7 +237,7 @@ class Study:
             return ConstrainedOptunaSearch(self.space, chosen, points, settings.run.num_epochs, past)
         except (ValueError, TypeError, LookupError) as error:
             raise StateError(
-                f"the trials there are none of this search: {' '.join(str(error).split())[:200]}",
+                f"the snapshot holds trials of another search: {' '.join(str(error).split())[:200]}",
                 where=str(self.ledger.directory),
             ) from error
 

@@ -89,7 +89,7 @@ def check_exists(home: Location, name: str, otherwise: str = "") -> None:
 
 
 def check_complete(home: Location, name: str, where: str, otherwise: str) -> None:
-    """See whether a study still has what it is gone on with: its settings and its ledger.
+    """See whether a study still has what it is resumed from: its settings and its ledger.
 
     Args:
         home: of all results.
@@ -105,17 +105,17 @@ def check_complete(home: Location, name: str, where: str, otherwise: str) -> Non
     lost = _lost_trials(Path(study.path)) if study.is_local else []
     if lost:
         raise PipelineError(
-            f"no file of trial {lost[0]}, and without it the study cannot be gone on with",
+            f"no file of trial {lost[0]}, and the study cannot be resumed without it",
             where=str(study / LEDGER),
-            hint="bring it back from a copy, or begin another study with another `--name`",
+            hint="restore it from a backup, or start a new study with another `--name`",
         )
     if (study / SETTINGS).exists() or (study / SETTINGS_COPY).exists():
         return
     if (study / LEDGER).exists():
         raise PipelineError(
-            "no such file, and without it the study cannot be gone on with",
+            "no such file, and the study cannot be resumed without it",
             where=str(study / SETTINGS),
-            hint="its trials are in MLflow; begin another study with another `--name`",
+            hint="its trials are in MLflow; start a new study with another `--name`",
         )
     raise PipelineError(f"the study `{name}` ended before anything was done", where=where, hint=otherwise)
 

@@ -40,7 +40,7 @@ def write(tracker: Tracker, study_run_id: str, target: Path | Location, where: s
             f"the rationales of its best trial cannot be read any more, but `{target}` shows them and "
             "is kept",
             where=where,
-            hint="bring the artifacts back, or name another file with `--output`",
+            hint="restore the artifacts, or name another file with `--output`",
         )
     _put(target, text, where)
     tracker.log_text(study_run_id, findings.of(findings.linked(tracker, found, None)), REPORT)

@@ -194,7 +194,7 @@ def _legend(candidates: Sequence[Candidate], criterion: Criterion) -> str:
     label = columns.label_of(criterion.metric).lower()
     return (
         f"± one standard error over {NUM_DRAWS:,} draws of the validation texts; trials that meet the "
-        f"criterion stand by the low end of the {LEVEL:.0%} interval of {label}.\n\n"
+        f"criterion are ranked by the low end of the {LEVEL:.0%} interval of {label}.\n\n"
     )
 
 

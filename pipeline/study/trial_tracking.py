@@ -189,7 +189,7 @@ class TrialTracking:
         """End runs of trials that the ledger does not know: somebody has taken their files away."""
         for trial_id in sorted(known.keys() - {record.trial_id for record in self.ledger.trials()}):
             logger.warning(
-                "MLflow has a run of trial %s, but the ledger no file of it: another one takes its place",
+                "MLflow has a run of trial %s, but the ledger has no file of it: a new run replaces it",
                 trial_id,
             )
             if known[trial_id].is_open:

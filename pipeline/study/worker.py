@@ -59,7 +59,7 @@ def newest_whole(study: str, names: Sequence[str]) -> Iterator[Path | None]:
             try:
                 checkpoints.check(folder)
             except StateError as error:
-                logger.warning("%s; the one before it is taken", error)
+                logger.warning("%s; the checkpoint before it is used", error)
                 continue
             yield folder
             return

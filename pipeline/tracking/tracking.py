@@ -452,7 +452,7 @@ class Tracker:
                     raise
                 raise PipelineError(
                     f"there is no run `{run_id}` in {self.uri}: {error.message}",
-                    hint="a run's id stands on its page in `mlflow ui`",
+                    hint="`mlflow ui` shows the id on the run's page",
                 ) from error
 
     def children(self, study_run_id: str) -> list[TrackedRun]:
@@ -581,7 +581,7 @@ def translated(message: str, *, hint: str | None = None) -> Iterator[None]:
         own = getattr(error, "orig", None) or getattr(error, "message", None)
         reason, _, _ = (shortened(str(own)) if own else one_line(error)).partition(" [SQL: ")
         if lacks_room(reason):
-            hint = hint or "make room there"
+            hint = hint or "free disk space there"
         raise PipelineError(f"{message}: {reason}", hint=hint) from error
 
 

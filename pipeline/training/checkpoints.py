@@ -96,7 +96,7 @@ def save_package(directory: Path, package: Package) -> None:
         _write_package(directory, package)
     except (OSError, SafetensorError) as error:
         raise StateError(
-            f"cannot write the package: {one_line(error)}", where=str(directory), hint="is there room left?"
+            f"cannot write the package: {one_line(error)}", where=str(directory), hint="is the disk full?"
         ) from error
 
 
@@ -292,7 +292,7 @@ def load_state(directory: Path, trainer: Trainer) -> dict[str, Any]:
         trainer.load_state_dict(state["trainer"])
         _say_defaults(trainer.config.defaults_for(state["trainer"]["config"]), path)
     except pickle.UnpicklingError as error:  # PyTorch's own message says how to run what is in it
-        raise StateError("cannot read the checkpoint: it is none, or holds code", where=str(path)) from error
+        raise StateError("the file is not a checkpoint, or it contains code", where=str(path)) from error
     except BROKEN as error:
         raise StateError(f"cannot read the checkpoint: {one_line(error)}", where=str(path)) from error
     return progress

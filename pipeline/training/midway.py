@@ -1,4 +1,4 @@
-"""States of trials in mid-epoch: where a trial goes on whose worker, or whose search, ended there.
+"""States of trials in mid-epoch: from which a trial resumes whose worker, or whose search, ended there.
 
 They lie beside the checkpoints that Tune knows of, one a trial: `midway/TRIAL/EPOCH-POSITION`. A driver that
 is to stop asks its trials for one, and waits a little for their answers.

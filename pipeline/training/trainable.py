@@ -34,7 +34,7 @@ FAILURE, FAILURE_MESSAGE = "failure", "failure_message"
 EPOCHS = "epochs"
 """Epochs that a trial has trained, in each of its results; Tune's count starts anew when it is resumed."""
 RESUMED = "resumed"
-"""In the config of a trial that goes on after its driver died: `trial_id`, its first, and `checkpoints`."""
+"""In the config of a trial that resumes after its driver died: `trial_id`, its first, and `checkpoints`."""
 _NUM_SHOWN = 50
 """Validation texts whose rationales are kept to be looked at."""
 

@@ -100,7 +100,7 @@ def test_an_interrupted_search_goes_on_in_mid_epoch(tmp_path: Path):
         return len({state.parent for state in before}) == 2
 
     said = kill_after(command, tmp_path, "", number=signal.SIGINT, is_time=are_both_in_mid_epoch)
-    printed = re.search("to go on: python (-m pipeline.search --resume .*)", said)
+    printed = re.search("to resume: python (-m pipeline.search --resume .*)", said)
     assert printed is not None
     tracker = Tracker(uri, create=False)
     parent = study_run(tracker, "stopped")

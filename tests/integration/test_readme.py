@@ -65,7 +65,7 @@ def test_the_first_demonstration_prints_what_is_shown(tmp_path: Path):
         folder=tmp_path,
     )
     answer, _, marked = said.partition("\t")
-    told, _, text = " ".join(shown("predicted palate:", "Go on with")).partition("\t")
+    told, _, text = " ".join(shown("predicted palate:", "Continue with")).partition("\t")
     assert NUMBER.sub("#", answer) == NUMBER.sub("#", told)
     assert [float(n) for n in NUMBER.findall(answer)] == pytest.approx(
         [float(n) for n in NUMBER.findall(told)], abs=2 * NEAR

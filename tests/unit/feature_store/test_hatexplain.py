@@ -226,7 +226,7 @@ def test_a_post_that_is_no_object_lacks_a_key_or_stands_twice(tmp_path: Path):
         only(tmp_path, {"annotators": []})
     text = json.dumps({"a": NORMAL})
     folder = write(tmp_path, text[:-1] + ", " + text[1:], {"train": ["a"], "val": [], "test": []})
-    with pytest.raises(BadInputError, match="post `a`: the post stands in the file already"):
+    with pytest.raises(BadInputError, match="post `a`: the post is in the file already"):
         read(folder)
 
 
@@ -240,9 +240,7 @@ def test_json_cut_in_the_middle_names_the_last_whole_post(tmp_path: Path):
 
 def test_a_post_in_no_division(tmp_path: Path):
     folder = write(tmp_path, {"a": NORMAL, "b": post(), "c": NORMAL}, test=[])
-    with pytest.raises(
-        BadInputError, match="post `c` stands in none of the divisions `train`, `val`, `test`"
-    ):
+    with pytest.raises(BadInputError, match="post `c` is in none of the divisions `train`, `val`, `test`"):
         read(folder)
 
 
@@ -265,7 +263,7 @@ def test_an_unknown_post_in_the_divisions(tmp_path: Path):
         ),
         ({"train": ["a"], "val": "b"}, "expected a list of post ids as `val`, but got 'b'"),
         ({"train": ["a"], "val": [1]}, r"expected a list of post ids as `val`, but got \[1\]"),
-        ({"train": ["a"], "val": ["a"]}, "post `a` stands in `val`, but in `train` already"),
+        ({"train": ["a"], "val": ["a"]}, "post `a` is in `val`, but in `train` already"),
         ('{"train": [], "train": []}', "once each, but got `train`"),
     ],
 )

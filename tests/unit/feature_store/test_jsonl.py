@@ -291,10 +291,10 @@ def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, 
         assert example.rationale == expected["rationale"]
 
 
-def test_the_readmes_example(tmp_path: Path):
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    lines = [json.loads(line) for line in readme.splitlines() if re.match(r'    {"(text|tokens)"', line)]
-    (task,) = re.findall(r'^    (kind = "classification".*)$', readme, re.M)
+def test_the_example_of_the_documentation(tmp_path: Path):
+    page = (Path(__file__).parents[3] / "docs" / "own-data.md").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in page.splitlines() if re.match(r'    {"(text|tokens)"', line)]
+    (task,) = re.findall(r'^    (kind = "classification".*)$', page, re.M)
     folder = write_own(tmp_path, {"train": lines, "val": lines[:1], "test": lines[1:2]}, f"{task}\n")
     first, second, third = of(read_all("jsonl", folder)[0], "train")
     assert [first.tokens[i] for i in first.rationale or ()] == ["was", "charged", "twice"]

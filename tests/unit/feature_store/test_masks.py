@@ -99,7 +99,7 @@ def test_a_line_that_breaks_the_format_is_named(tmp_path: Path, record: dict[str
 def test_an_id_stands_once(tmp_path: Path, key: str):
     record = {key: 4, "rationale": [1], "palate": [0]}
     path = write(tmp_path / "m.jsonl", record, record)
-    with pytest.raises(BadInputError, match="m.jsonl:2: the id `4` stands in .*m.jsonl:1 already"):
+    with pytest.raises(BadInputError, match="m.jsonl:2: the id `4` is in .*m.jsonl:1 already"):
         read_masks(path, aspect="palate")
 
 

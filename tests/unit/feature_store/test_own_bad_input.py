@@ -185,7 +185,7 @@ def test_an_id_that_stands_twice(tmp_path: Path, cache_dir: Path, leftovers: Lef
     folder = write_own(tmp_path / "data", own_records())
     change(folder / "train.jsonl", 1, {"id": "7"})
     change(folder / f"{split}.jsonl", 3, {"id": 7})
-    message = rf"{split}.jsonl:3: the id `7` stands in .*train.jsonl:1 already"
+    message = rf"{split}.jsonl:3: the id `7` is in .*train.jsonl:1 already"
     fails("jsonl", folder, cache_dir, leftovers, message)
 
 
@@ -213,7 +213,7 @@ def spans(docid: Any = "test1", start: Any = 2, end: Any = 4) -> list[list[dict[
         ({"evidences": "absent"}, "no key `evidences`; there is"),
         ({"classification": "PSO"}, "`PSO` is none of the 2 classes `NEG`, `POS`"),
         ({"annotation_id": None}, "expected a whole number or text as `annotation_id`, but got null"),
-        ({"annotation_id": "val0"}, r"the id `val0` stands in .*val.jsonl:1 already"),
+        ({"annotation_id": "val0"}, r"the id `val0` is in .*val.jsonl:1 already"),
         ({"evidences": None}, "expected a list of lists as `evidences`, but got null"),
         ({"evidences": spans()[0]}, "expected a list of lists as `evidences`, but got"),
         ({"evidences": [["x"]]}, "expected an object as evidence, but got 'x'"),
@@ -263,7 +263,7 @@ def test_a_bad_document(tmp_path: Path, cache_dir: Path, leftovers: Leftovers, c
     [
         ('{"docid": "a"}', r"docs.jsonl:1: no key `document`; there is \['docid'\]"),
         ('{"docid": "a", "document": ""}', "docs.jsonl:1: an empty text as `document`"),
-        ('{"docid": "a", "document": "x"}\n' * 2, "docs.jsonl:2: the docid `a` stands in an earlier line"),
+        ('{"docid": "a", "document": "x"}\n' * 2, "docs.jsonl:2: the docid `a` is in an earlier line"),
         ('{"docid": "a", "document": "x"}\n', "train.jsonl:1: no document `train0` in .*docs.jsonl"),
     ],
 )

@@ -121,7 +121,7 @@ def test_failures_are_told_apart_in_words():
         "differs: recorded no failure; again non_finite at epoch 1 (x)"
     )
     assert compare(Trajectory({}, at_once), Trajectory({}, at_once)).sentence() == (
-        "agrees bit for bit: no epoch came to its end, and it failed in the same way"
+        "agrees bit for bit: no epoch was finished, and it failed in the same way"
     )
 
 

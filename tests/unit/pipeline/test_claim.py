@@ -72,7 +72,7 @@ def test_a_claim_that_was_not_renewed_is_void(claims: Location):
 
 def test_a_young_claim_of_another_machine_is_respected(claims: Location):
     leave(claims, age_s=claim.LIFE_S - 30, host="elsewhere")
-    with pytest.raises(PipelineError, match=r"last heard of \d\d s ago"), claim.held(claims, "first"):
+    with pytest.raises(PipelineError, match=r"last seen \d\d s ago"), claim.held(claims, "first"):
         pass
     assert claims.names() == ["other.json"]
 

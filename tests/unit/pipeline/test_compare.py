@@ -114,7 +114,7 @@ def test_a_comparison_that_is_interrupted_before_it_began_says_so(planned, monke
 
     monkeypatch.setattr(planning, "with_features", interrupted)
     assert run_command(compare.main, [*SAMPLE, "--methods", "fresh", "--name", "x"]) == 130
-    assert "no training was begun: to go on, start the same command again" in caplog.text
+    assert "no training was begun: start the same command again" in caplog.text
 
 
 def test_an_interrupted_comparison_says_how_to_go_on(
@@ -130,7 +130,7 @@ def test_an_interrupted_comparison_says_how_to_go_on(
     monkeypatch.setattr(comparison, "conduct", interrupted)
     again = ["--resume", "--name", "x", "--storage", "two words"]
     assert run_command(compare.main, ["--sample", *again]) == 130
-    printed = caplog.text.partition("to go on: ")[2]
+    printed = caplog.text.partition("to resume: ")[2]
     assert shlex.split(printed)[3:] == [*again, "--tracking-uri", f"sqlite:///{tmp_path}/a b.db"]
 
 

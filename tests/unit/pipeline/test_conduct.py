@@ -236,7 +236,7 @@ def test_a_search_in_which_every_trial_fails_says_so_and_fails(
     with pytest.raises(PipelineError, match=message) as caught:
         conducted(tracker, tmp_path)
     assert caught.value.hint == (
-        "their failures stand in MLflow: "
+        "MLflow shows why each of them failed: "
         f"`MLFLOW_DISABLE_TELEMETRY=true mlflow ui --backend-store-uri {tracker.uri}`"
     )
     run = parent(tracker)
@@ -288,8 +288,8 @@ def test_an_interrupt_ends_open_trials_and_says_how_to_go_on(
     assert run.status == "KILLED"
     ended = {run.tags[TRIAL_TAG]: run.status for run in tracker.children(run.run_id)}
     assert ended == {"done": "FINISHED", "open": "KILLED"}
-    assert "1 of 3 trials have ended; the others go on where they were" in caplog.text
-    assert "to go on" not in caplog.text, "the command says it"
+    assert "1 of 3 trials have finished; the others resume from their last checkpoints" in caplog.text
+    assert "to resume" not in caplog.text, "the command says it"
 
 
 @pytest.mark.parametrize(
@@ -405,7 +405,7 @@ def test_a_study_that_is_not_over_is_written_as_far_as_it_is(
     text = synchronise(study_settings(), results(tmp_path), tracker.uri, COMMAND)
     assert text == (
         "MLflow has all 3 epochs of the 2 trials that were begun\n"
-        f"2 of 3 trials have not ended; to go on: {COMMAND}"
+        f"2 of 3 trials have not ended; to resume: {COMMAND}"
     )
     run = parent(tracker)
     assert [child.status for child in tracker.children(run.run_id)] == ["FINISHED", "KILLED"]
@@ -413,7 +413,7 @@ def test_a_study_that_is_not_over_is_written_as_far_as_it_is(
 
 
 def test_where_no_trial_was_begun_there_is_nothing_to_write(tracker: Tracker, tmp_path: Path):
-    with pytest.raises(PipelineError, match="no trial of the study `first` was begun"):
+    with pytest.raises(PipelineError, match="no trial of the study `first` has started"):
         synchronise(study_settings(), results(tmp_path), tracker.uri, COMMAND)
 
 

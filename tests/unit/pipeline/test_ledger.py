@@ -126,9 +126,9 @@ def test_a_byte_that_changed_is_never_read(tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ({"event": "epoch", "number": 0}, "the sum is not that of the line"),
-        ({"event": "begin"}, "a trial begins once, with the first line|no line of a ledger|Field required"),
-        (["begin"], "no line of a ledger"),
+        ({"event": "epoch", "number": 0}, "the checksum does not match the line"),
+        ({"event": "begin"}, "only the first line may begin a trial|not a line of a ledger|Field required"),
+        (["begin"], "not a line of a ledger"),
     ],
 )
 def test_another_line_is_named(tmp_path: Path, line: object, message: str):
@@ -148,7 +148,7 @@ def test_a_whole_line_that_is_damaged_is_not_taken_for_a_torn_one(tmp_path: Path
     lines = path.read_text().splitlines(keepends=True)
     lines[number - 1] = lines[number - 1].replace("0.", "1.", 1)
     path.write_text("".join(lines))
-    with pytest.raises(StateError, match=f"{path}:{number}: .*the sum is not that of the line") as caught:
+    with pytest.raises(StateError, match=f"{path}:{number}: .*checksum does not match the line") as caught:
         Ledger(tmp_path)
     assert (caught.value.hint is not None) == (number == 3), "the last one may be what a power cut left"
     assert path.read_text() == "".join(lines), "nothing is taken away"
@@ -270,7 +270,7 @@ def test_files_that_could_not_be_published_are_published_later(
     train(ledger, "a", 1)
     train(ledger, "b", 1)
     assert len(caplog.messages) == 1, "it is said once"
-    assert "the storage is away; the search goes on" in caplog.messages[0]
+    assert "the storage is away; the search continues, and tries again at each epoch" in caplog.messages[0]
     with pytest.raises(PipelineError, match="the storage is away"):
         ledger.flush()
     is_away[0] = False

@@ -103,7 +103,7 @@ def test_mlflow_that_is_away_for_an_epoch_costs_nothing(
 
     monkeypatch.setattr(Tracker, "log_metrics", unsteady)
     assert run_command(train.main, FLAGS) == 0
-    assert "MLflow lacks 1 epochs for now: the server is away" in caplog.text
+    assert "1 epochs are not in MLflow yet: the server is away" in caplog.text
     tracker = Tracker("sqlite:///mlflow.db", create=False)
     assert [step for step, _ in tracker.history(the_run(tracker).run_id, "epoch_s")] == [1, 2]
 
@@ -113,9 +113,11 @@ def test_mlflow_that_is_gone_at_the_end_leaves_the_model(monkeypatch: pytest.Mon
         raise PipelineError("the server is gone")
 
     monkeypatch.setattr(lone_run.LoneRun, "finish", finish)
-    with pytest.raises(PipelineError, match="lacks the end of the training: the server is gone") as caught:
+    with pytest.raises(
+        PipelineError, match="the end of the training is not in MLflow: the server is gone"
+    ) as caught:
         train.main(FLAGS)
-    assert caught.value.hint == "the model is whole: mine"
+    assert caught.value.hint == "the model is complete: mine"
     assert load_package(Path("mine")).model is not None
 
 

@@ -52,7 +52,7 @@ def test_while_it_is_away_it_is_tried_again_and_said_once(caplog: pytest.LogCapt
         assert tracking.done.acquire(timeout=30)
     assert len(caplog.messages) == 2
     assert (
-        "MLflow cannot be written (cannot log step 0: connection refused); the search goes on"
+        "MLflow cannot be written (cannot log step 0: connection refused); the search continues, and tries again"
         in caplog.messages[0]
     )
     assert "MLflow is written again" in caplog.messages[1]
@@ -70,7 +70,7 @@ def test_the_end_does_not_wait_for_ever():
     ) as caught:
         mirror(FakeTracking(num_failures=1000)).drain(patience_s=0.05)
     assert caught.value.hint is not None
-    assert caught.value.hint.endswith("type python -m pipeline.sync --name first")
+    assert caught.value.hint.endswith("run python -m pipeline.sync --name first")
 
 
 def test_an_error_of_ours_in_the_thread_is_not_hidden(monkeypatch: pytest.MonkeyPatch):

@@ -223,7 +223,7 @@ def test_a_worker_that_died_is_told(recorder: Recorder):
     stream = io.StringIO()
     lines, one = lines_of(recorder, 1, stream), trial(recorder, "a")
     lines.on_trial_recover(iteration=0, trials=[one], trial=one)
-    assert stream.getvalue() == "trial 00 lost its worker, and goes on from its last checkpoint\n"
+    assert stream.getvalue() == "trial 00 lost its worker, and resumes from its last checkpoint\n"
 
 
 # ------------------------------------------------------------------------------------- the best so far

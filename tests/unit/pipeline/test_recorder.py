@@ -157,7 +157,9 @@ def test_a_trial_has_not_failed_where_the_disk_is_full(tmp_path: Path, last: str
     (tmp_path / "error.txt").write_text(f"Traceback (most recent call last):\n  File ...\n{last}\n")
     one.error_file = str(tmp_path / "error.txt")
     start(recorder, one)
-    with pytest.raises(PipelineError, match=f"^{tmp_path}: no checkpoint of a trial can be written") as ended:
+    with pytest.raises(
+        PipelineError, match=f"^{tmp_path}: checkpoints of trials can no longer be written"
+    ) as ended:
         recorder.on_trial_error(iteration=0, trials=[one], trial=one)
     assert ended.value.hint is not None
     assert "`--resume`" in ended.value.hint

@@ -259,7 +259,7 @@ def test_a_failure_before_the_first_epoch_leaves_no_model(
 ):
     run_id = record_trial(tracker, run_settings(num_epochs=4, base=FAILS | {"dense_epochs": 0.0}))
     assert reproduce.main(flags(tracker, run_id, "--output", str(tmp_path / "again"))) == 0
-    assert "no model to keep: no epoch came to its end" in caplog.messages
+    assert "no model to keep: no epoch was finished" in caplog.messages
     assert list(tmp_path.iterdir()) == []
 
 

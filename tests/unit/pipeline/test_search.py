@@ -399,7 +399,7 @@ def test_an_export_that_fails_names_the_command_that_exports(
     error, _, hint = capsys.readouterr().err.splitlines()
     assert error.endswith("cannot use the Optuna storage `sqlite:///a.db`: database or disk is full")
     assert hint.startswith(
-        "hint: make room there; the study is complete, and exported by: python -m pipeline."
+        "hint: free disk space there; the study is complete, and exported by: python -m pipeline."
     )
 
 
@@ -541,7 +541,7 @@ def test_a_study_whose_settings_are_gone_is_no_new_one(
     (empty_folder / "runs/sample/studies/first/ledger").mkdir(parents=True)
     assert run_command(search.main, [*SAMPLE, "--name", "first", "--resume"]) == 2
     said = capsys.readouterr().err
-    assert "studies/first/study.json: no such file, and without it the study cannot be gone on with" in said
+    assert "studies/first/study.json: no such file, and the study cannot be resumed without it" in said
     assert "leave out `--resume`" not in said
 
 
@@ -559,7 +559,7 @@ def test_a_study_whose_ledger_is_gone_is_no_new_one(
     study_settings().save(study)
     assert run_command(search.main, [*SAMPLE, "--name", "first", "--resume"]) == 2
     said = capsys.readouterr().err
-    assert "studies/first/ledger: no file of trial b, and without it the study cannot be gone on with" in said
+    assert "studies/first/ledger: no file of trial b, and the study cannot be resumed without it" in said
 
 
 def test_a_folder_that_an_epoch_names_is_no_lost_trial(
@@ -588,8 +588,8 @@ def test_an_interrupt_before_the_first_trial_says_how_to_go_on(
     monkeypatch.setattr(search, "_with_features", interrupted)
     with pytest.raises(KeyboardInterrupt):
         search.main([*SAMPLE, "--name", "first"])
-    assert ("no trial was begun: to go on, start the same command again" in caplog.text) != is_begun
-    going_on = "to go on: python -m pipeline.search --resume --name first --storage runs/sample\n"
+    assert ("no trial was begun: start the same command again" in caplog.text) != is_begun
+    going_on = "to resume: python -m pipeline.search --resume --name first --storage runs/sample\n"
     assert (going_on in caplog.text) == is_begun
 
 

@@ -291,9 +291,7 @@ def test_what_is_to_be_typed_is_quoted_and_holds_no_password():
     assert shlex.split(commands.sync) == ["python", "-m", "pipeline.sync", *places]
     short = settings.commands("first", Storage("runs"), None, module="pipeline.compare")
     assert short.resume == "python -m pipeline.compare --resume --name first"
-    with pytest.raises(
-        PipelineError, match="the password of `http://me:\\*\\*\\*@host:5000` is stored nowhere"
-    ):
+    with pytest.raises(PipelineError, match="the password of `http://me:\\*\\*\\*@host:5000` is not stored"):
         settings.tracking_uri(places[-1], Storage("runs"))
 
 

@@ -243,7 +243,7 @@ def test_a_disk_that_is_too_full_for_tune_is_told_in_a_line(
         raise error
 
     monkeypatch.setattr(tuner, "fit", failing)
-    with pytest.raises(PipelineError, match="no checkpoint of a trial can be written any more: .*Errno 28"):
+    with pytest.raises(PipelineError, match="checkpoints of trials can no longer be written: .*Errno 28"):
         small_study(tmp_path).run([])
 
 
@@ -294,7 +294,7 @@ def test_what_is_there_is_not_done_again(tmp_path: Path, tuner: FakeTuner):
 def test_trials_of_another_search_are_refused(tmp_path: Path):
     one = small_study(tmp_path)
     train(one.ledger, "a", 2, config={**POINT, "lambda_lm": 7.0})
-    message = f"{one.ledger.directory}: the trials there are none of this search: .*lambda_lm"
+    message = f"{one.ledger.directory}: the snapshot holds trials of another search: .*lambda_lm"
     with pytest.raises(StateError, match=message):
         one.run([])
 

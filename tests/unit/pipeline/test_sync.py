@@ -62,7 +62,7 @@ def test_a_study_without_settings_is_told_as_the_search_tells_it(
         (place.directory / name).unlink()
     assert run_command(sync.main, ["--name", "first", "--storage", str(tmp_path / "runs")]) == 2
     said = capsys.readouterr().err
-    assert "studies/first/study.json: no such file, and without it the study cannot be gone on with" in said
+    assert "studies/first/study.json: no such file, and the study cannot be resumed without it" in said
 
 
 def test_a_study_is_written_where_its_first_command_tracked_it(
@@ -76,7 +76,7 @@ def test_a_study_is_written_where_its_first_command_tracked_it(
     assert sync.main(["--name", "first", "--storage", str(tmp_path / "two words")]) == 0
     tracker = Tracker(uri, create=False)
     assert tracker.latest_study(tracker.experiment("beer", "palate"), "first") is not None
-    printed = capsys.readouterr().out.partition("to go on: ")[2]
+    printed = capsys.readouterr().out.partition("to resume: ")[2]
     assert shlex.split(printed)[4:] == [
         *["--name", "first", "--storage", str(tmp_path / "two words"), "--tracking-uri", uri]
     ]

@@ -58,7 +58,7 @@ def test_a_password_that_would_be_misread_is_refused_and_not_told(start: str, pa
     "uri", ["postgresql://ada:***@host/db", "http://:***@host", "mysql://h/d?passwd=***"]
 )
 def test_a_masked_uri_is_refused(uri: str):
-    with pytest.raises(PipelineError, match="is stored nowhere"):
+    with pytest.raises(PipelineError, match="is not stored"):
         credentials.check(uri, "--tracking-uri")
 
 
