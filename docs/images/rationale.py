@@ -19,7 +19,8 @@ STYLE = """
   text { font: 14px ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace; fill: #1f2328 }
   .head { font: 600 15px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif }
   .legend { font: 13px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #57606a }
-  .page { fill: #ffffff; stroke: #d0d7de } .model { fill: #ffe08a } .human { stroke: #0b6e99; stroke-width: 3 }
+  .page { fill: #ffffff; stroke: #d0d7de } .model { fill: #ffe08a }
+  .human { stroke: #0b6e99; stroke-width: 3 }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 } .legend { fill: #9aa4af } .page { fill: #0d1117; stroke: #30363d }
     .model { fill: #6b4e00 } .human { stroke: #58b6e0 }
@@ -54,17 +55,20 @@ def runs(
 
 
 def main() -> None:
+    """Print the picture."""
     review = sample.make_review(random.Random("a review for the README"))
     (begin, end), score = review.spans["palate"][0], review.scores[sample.ASPECTS.index("palate")]
-    command = [sys.executable, "-m", "pipeline.explain", "--sample", "--json", "--model", MODEL, "--text"]
-    printed = subprocess.run([*command, " ".join(review.tokens)], check=True, capture_output=True, text=True)
+    command = [sys.executable, "-m", "pipeline.explain", "--sample", "--json", "--model", MODEL]
+    command += ["--text", " ".join(review.tokens)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True)
     answer = json.loads(printed.stdout)
     at = places(review.tokens)
     height = at[-1][1] + 62
     selected = [token["selected"] for token in answer["tokens"]]
     human = [begin <= i < end for i in range(len(review.tokens))]
     parts = [
-        f'<rect class="model" x="{left - 3:g}" y="{base - 16:g}" width="{right - left + 6:g}" height="22" rx="3"/>'
+        f'<rect class="model" x="{left - 3:g}" y="{base - 16:g}" width="{right - left + 6:g}" '
+        f'height="22" rx="3"/>'
         for left, right, base in runs(selected, at, review.tokens)
     ] + [
         f'<line class="human" x1="{left:g}" x2="{right:g}" y1="{base + 8:g}" y2="{base + 8:g}"/>'

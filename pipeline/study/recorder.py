@@ -114,8 +114,8 @@ class Recorder(tune.Callback):
         return PipelineError(
             f"checkpoints of trials can no longer be written: {shortened(said(text))}",
             where=str(self.ledger.directory.parent),
-            hint="free space on that disk and on that of TMPDIR, then resume with `--resume`: nothing that was "
-            "written is lost",
+            hint="free space on that disk and on that of TMPDIR, then resume with `--resume`: nothing "
+            "that was written is lost",
         )
 
     def _end(self, trial: Trial) -> None:
