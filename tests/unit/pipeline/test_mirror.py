@@ -55,7 +55,7 @@ def test_while_it_is_away_it_is_tried_again_and_said_once(caplog: pytest.LogCapt
         "MLflow cannot be written (cannot log step 0: connection refused); the search continues"
         in caplog.messages[0]
     )
-    assert "MLflow is written again" in caplog.messages[1]
+    assert "MLflow is reachable again" in caplog.messages[1]
 
 
 def test_the_end_waits_for_it():
