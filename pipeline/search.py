@@ -160,12 +160,14 @@ def main(arguments: Sequence[str]) -> int:
             logger.info("results: %s\ntracking: %s", directory, without_password(uri))
             planning.compile_ahead(prepared.run)
             with terminal.step("loading the packages"):
-                from pipeline.study.conduct import conduct, save
+                from pipeline.study.conduct import check_model, conduct, save
 
             if not given.resume:
                 save(prepared, folder)  # so that it can be resumed from now on
             with terminal.step("preparing the data"):
                 prepared = _with_features(given, prepared)
+                if not given.resume:
+                    check_model(prepared, uri)
             with terminal.step("looking for the rival that the criterion names, or training it"):
                 prepared = _with_rival(given, prepared, folder)
             # Ray prints that a node has died, and MLflow where a run is: stdout holds the result alone

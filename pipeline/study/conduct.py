@@ -10,6 +10,7 @@ from typing import Any
 from feature_store import terminal
 from feature_store.store import Features
 from infocal.trainer import check_bf16, resolve_device
+from pipeline.base import uris
 from pipeline.base.errors import USER_ERRORS, PipelineError
 from pipeline.base.wording import counted
 from pipeline.study import cluster, gpus, outcome
@@ -31,6 +32,23 @@ from pipeline.training.settings import Commands, make_folder, title
 from search_spaces.registry import metric_mode, space
 
 logger = logging.getLogger("pipeline.study.conduct")
+
+
+def check_model(prepared: StudySettings, uri: str) -> None:
+    """See whether the model that a study registers may get a version of these data, before it trains.
+
+    Args:
+        prepared: what to do, its features built.
+        uri: MLflow's; no database is made.
+
+    Raises:
+        PipelineError: if that model is of another task or corpus, or MLflow is away.
+    """
+    file = uris.file_of_sqlite(uri)
+    if file is not None and not file.is_file():
+        return
+    facts = outcome.model_facts(prepared, feature_copies.features_of(prepared.run))
+    registry.refuse_another(Tracker(uri, create=False), prepared.model_name, facts)
 
 
 def conduct(

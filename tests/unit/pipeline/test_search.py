@@ -25,9 +25,10 @@ from pipeline.study.ledger import LEDGER, Ledger
 from pipeline.study.optuna_export import Export
 from pipeline.study.study import StudySettings
 from pipeline.study.study_folder import SETTINGS, StudyFolder
+from pipeline.tracking import registry
 from search_spaces.infocal import PAPER_BEER_BEST
 from tests.small_ledger import numbers, train
-from tests.small_store import sample_cache
+from tests.small_store import sample_cache, store_with_model
 from tests.small_study import POINT, study_settings
 
 PALATE = ["--dataset", "beer", "--aspect", "palate"]
@@ -189,6 +190,22 @@ def test_real_results_lie_apart_from_those_of_the_sample(
 
 
 # ----------------------------------------------------------------------------------------- what is run
+
+
+def test_a_model_of_another_corpus_is_refused_before_a_rival_or_a_language_model_is_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    tracker, version = store_with_model(tmp_path / "runs" / "sample")
+    registry.tag(tracker, version, {"task_kind": "classification", "classes": "billing, technical"})
+    for module, name in ((search, "_with_rival"), (conduct, "conduct")):
+        monkeypatch.setattr(module, name, lambda *given, **more: pytest.fail("it went on"))
+    assert run_command(search.main, [*SAMPLE, "--trials", "1", "--epochs", "12"]) == 2
+    said = capsys.readouterr().err
+    assert (
+        "error: --model-name: the registered model `infocal-beer-palate` is of a task of kind class" in said
+    )
+    with pytest.raises(pytest.fail.Exception, match="it went on"):
+        run_command(search.main, [*SAMPLE, "--model-name", "another", "--epochs", "12"])
 
 
 @pytest.fixture
