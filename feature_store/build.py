@@ -193,8 +193,11 @@ def stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> C
             writer.close()
     for split, writer in writers.items():
         if not writer.counts["rows"]:
+            counted = ", ".join(f"{name} {one.counts['rows']:,}" for name, one in writers.items())
             raise BadInputError(
-                f"too few examples: nothing is left for the split `{split}`", where=raw_files(recipe)
+                f"too few examples: nothing is left for the split `{split}` ({counted})",
+                where=raw_files(recipe),
+                hint="give every split a text; without a file of its own, `val` is a part of training texts",
             )
         with pa.memory_map(str(staged_file(stage, split))) as source:
             check_keys((batch.column("example_id") for batch in _batches(source)), split)

@@ -285,3 +285,14 @@ def test_a_query_that_is_missing_where_it_is_used(tmp_path: Path, cache_dir: Pat
     with pytest.raises(BadInputError, match="val.jsonl:2: expected text as `query`, but got null"):
         open_features(request)
     assert leftovers() == []
+
+
+def test_a_split_without_a_text_is_named_beside_what_the_others_hold(
+    tmp_path: Path, cache_dir: Path, leftovers: Leftovers
+):
+    records = own_records(num_train=3)
+    del records["val"]
+    folder = write_own(tmp_path / "few", records)
+    message = r"too few examples: nothing is left for the split `val` \(train 3, val 0, test 3\)"
+    error = fails("jsonl", folder, cache_dir, leftovers, message)
+    assert "without a file of its own, `val` is a part of training texts" in str(error.hint)
