@@ -23,6 +23,7 @@ from feature_store.errors import (
 )
 from feature_store.sources import REGISTRY, get_source
 from feature_store.sources.base import Source, resolve_aspect, source_options
+from feature_store.wording import counted
 
 _T = TypeVar("_T")
 
@@ -180,10 +181,10 @@ def _build(args: argparse.Namespace) -> None:
         with terminal.opened(), terminal.step(f"preparing the features of {label}"):
             features = open_features(request, verify=True)
         print(features.directory)
-        print(f"  {len(features.vocabulary)} words, vectors of {features.embeddings.shape[1]}")
+        print(f"  {counted(len(features.vocabulary), 'word')}, vectors of {features.embeddings.shape[1]}")
         for split, numbers in summary(features).items():
             rate = numbers["rationale_rate"]
-            line = f"  {split}: {numbers['rows']} texts, {numbers['tokens']} tokens"
+            line = f"  {split}: {counted(numbers['rows'], 'text')}, {counted(numbers['tokens'], 'token')}"
             if rate is not None:
                 line += f", {numbers['annotated_rows']} with a human rationale ({rate:.1%} of their tokens)"
             print(line)

@@ -21,6 +21,7 @@ from feature_store.scripts import clauses
 from feature_store.sources.base import Example, Report, TaskKind, TaskSpec, cut_splits, word_splits
 from feature_store.sources.lines import read_lines
 from feature_store.vocabulary import Vocabulary, build_vocabulary, encode_column
+from feature_store.wording import counted
 
 logger = logging.getLogger("feature_store")
 
@@ -107,7 +108,7 @@ class _SplitWriter:
             tokens, rationale = self._cut(tokens, rationale, self._max_length)
         if len(tokens) > MAX_TOKENS:
             raise BadInputError(
-                f"the text of example `{example.example_id[:60]}` has {len(tokens)} tokens; "
+                f"the text of example `{example.example_id[:60]}` has {counted(len(tokens), 'token')}; "
                 f"at most {MAX_TOKENS} are supported",
                 where=self._raw_files,
             )
@@ -146,18 +147,20 @@ class _SplitWriter:
         counts = self.counts
         if not counts["cut"]:
             return None
+        those = f"of {counts['rows']} texts of `{self._split}`"
         said = (
-            f"{counts['cut']} of {counts['rows']} texts of `{self._split}` are longer than "
-            f"{self._max_length} tokens and are cut there; the longest has {self.longest}"
+            f"{counted(counts['cut'], f'{those} is', f'{those} are')} longer than "
+            f"{counted(self._max_length or 0, 'token')} and cut there; the longest has {self.longest}"
         )
         lost = counts["cut_rationale_tokens"]
         if not lost:
             return f"{said} (`--set max_length=N` sets the limit)"
         marked = lost + counts["rationale_tokens"]
         return (
-            f"{said}. {lost} of {marked} tokens that humans marked ({lost / marked:.0%}) are lost: "
-            f"{counts['cut_part_of_rationale']} texts lose a part of their rationale, "
-            f"{counts['cut_whole_rationale']} all of it; `--set max_length={self.needed}` keeps every one"
+            f"{said}. {lost} of {marked} tokens that humans marked ({lost / marked:.1%}) are lost: "
+            f"{counted(counts['cut_part_of_rationale'], 'text loses', 'texts lose')} a part of their "
+            f"rationale, {counts['cut_whole_rationale']} all of it; "
+            f"`--set max_length={self.needed}` keeps every one"
         )
 
     def flush(self) -> None:

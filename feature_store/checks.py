@@ -14,6 +14,7 @@ from feature_store.sources import get_source
 from feature_store.sources.base import cut_splits, word_splits
 from feature_store.store import Features
 from feature_store.vocabulary import PAD_ID
+from feature_store.wording import counted
 
 
 def check_features(features: Features) -> list[str]:
@@ -85,7 +86,9 @@ def _check_vectors(features: Features) -> list[str]:
     matrix = features.embeddings
     problems = []
     if not np.isfinite(matrix).all():
-        problems.append(f"{int((~np.isfinite(matrix)).sum())} entries of the word vectors are not finite")
+        num_wrong = int((~np.isfinite(matrix)).sum())
+        of, those = "of the word vectors", counted(num_wrong, "entry")
+        problems.append(f"{those} {of} {'is' if num_wrong == 1 else 'are'} not finite")
     if matrix[PAD_ID].any():
         problems.append("the vector of padding is not zero")
     return problems
@@ -115,7 +118,12 @@ def _check_overlap(features: Features) -> list[str]:
         for row in features.table(split)["tokens"].to_pylist():
             if owner := owners.get(_text_digest(row)):
                 shared[owner, split] += 1
-    return [f"{n} texts of `{owner}` also stand in `{split}`" for (owner, split), n in sorted(shared.items())]
+    return [
+        counted(
+            n, f"text of `{owner}` also stands in `{split}`", f"texts of `{owner}` also stand in `{split}`"
+        )
+        for (owner, split), n in sorted(shared.items())
+    ]
 
 
 def _text_digest(tokens: list[str]) -> bytes:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from feature_store.errors import BadInputError, RequestError
 from feature_store.sources.lines import filled_lines
 from feature_store.vocabulary import PAD_ID, UNK_ID, Vocabulary
+from feature_store.wording import counted
 
 logger = logging.getLogger("feature_store")
 
@@ -65,7 +66,8 @@ def word2vec(
     frequencies = {word: int(n) for word, n in zip(vocabulary.tokens[2:], counts[2:], strict=True) if n}
     num_tokens = sum(frequencies.values())
     epochs = min(_MAX_EPOCHS, max(_MIN_EPOCHS, _EPOCH_TOKENS // max(1, num_tokens)))
-    logger.info("word2vec: %d words, %d tokens, %d epochs", len(frequencies), num_tokens, epochs)
+    said = counted(len(frequencies), "word"), counted(num_tokens, "token"), counted(epochs, "epoch")
+    logger.info("word2vec: %s, %s, %s", *said)
     model = Word2Vec(
         vector_size=size,
         window=WINDOW,
@@ -138,11 +140,13 @@ def _check_size(given: int, size: int, where: str, *, first: bool) -> None:
         return
     if first:
         raise RequestError(
-            f"the file's vectors have {given} values, but {size} were asked for",
+            f"the file's vectors have {counted(given, 'value')}, but {size} were asked for",
             where=where,
             hint=f"add `--embedding-size {given}`",
         )
-    raise BadInputError(f"expected a word and {size} values, but got {given} values", where=where)
+    raise BadInputError(
+        f"expected a word and {counted(size, 'value')}, but got {counted(given, 'value')}", where=where
+    )
 
 
 def _is_number(value: str) -> bool:

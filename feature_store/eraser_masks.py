@@ -19,6 +19,7 @@ from feature_store.sources.eraser import Documents, evidences_of
 from feature_store.sources.fields import check_id, check_spans, positions
 from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.sources.locate import plain_or_gz
+from feature_store.wording import counted
 
 _HARD, _SOFT = "hard_rationale_predictions", "soft_rationale_predictions"
 _HALF = 0.5
@@ -95,8 +96,8 @@ class EraserFile:
         if not self.num_soft_alone:
             return []
         return [
-            f"{self.path.name}: {self.num_soft_alone} documents without `{_HARD}`: their tokens with a soft "
-            f"prediction above {_HALF:g} are selected"
+            f"{self.path.name}: {counted(self.num_soft_alone, 'document')} without `{_HARD}`: their tokens "
+            f"with a soft prediction above {_HALF:g} are selected"
         ]
 
     def _annotated(self, record: Mapping[str, object], name: str, where: str) -> dict[str, dict[str, Any]]:

@@ -46,6 +46,7 @@ from feature_store.sources.fields import (
 )
 from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.tokenize import TOKENIZERS, Token, split_at_blanks
+from feature_store.wording import counted
 
 _LARGEST = sys.float_info.max
 
@@ -250,7 +251,9 @@ def _num_tokens(record: dict[str, object], tokens: list[str] | None, where: str)
         )
     if tokens is not None:
         if stated not in (None, len(tokens)):
-            raise BadInputError(f"`num_tokens` is {stated}, but there are {len(tokens)} tokens", where=where)
+            raise BadInputError(
+                f"`num_tokens` is {stated}, but there are {counted(len(tokens), 'token')}", where=where
+            )
         return len(tokens)
     if stated is not None:
         return stated

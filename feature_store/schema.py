@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from feature_store.errors import BadInputError
 from feature_store.sources.base import TABLES, TaskKind
+from feature_store.wording import counted
 
 MAX_TOKENS = 2**16
 """Rationale positions are stored in 16 bits."""
@@ -73,7 +74,8 @@ def check_keys(example_ids: Iterable[pa.Array], split: str) -> None:
     repeated = ids.is_duplicated()
     if repeated.any():
         raise BadInputError(
-            f"{repeated.sum()} rows break `primary_key`; the first is `{ids.filter(repeated)[0]}`",
+            f"{counted(int(repeated.sum()), 'row breaks', 'rows break')} `primary_key`; "
+            f"the first is `{ids.filter(repeated)[0]}`",
             where=f"split `{split}`",
         )
 
@@ -93,5 +95,6 @@ def validate(batch: pa.RecordBatch, split: str, kind: TaskKind) -> None:
     rules = ", ".join(f"`{rule}`" for rule in sorted(failures.counts()))
     first = failures.invalid()["example_id"][0]
     raise BadInputError(
-        f"{len(frame) - len(valid)} rows break {rules}; the first is `{first}`", where=f"split `{split}`"
+        f"{counted(len(frame) - len(valid), 'row breaks', 'rows break')} {rules}; the first is `{first}`",
+        where=f"split `{split}`",
     )

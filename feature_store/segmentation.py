@@ -33,6 +33,7 @@ from feature_store.segmenter import (
     measure_in_worker,
     start_worker,
 )
+from feature_store.wording import counted
 
 logger = logging.getLogger("feature_store")
 
@@ -153,7 +154,8 @@ def _if_whole(directory: Path, key: str, file: TextFile) -> pa.Table | None:
         table = cache.open_table(directory / _TABLE)
         if table.num_rows != file.num_texts:
             raise DamagedCacheError(
-                f"{table.num_rows} texts for the {file.num_texts} of `{file.name}`", where=str(directory)
+                f"{counted(table.num_rows, 'text')} for the {file.num_texts} of `{file.name}`",
+                where=str(directory),
             )
     except DamagedCacheError as error:
         logger.warning("%s: cutting the texts again", error)
@@ -237,7 +239,7 @@ class _Progress:
         self._file = file
         self._texts = self._characters = 0
         self._start = self._said = time.monotonic()
-        logger.info("cutting the %d texts of %s into words", file.num_texts, file.name)
+        logger.info("cutting the %s of %s into words", counted(file.num_texts, "text"), file.name)
 
     def add(self, texts: int, characters: int) -> None:
         self._texts += texts

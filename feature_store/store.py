@@ -49,6 +49,7 @@ from feature_store.sources.base import (
     resolve_options,
 )
 from feature_store.vocabulary import Vocabulary
+from feature_store.wording import counted
 
 logger = logging.getLogger("feature_store")
 
@@ -122,7 +123,7 @@ class TaskInfo:
             raise ValueError(f"expected scores that differ, but got {self.score_range}")
         names, numbers = self.class_names or (), (self.target_mean, self.target_variance)
         if self.kind not in get_args(TaskKind) or (self.kind == "classification") != bool(names):
-            raise ValueError(f"no task of kind {self.kind!r} with {len(names)} classes")
+            raise ValueError(f"no task of kind {self.kind!r} with {counted(len(names), 'class')}")
         if not all(isinstance(name, str) for name in names):
             raise ValueError(f"expected names of classes, but got {names}")
         if not all(type(number) is float and math.isfinite(number) for number in numbers):
@@ -197,7 +198,7 @@ class Features:
         if matrix.dtype != np.float32 or matrix.ndim != 2 or len(matrix) != self._words.num_rows:
             raise DamagedCacheError(
                 f"word vectors of type {matrix.dtype} and shape {matrix.shape} "
-                f"for {self._words.num_rows} words",
+                f"for {counted(self._words.num_rows, 'word')}",
                 where=str(path),
             )
         return matrix

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from feature_store import terminal
 from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect
+from feature_store.wording import counted
 from infocal.errors import UserError
 from infocal.methods.registry import INFOCAL
 from pipeline.base.errors import PipelineError, run_command
@@ -264,8 +265,8 @@ def _plan(prepared: "ComparisonSettings", directory: Path, uri: str, data: Seque
         *data,
         f"criterion    {first.criterion}",
         f"selection    {prepared.target_rate:.1%} of the tokens",
-        f"trainings    {len(prepared.runs) * len(prepared.seeds)} of {first.num_epochs} epochs: "
-        f"{len(prepared.runs)} methods with seeds {seeds}",
+        f"trainings    {len(prepared.runs) * len(prepared.seeds)} of {counted(first.num_epochs, 'epoch')}: "
+        f"{counted(len(prepared.runs), 'method')} with seeds {seeds}",
         f"GPUs         {prepared.gpus_per_run:g} a training (device {first.device})",
         "\nmethods",
     ]

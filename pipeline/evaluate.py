@@ -46,19 +46,22 @@ def main(arguments: Sequence[str]) -> int:
         raise PipelineError(f"there is no folder `{target.parent}`", where=f"--json {target}")
     storage = settings.storage(given.storage, given.sample)
     uri = settings.tracking_uri(given.tracking_uri, storage)
-    from pipeline.tracking import assessment, registry
-    from pipeline.tracking.tracking import Tracker
+    with terminal.opened():
+        with terminal.step("loading the packages"):
+            from pipeline.tracking import assessment, registry
+            from pipeline.tracking.tracking import Tracker
 
-    name_and_which = registry.parse_uri(given.model) if given.model else None
-    tracker = Tracker(uri, create=False)
-    with tempfile.TemporaryDirectory() as folder:
-        if name_and_which is not None:
-            version = registry.find(tracker, *name_and_which)
-            subject = assessment.of_version(tracker, version, given, Path(folder))
-        else:
-            subject = assessment.of_run(tracker, given.run, given, Path(folder))
-    reading = assessment.read_test(tracker, subject)
-    print(assessment.describe(subject, reading))
+        with terminal.step("loading the model and the data"), tempfile.TemporaryDirectory() as folder:
+            name_and_which = registry.parse_uri(given.model) if given.model else None
+            tracker = Tracker(uri, create=False)
+            if name_and_which is not None:
+                version = registry.find(tracker, *name_and_which)
+                subject = assessment.of_version(tracker, version, given, Path(folder))
+            else:
+                subject = assessment.of_run(tracker, given.run, given, Path(folder))
+        with terminal.step("reading the test split"):
+            reading = assessment.read_test(tracker, subject)
+    terminal.answer(assessment.describe(subject, reading, terminal.width_of(sys.stdout)))
     if target is not None:
         write(target, subject, reading)
     return 0

@@ -62,10 +62,11 @@ def main(arguments: Sequence[str]) -> int:
     given = build_parser().parse_args(arguments)
     terminal.log_to_stderr()
     texts = _texts(given)
-    package = _package(given)
-    from pipeline.training.explainer import Explainer
+    with terminal.opened(), terminal.step("loading the model"):
+        package = _package(given)
+        from pipeline.training.explainer import Explainer
 
-    explainer = Explainer(package, batch_size=BATCH)
+        explainer = Explainer(package, batch_size=BATCH)
     if not given.json:
         logger.info("%s", how_marked(explainer.model.threshold))
     marks = _BOLD if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else _PLAIN

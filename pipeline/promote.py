@@ -5,6 +5,7 @@ python -m pipeline.promote --dataset beer --aspect palate
 
 import argparse
 import dataclasses
+import math
 import shlex
 import sys
 import tempfile
@@ -66,11 +67,12 @@ def main(arguments: Sequence[str]) -> int:
     search_spaces.criterion(given.dataset, aspect)
     storage = settings.storage(given.storage, given.sample)
     uri = settings.tracking_uri(given.tracking_uri, storage)
-    from pipeline.study import study_report
-    from pipeline.tracking import registry
-    from pipeline.tracking.tracking import Tracker
+    with terminal.opened(), terminal.step("loading the packages"):
+        from pipeline.study import study_report
+        from pipeline.tracking import registry
+        from pipeline.tracking.tracking import Tracker
 
-    tracker = Tracker(uri, create=False)
+        tracker = Tracker(uri, create=False)
     name = settings.model_name(given, aspect)
     version = registry.find(tracker, name, given.version or registry.CHALLENGER)
     holder = registry.champion(tracker, name)
@@ -80,10 +82,12 @@ def main(arguments: Sequence[str]) -> int:
     _check_target(version, given.dataset, aspect)
     _check_corpus(version, holder)
     _check_same_task(version, holder)
-    text = _judge(tracker, version, holder, given)
+    command = settings.stored_command("pipeline.promote", arguments)
+    text = _judge(tracker, version, holder, given, command)
     registry.promote(tracker, version)
     if version.run_id:
-        study_report.refresh(tracker, version.run_id, storage)
+        with terminal.opened(), terminal.step("writing the study's report again"):
+            study_report.refresh(tracker, version.run_id, storage)
     before = "there was none" if holder is None else f"it was version {holder.version}"
     terminal.answer(f"\n`{registry.CHAMPION}` of {name} is version {version.version} now ({before}). Next:")
     terminal.answer(next_steps(f"models:/{name}@{registry.CHAMPION}", uri, text, storage))
@@ -130,9 +134,20 @@ def _check_same_task(version: "ModelVersion", holder: "ModelVersion | None") -> 
 
 
 def _judge(
-    tracker: "Tracker", version: "ModelVersion", holder: "ModelVersion | None", given: argparse.Namespace
+    tracker: "Tracker",
+    version: "ModelVersion",
+    holder: "ModelVersion | None",
+    given: argparse.Namespace,
+    command: str,
 ) -> str:
     """Read the test split, print the scores and record the verdict.
+
+    Args:
+        tracker: the store.
+        version: of the model.
+        holder: the present champion, if there is one.
+        given: parsed flags.
+        command: this one, as it can be typed again.
 
     Returns:
         A text to try the model on.
@@ -143,14 +158,18 @@ def _judge(
     from pipeline.study import outcome
     from pipeline.tracking import assessment, registry
 
-    with tempfile.TemporaryDirectory() as folder:
+    with (
+        terminal.opened(),
+        terminal.step("reading the test split"),
+        tempfile.TemporaryDirectory() as folder,
+    ):
         subject = assessment.of_version(tracker, version, given, Path(folder))
         stated = planning.criterion_of(subject.features)
         criterion, origin = threshold(stated_of(version, stated), given.min_precision, version.tags)
         if given.min_precision is None and RIVAL_TAG in version.tags:
             criterion, origin = against_rival(tracker, subject, criterion)
         reading = assessment.read_test(tracker, subject)
-    terminal.answer(assessment.describe(subject, reading))
+    terminal.answer(assessment.describe(subject, reading, terminal.width_of(sys.stdout)))
     missed = misses(criterion, reading.scores)
     verdict = {
         "test_criterion": str(criterion),
@@ -161,7 +180,7 @@ def _judge(
     if missed:
         raise CriterionNotMet(
             f"{version.uri} was not promoted: {'; '.join(missed)} ({origin})",
-            hint="search with more trials or epochs, or state another threshold with `--min-precision`",
+            hint=_way_on(criterion, reading.scores, command),
         )
     terminal.answer(f"\n{held(criterion, origin)}")
     if holder is not None:
@@ -333,6 +352,16 @@ def misses(criterion: Criterion, scores: Mapping[str, Any]) -> list[str]:
         if bound.violation(scores) > 0:
             missed.append(f"{bound.metric} is {scores[bound.metric]:.4f}, but {bound} is asked for")
     return missed
+
+
+def _way_on(criterion: Criterion, scores: Mapping[str, Any], command: str) -> str:
+    """What can be done about a model that misses a criterion on test; code stands between backticks."""
+    others = "search with more trials or epochs"
+    missed = [bound.metric for bound in criterion.bounds if bound.violation(scores) > 0]
+    reached = math.floor(100 * scores.get(_on_test(_PRECISION), 0.0)) / 100
+    if missed == [_on_test(_PRECISION)] and reached > 0:
+        return f"`{command} --min-precision {reached:g}` states a threshold that it keeps; or {others}"
+    return f"{others}, or state another threshold with `--min-precision`"
 
 
 def held(criterion: Criterion, origin: str) -> str:

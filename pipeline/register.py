@@ -53,7 +53,11 @@ def main(arguments: Sequence[str]) -> int:
     given = build_parser().parse_args(arguments)
     terminal.log_to_stderr()
     stated = _stated(given.criterion)
-    with ended_study.reopened(given, "there is nothing to register") as study:
+    with (
+        terminal.opened(),
+        terminal.step("registering"),
+        ended_study.reopened(given, "there is nothing to register") as study,
+    ):
         from pipeline.study.registration import Wanted, register
 
         wanted = Wanted(

@@ -59,17 +59,18 @@ def main(arguments: Sequence[str]) -> int:
     dataset = given.dataset or "beer"
     aspect = "" if is_enough else resolve_aspect(get_source(dataset), given.aspect) or ""
 
-    from pipeline.study import findings, study_report
-    from pipeline.tracking.tracking import STUDY_TAG, Tracker
+    with terminal.opened(), terminal.step("writing the report"):
+        from pipeline.study import findings, study_report
+        from pipeline.tracking.tracking import STUDY_TAG, Tracker
 
-    tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
-    if given.run:
-        study = tracker.run(given.run)
-    else:
-        study = _named(tracker, given.name) if is_enough else _study(tracker, dataset, aspect, given.name)
-    findings.check_is_study(study)
-    target = output or study_report.place(storage, study.tags[STUDY_TAG])
-    study_report.write(tracker, study.run_id, target, "--output")
+        tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
+        if given.run:
+            study = tracker.run(given.run)
+        else:
+            study = _named(tracker, given.name) if is_enough else _study(tracker, dataset, aspect, given.name)
+        findings.check_is_study(study)
+        target = output or study_report.place(storage, study.tags[STUDY_TAG])
+        study_report.write(tracker, study.run_id, target, "--output")
     print(target)
     return 0
 

@@ -65,31 +65,41 @@ def main(arguments: Sequence[str]) -> int:
     if output is not None and output.exists():
         raise PipelineError(f"`{output}` is there already", where="--output", hint="name a new folder")
     uri = settings.tracking_uri(given.tracking_uri, settings.storage(given.storage, given.sample))
-    from pipeline.base import agreement
-    from pipeline.comparing import repetition
-    from pipeline.tracking.record import read_record
-    from pipeline.tracking.tracking import Tracker
-    from pipeline.training import origin  # torch and mlflow take seconds that --help need not wait
+    with terminal.opened():
+        found = _repeated(given, uri, output)
+    print(settings.dumped(found.as_json()) if given.json == "-" else found.describe())
+    settings.write_json(target, found.as_json())
+    return 0 if found.agreement.agrees else 1
 
-    record = read_record(Tracker(uri, create=False), given.run)
+
+def _repeated(given: argparse.Namespace, uri: str, output: Path | None) -> "Repetition":
+    with terminal.step("loading the packages"):
+        from pipeline.base import agreement
+        from pipeline.comparing import repetition
+        from pipeline.tracking.record import read_record
+        from pipeline.tracking.tracking import Tracker
+        from pipeline.training import origin  # torch and mlflow take seconds that --help need not wait
+
+    with terminal.step("reading the run"):
+        record = read_record(Tracker(uri, create=False), given.run)
     run = dataclasses.replace(
         record.run,
         device=given.device or record.run.device,
         num_threads=given.threads or record.run.num_threads,
     )
     planning.check_device(run)
-    features = origin.features_again(run, record.fingerprint, sample=record.is_sample, given=given)
+    with terminal.step("preparing the data"):
+        features = origin.features_again(run, record.fingerprint, sample=record.is_sample, given=given)
     run = origin.placed(run, features)
     tolerance = agreement.TOLERANCE if given.tolerance is None else given.tolerance
     if output is not None:
         settings.make_folder(output.parent, "--output")
     with tempfile.TemporaryDirectory(prefix="infocal-", dir=output and output.parent) as folder:
-        found = repetition.repeat(record, run, Path(folder), tolerance)
+        with terminal.step("training again"):
+            found = repetition.repeat(record, run, Path(folder), tolerance)
         if output is not None:
             repetition.keep_package(found, run, features, Path(folder), output)
-    print(settings.dumped(found.as_json()) if given.json == "-" else found.describe())
-    settings.write_json(target, found.as_json())
-    return 0 if found.agreement.agrees else 1
+    return found
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feature_store import terminal
+from feature_store.wording import counted
 from pipeline.base import credentials
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.base.storage import Location, Storage
@@ -365,9 +366,8 @@ def _criterion(run: "RunSettings") -> list[str]:
     if run.rival:
         return [*lines, f"             {run.criterion.why}"]
     name, fixed = registry.title(RIVAL), paper_bar(run.criterion)
-    measured = (
-        f"{name} is trained first on the same features for {run.num_epochs} epochs, once: kept beside them"
-    )
+    epochs = counted(run.num_epochs, "epoch")
+    measured = f"{name} is trained first on the same features for {epochs}, once: kept beside them"
     beside = "" if fixed is None else f"; the paper's threshold: {fixed:g}"
     return [*lines, f"             {measured}{beside}"]
 
@@ -419,7 +419,7 @@ def _plan(
         f"tracking     {uri}",
         *data,
         *_criterion(prepared.run),
-        f"trials       {_trials(prepared.num_trials, space)} of {run.num_epochs} epochs",
+        f"trials       {_trials(prepared.num_trials, space)} of {counted(run.num_epochs, 'epoch')}",
         f"GPUs         {_gpus(prepared, address)}",
         f"sampler      {prepared.sampler}, seed {run.seed}",
         f"first        {prepared.first_points or 'none: the published best lies outside this space'}",

@@ -34,7 +34,11 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
     terminal.log_to_stderr()
-    with ended_study.reopened(given, "there is nothing to write") as study:
+    with (
+        terminal.opened(),
+        terminal.step("writing to MLflow what it lacks"),
+        ended_study.reopened(given, "there is nothing to write") as study,
+    ):
         from pipeline.study.conduct import synchronise
 
         command = settings.commands(given.name, study.storage, study.tracking).resume

@@ -41,6 +41,7 @@ from feature_store.sources.beer_pool import (
 from feature_store.sources.fields import check_id, check_spans, check_tokens, positions
 from feature_store.sources.lines import filled_lines, parse_record, read_lines
 from feature_store.sources.locate import find_inputs, plain_or_gz
+from feature_store.wording import counted
 
 NUM_SCORES = 5
 """Appearance, smell, palate, taste, overall."""
@@ -182,7 +183,11 @@ class Beer:
             yield from _reviews(heldout, number, None, annotated, max_bytes, report, known)
         if dropped := report.counts["dropped_annotated_in_reviews"]:
             report.notes.append(
-                f"{dropped} reviews of the annotated set also stand in the review files: dropped there"
+                counted(
+                    dropped,
+                    "review of the annotated set also stands in the review files: dropped there",
+                    "reviews of the annotated set also stand in the review files: dropped there",
+                )
             )
         yield from self._pool(query, known, report)
 

@@ -35,6 +35,7 @@ from feature_store.sources.lines import UTF8, filled_lines, parse_record, read_l
 from feature_store.sources.locate import is_there, plain_or_gz
 from feature_store.sources.own_words import read_own_words
 from feature_store.tokens import visible
+from feature_store.wording import counted
 
 VAL_RATE = 0.1
 """Share of the training cases of CAIL-big cut off as `val`: the first stage has none of its own."""
@@ -156,8 +157,8 @@ class Cail:
                 num_cases[role] += 1
                 if recipe.refuses(case) is None:
                     pairs[self._split(role, case)][case.charges[0], case.articles[0]] += 1
-        counted = self.splits if recipe.counts_everywhere else self._of_train_file()
-        charges, articles = _frequent(sum((pairs[split] for split in counted), Counter[tuple[str, int]]()))
+        files = self.splits if recipe.counts_everywhere else self._of_train_file()
+        charges, articles = _frequent(sum((pairs[split] for split in files), Counter[tuple[str, int]]()))
         kept = [pair for pair in pairs["train"] if pair[0] in charges and pair[1] in articles]
         task = _CailTask(
             kind="classification",
@@ -170,8 +171,9 @@ class Cail:
         names = _class_names(query.aspect, task, recipe)
         if len(task.train_charges) < 2 or len(names) < 2:
             raise BadInputError(
-                f"{len(task.train_charges)} charges and {len(task.train_articles)} articles are left: recipe "
-                f"`{recipe.name}` keeps those of at least {MIN_CASES} cases",
+                f"{counted(len(task.train_charges), 'charge')} and "
+                f"{counted(len(task.train_articles), 'article')} are left: "
+                f"recipe `{recipe.name}` keeps those of at least {MIN_CASES} cases",
                 where=str(query.inputs["train"]),
             )
         return dataclasses.replace(task, class_names=names)
@@ -240,7 +242,8 @@ class Cail:
             kept.append(f"{cases - report.counts[f'{split}_dropped']} of {cases} {split} cases")
         charges, articles = len(task.train_charges), len(task.train_articles)
         notes = [
-            f"recipe `{recipe.name}` keeps {', '.join(kept)}, with {charges} charges, {articles} articles"
+            f"recipe `{recipe.name}` keeps {', '.join(kept)}, with {counted(charges, 'charge')}, "
+            f"{counted(articles, 'article')}"
         ]
         totals = {reason: counts.total() for reason, counts in report.dropped.items() if counts.total()}
         if totals:

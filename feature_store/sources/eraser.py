@@ -42,6 +42,7 @@ from feature_store.sources.labels import LabelCount, check_label, class_names
 from feature_store.sources.lines import filled_lines, parse_record, read_lines
 from feature_store.sources.locate import own_files, plain_or_gz, split_files
 from feature_store.tokenize import split_at_blanks
+from feature_store.wording import counted
 
 _SPLITS = ("train", "val", "test")
 _KEYS = ("annotation_id", "classification", "evidences")
@@ -206,8 +207,9 @@ class _Reader:
             )
         if self._num_misplaced:
             report.counts["misplaced_evidences"] = self._num_misplaced
+            those = f"of {self._num_evidences} evidences"
             report.notes.append(
-                f"{self._num_misplaced} of {self._num_evidences} evidences have another `text` than their "
+                f"{counted(self._num_misplaced, f'{those} has', f'{those} have')} another `text` than their "
                 "span, which counts, covers: are the documents those that were annotated?"
             )
 

@@ -8,6 +8,7 @@ from typing import cast
 
 from feature_store.errors import BadInputError, did_you_mean, quoted, shown
 from feature_store.sources.base import SPLITS, Report
+from feature_store.wording import counted
 
 _SHOWN = 60
 """Characters of a wrong value that a message quotes."""
@@ -148,7 +149,9 @@ def mask_positions(mask: Sequence[float], size: int, where: str) -> list[int]:
             hint=f"a single span is written in a list, too: [{list(mask)}]",
         )
     if len(mask) != size:
-        raise BadInputError(f"a `rationale` of {len(mask)} zeros and ones for {size} tokens", where=where)
+        raise BadInputError(
+            f"a `rationale` of {len(mask)} zeros and ones for {counted(size, 'token')}", where=where
+        )
     if wrong := [entry for entry in mask if entry not in (0, 1)]:
         raise BadInputError(f"expected 0 or 1 in the mask `rationale`, but got {wrong[0]}", where=where)
     return [position for position, entry in enumerate(mask) if entry]
@@ -186,7 +189,7 @@ def unread_keys(counts: Counter[str], known: Sequence[str]) -> str:
     for key, count in counts.most_common(_MAX_UNREAD):
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
         meant = f", did you mean `{near[0]}`?" if near else ""
-        parts.append(f"{key[:40]!r} ({count} lines{meant})")
+        parts.append(f"{key[:40]!r} ({counted(count, 'line')}{meant})")
     return "keys that are not read: " + ", ".join(parts) + (", ..." if len(counts) > _MAX_UNREAD else "")
 
 
@@ -220,5 +223,6 @@ class Ledger:
         for (split, owner), count in sorted(self._shared.items()):
             report.counts[f"texts_of_{split}_in_{owner}"] = count
             report.notes.append(
-                f"{count} texts of `{split}` also stand in `{owner}`: left there, so its scores flatter"
+                counted(count, f"text of `{split}` also stands", f"texts of `{split}` also stand")
+                + f" in `{owner}`: left there, so its scores flatter"
             )

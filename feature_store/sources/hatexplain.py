@@ -25,6 +25,7 @@ from feature_store.sources.base import (
 from feature_store.sources.fields import Ledger, check_encodable, check_tokens, whole
 from feature_store.sources.locate import find_inputs, plain_or_gz
 from feature_store.sources.members import read_members
+from feature_store.wording import counted
 
 CLASS_NAMES = ("hatespeech", "normal", "offensive")
 """In the order of the official encoder."""
@@ -299,20 +300,33 @@ def _marked(masks: Sequence[Sequence[int]], num_tokens: int, gold: str) -> list[
 
 
 _NOTES = {
-    "toxic_without_mask": "toxic posts have no rationale: left out of every score that needs one",
-    "empty_mask": "masks mark no token: each counts as an annotator who marked nothing",
-    "mask_of_other_length": "masks have another length than their post: left out",
-    "toxic_without_marked_token": "toxic posts have masks, but no token that counts as marked: left out of "
-    "every score that needs a rationale",
-    "normal_with_mask": "normal posts have a rationale: it is left out, as only toxic posts are explained",
+    "toxic_without_mask": (
+        "toxic post has",
+        "toxic posts have",
+        "no rationale: left out of every score that needs one",
+    ),
+    "empty_mask": ("mask marks", "masks mark", "no token: each counts as an annotator who marked nothing"),
+    "mask_of_other_length": ("mask has", "masks have", "another length than the post: left out"),
+    "toxic_without_marked_token": (
+        "toxic post has",
+        "toxic posts have",
+        "masks, but no token that counts as marked: left out of every score that needs a rationale",
+    ),
+    "normal_with_mask": (
+        "normal post has",
+        "normal posts have",
+        "a rationale: it is left out, as only toxic posts are explained",
+    ),
 }
 
 
 def _tell(report: Report, cases: _Cases) -> None:
     """Counts and notes of every label and rationale that is not plain."""
     if dropped := report.counts["dropped_undecided"]:
-        report.notes.append(f"{dropped} posts on whose label most annotators do not agree: dropped")
-    for case, note in _NOTES.items():
+        report.notes.append(
+            f"{counted(dropped, 'post')} on whose label most annotators do not agree: dropped"
+        )
+    for case, (one, several, note) in _NOTES.items():
         if case not in cases.counts:
             continue
         by_split = cases.counts[case]
@@ -320,4 +334,6 @@ def _tell(report: Report, cases: _Cases) -> None:
         report.counts.update({f"{split}_{case}": count for split, count in by_split.items()})
         where = ", ".join(f"{split} {by_split[split]}" for split in _SPLITS if by_split[split])
         more = ", ..." if total > len(cases.named[case]) else ""
-        report.notes.append(f"{total} {note} ({where}; {', '.join(cases.named[case])}{more})")
+        report.notes.append(
+            f"{counted(total, one, several)} {note} ({where}; {', '.join(cases.named[case])}{more})"
+        )

@@ -68,6 +68,7 @@ from feature_store.sources.own_words import read_own_words
 from feature_store.sources.span_check import SpanCheck, form_that_fits
 from feature_store.sources.task_file import TaskFile, read_task_file
 from feature_store.tokenize import ChineseTokenizer, Token, Tokenizer, make_tokenizer
+from feature_store.wording import counted
 
 VAL_RATE = 0.1
 """Share of the training texts cut off as `val` where there is no such file."""
@@ -307,8 +308,9 @@ class _Reader:
             report.counts["given_as_tokens"] = self._num_as_tokens
         if self._num_as_tokens and not self._is_stated:
             report.notes.append(
-                f"{self._num_as_tokens} texts are given as tokens; a free text that the model is asked about "
-                f"will be split by `{self._tokenizer}`: is that so? say `tokenizer = ...` in {TASK_FILE}"
+                f"{counted(self._num_as_tokens, 'text is', 'texts are')} given as tokens; a free text "
+                f"that the model is asked about will be split by `{self._tokenizer}`: "
+                f"is that so? say `tokenizer = ...` in {TASK_FILE}"
             )
 
     def _words(self, record: Mapping[str, object], where: str) -> _Words:

@@ -9,6 +9,7 @@ from pathlib import Path
 from feature_store.errors import BadInputError, quoted
 from feature_store.sources.base import Report
 from feature_store.sources.fields import check_id
+from feature_store.wording import counted
 
 _MAX_SHOWN = 20
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -62,12 +63,14 @@ class LabelCount:
             shown = [name for name, _ in self._counts.most_common(_MAX_SHOWN)]
         listed = ", ".join(f"`{_visible(name)}` {self._counts[name]}" for name in shown)
         more = f", and {len(names) - len(shown)} with fewer" if len(shown) < len(names) else ""
-        report.notes.append(f"{len(names)} classes in {file}: {listed}{more}")
+        report.notes.append(f"{counted(len(names), 'class')} in {file}: {listed}{more}")
         if self._num_with_blanks:
-            report.notes.append(f"blanks around {self._num_with_blanks} labels are left out")
+            report.notes.append(f"blanks around {counted(self._num_with_blanks, 'label')} are left out")
         for group in _nearly_equal(names):
-            counted = ", ".join(f"`{_visible(name)}` ({self._counts[name]} texts)" for name in group)
-            report.notes.append(f"names of classes that are nearly equal: {counted}: are they one class?")
+            listed = ", ".join(
+                f"`{_visible(name)}` ({counted(self._counts[name], 'text')})" for name in group
+            )
+            report.notes.append(f"names of classes that are nearly equal: {listed}: are they one class?")
 
 
 def _visible(name: str) -> str:

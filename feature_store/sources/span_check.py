@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from feature_store.tokens import Token
+from feature_store.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +84,13 @@ class SpanCheck:
         """What must be said of the file of that name; None where every span fits."""
         if not self._num_misplaced:
             return None
-        total = self._num_spans
-        said = f"{name}: {self._num_misplaced} of {total} spans begin or end inside a word or on a blank"
+        total = f"of {self._num_spans} spans"
+        misplaced = counted(self._num_misplaced, f"{total} begins or ends", f"{total} begin or end")
+        said = f"{name}: {misplaced} inside a word or on a blank"
         form, fewest = min(self._misplaced_in.items(), key=lambda item: item[1])
         if fewest * 4 > self._num_misplaced:
             return said + "; every token that a span touches counts as marked"
-        would = f"{fewest} of {total} would" if fewest else "none would"
+        would = f"{fewest} {total} would" if fewest else "none would"
         return f"{said}; {would} if {form}: count the characters of the text as it is in the file"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.base.wording import counted
+from feature_store.wording import counted
 
 TOLERANCE = 1e-3
 """Largest difference of what agrees, relative for values beyond 1. Rounding stays below it until training has

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect, source_options
+from feature_store.wording import counted
 from infocal.config import LanguageModelConfig
 from infocal.errors import ConfigError
 from pipeline.base.errors import PipelineError
@@ -279,7 +280,7 @@ def with_features(
         run = _settled(given, run, criterion_of(features), num_texts)
         logger.info("criterion: %s", criterion_in_words(run))
         if not given.sample:
-            logger.info("%d training texts: %s", num_texts, start_of(run))
+            logger.info("%s: %s", counted(num_texts, "training text"), start_of(run))
         return run
     _check_annotated(given, run, len(validation), len(validation) - validation.null_count)
     if is_first and not given.sample:
@@ -320,9 +321,9 @@ def data_lines(found: "Survey") -> list[str]:
     """What the data files hold, for the plan of a dry run: a line with how much, then the notes."""
     parts = []
     for split, size in found.sizes.items():
-        tokens = "" if size.tokens is None else f", {size.tokens:,} tokens"
+        tokens = "" if size.tokens is None else f", {counted(size.tokens, 'token', spec=',')}"
         annotated = f", {size.annotated:,} annotated" if size.annotated else ""
-        parts.append(f"{split} {size.rows:,} texts{tokens}{annotated}")
+        parts.append(f"{split} {counted(size.rows, 'text', spec=',')}{tokens}{annotated}")
     how = "built features in the cache" if found.is_built else "every row was read and checked"
     if any(size.tokens is None for size in found.sizes.values()):
         how += "; texts are cut into words when features are built"
@@ -369,7 +370,11 @@ def _warn_of_bar(run: settings.RunSettings, num_texts: int) -> None:
 def start_of(run: settings.RunSettings) -> str:
     """Size of a batch and length of the start, in words."""
     config = run.config()
-    start = f", all weights in force after {config.start_epochs:g} epochs" if config.start_epochs else ""
+    start = (
+        f", all weights in force after {counted(config.start_epochs, 'epoch', spec='g')}"
+        if config.start_epochs
+        else ""
+    )
     return f"batches of {config.batch_size}{start}"
 
 
@@ -406,7 +411,7 @@ def _schedule(given: argparse.Namespace, run: settings.RunSettings, num_texts: i
     settled = registry.settled_preset(run.dataset, num_texts)
     # a method that does not start dense has no such epochs to settle
     base = run.base | {name: value for name, value in settled.items() if name in known} | chosen
-    check_epochs(dataclasses.replace(run, base=base), f"{num_texts} training texts: ")
+    check_epochs(dataclasses.replace(run, base=base), f"{counted(num_texts, 'training text')}: ")
     return base
 
 
@@ -426,8 +431,8 @@ def check_epochs(run: settings.RunSettings, of_what: str = "") -> None:
     better = max(fewest + 1, math.ceil(2 * start))
     if run.num_epochs < fewest:
         raise PipelineError(
-            f"{of_what}the weights that make a rationale short are in force after {start:g} epochs, "
-            f"so {run.num_epochs} are too few",
+            f"{of_what}the weights that make a rationale short are in force after "
+            f"{counted(start, 'epoch', spec='g')}, so {counted(run.num_epochs, 'is', 'are')} too few",
             where="--epochs",
             hint=f"ask for at least {fewest}, better {better}, or set the length of the start with `--set`",
         )

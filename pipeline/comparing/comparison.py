@@ -21,6 +21,7 @@ from feature_store import terminal
 from feature_store.masks import read_masks
 from feature_store.sources.beer import Beer
 from feature_store.store import Features, load_features
+from feature_store.wording import counted
 from infocal.errors import StateError
 from infocal.metrics.scores import apply_threshold, degenerate_kind
 from pipeline.base.reading import read_settings
@@ -411,7 +412,9 @@ def published_masks(prepared: ComparisonSettings, features: Features) -> Iterato
     masks = {r.example_id: r.positions for r in records if r.example_id and r.positions is not None}
     scores, num_texts = published_test(features, masks)
     if scores:
-        yield given_row("masks of Lei et al. (2016)", scores, "paper", f"on {num_texts} test texts")
+        yield given_row(
+            "masks of Lei et al. (2016)", scores, "paper", f"on {counted(num_texts, 'test text')}"
+        )
 
 
 def conduct(

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from feature_store import terminal
 from feature_store.store import Features
 from infocal.trainer import resolve_device
 from pipeline.base import environment
 from pipeline.base.agreement import BIT_FOR_BIT, Agreement, Failure, Trajectory, compare, compared
+from pipeline.study.lone_board import LoneBoard
 from pipeline.study.outcome import git_commit, pack, package_metadata
-from pipeline.study.progress import epoch_line
 from pipeline.study.recorder import ERROR
 from pipeline.tracking.record import Record
 from pipeline.training import checkpoints, columns
@@ -133,6 +134,7 @@ def _warnings(record: Record, run: RunSettings, here: dict[str, Any], commit: st
 def _train(record: Record, run: RunSettings, directory: Path) -> Trajectory:
     epochs: dict[int, dict[str, float]] = {}
     failures: list[Failure] = []
+    board = LoneBoard(run.dataset, run.num_epochs, logger, decisive=run.criterion.metrics)
 
     def report(result: Result, folder: Path) -> None:
         epoch = int(result["epoch"])
@@ -141,10 +143,11 @@ def _train(record: Record, run: RunSettings, directory: Path) -> Trajectory:
             logger.info("epoch %d/%d  failed: %s", epoch + 1, run.num_epochs, result[FAILURE_MESSAGE])
             return
         epochs[epoch] = compared(result)
-        logger.info("%s  %s", epoch_line(result, run.num_epochs), _beside(record, epoch, epochs[epoch]))
+        board.take(result, _beside(record, epoch, epochs[epoch]))
 
     try:
-        train(record.config, run, report, directory)
+        with terminal.showing(board):
+            train(record.config, run, report, directory)
     except Exception as error:
         recorded = record.trajectory.failure
         if recorded is None or recorded.reason != ERROR:

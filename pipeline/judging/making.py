@@ -4,6 +4,7 @@ import argparse
 import shutil
 from pathlib import Path
 
+from feature_store.wording import counted
 from pipeline.base.errors import PipelineError
 from pipeline.judging import exchange as exchanged
 from pipeline.judging import host
@@ -41,10 +42,10 @@ def make(folder: Path, given: argparse.Namespace) -> str:
         shutil.rmtree(staged, ignore_errors=True)
     each = sorted({len(plan) for plan in sheet.plan})
     num_each = f"{each[0]}" if len(each) == 1 else f"{each[0]} to {each[-1]}"
-    what = f", {len(sheet.methods)} methods" if sheet.methods else ""
-    people = f"{len(sheet.plan)} {host.who(sheet)}s"
-    made = f"sheet {sheet.digest} in {folder}: {len(sheet.texts)} texts{what}"
-    return f"{made}, {people} with {num_each} showings each"
+    what = f", {counted(len(sheet.methods), 'method')}" if sheet.methods else ""
+    people = counted(len(sheet.plan), host.who(sheet))
+    made = f"sheet {sheet.digest} in {folder}: {counted(len(sheet.texts), 'text')}{what}"
+    return f"{made}, {people} with {num_each} {'showing' if each == [1] else 'showings'} each"
 
 
 def exchange(folder: Path, given: argparse.Namespace) -> str:
@@ -55,7 +56,7 @@ def exchange(folder: Path, given: argparse.Namespace) -> str:
         if given.take_back:
             paths = [Path(name) for name in given.take_back]
             count = exchanged.take_back(sheet, book, paths, replace=given.replace)
-            said = [f"{count} answers read", host.progress(sheet, book)]
+            said = [f"{counted(count, 'answer')} read", host.progress(sheet, book)]
         else:
             said = []
         if given.export:

@@ -16,6 +16,7 @@ from feature_store.sources.fields import check_id, check_text, check_tokens
 from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.tokenize import TOKENIZERS
 from feature_store.tokens import Token
+from feature_store.wording import counted
 from pipeline.base.errors import PipelineError
 from pipeline.judging import guide
 from pipeline.judging.sheet import ANNOTATE, JUDGE, Sheet, Spans, Text, plan, spans_of
@@ -141,10 +142,11 @@ def drawn(lengths: Sequence[int], given: argparse.Namespace) -> list[int]:
     short = [i for i, length in enumerate(lengths) if given.max_tokens is None or length <= given.max_tokens]
     if not short:
         raise PipelineError(
-            f"none of the {len(lengths)} texts has at most {given.max_tokens} tokens", where="--max-tokens"
+            f"none of the {len(lengths)} texts has at most {counted(given.max_tokens, 'token')}",
+            where="--max-tokens",
         )
     if len(short) < given.texts:
-        logger.warning("there are %d texts only, not %d: all of them are taken", len(short), given.texts)
+        logger.warning("there are no %d texts: all are taken, %d", given.texts, len(short))
         return short
     return random.Random(given.seed).sample(short, given.texts)
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from feature_store.cache import write_text
+from feature_store.wording import counted
 from pipeline.judging import gold as golden
 from pipeline.judging import sheet as sheets
 from pipeline.judging import verdict_tables
@@ -66,8 +67,8 @@ def _annotated(sheet: sheets.Sheet, book: Book, vote: str) -> dict[str, str]:
     ]
     table = Table(f"Human rationales: {sheet.title}", ["", "value", "95 % interval", "texts"], rows)
     notes = [
-        f"{len(sheet.texts)} texts, {len(sheet.plan)} annotators, {found.num_done} of {sheet.num_slots} "
-        "showings done.",
+        f"{counted(len(sheet.texts), 'text')}, {counted(len(sheet.plan), 'annotator')}, "
+        f"{found.num_done} of {sheet.num_slots} showings done.",
         f"`{GOLD}`: tokens by vote ({vote}) of a text's annotators; `annotator-N.jsonl`: each one's own.",
         "Intervals are percentiles over texts drawn again; alpha is nominal, over tokens.",
     ]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.cache import write_text
+from feature_store.wording import counted
 from pipeline.base.errors import PipelineError
 
 JUDGE, ANNOTATE = "judge", "annotate"
@@ -113,7 +114,7 @@ def plan(
     """
     if not 1 <= per_text <= num_judges:
         raise PipelineError(
-            f"expected from 1 to {num_judges} judges for each text, but got {per_text}",
+            f"expected from 1 to {counted(num_judges, 'judge')} for each text, but got {per_text}",
             where="--per-text",
             hint="ask for more `--judges`, or for fewer of them for each text",
         )

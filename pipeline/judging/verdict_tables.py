@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from feature_store.wording import counted
 from pipeline.judging.guide import SCALES, WORDS
 from pipeline.judging.ratings import NUM_DRAWS, Estimate
 from pipeline.judging.verdict import Verdict
@@ -69,8 +70,8 @@ def tables(verdict: Verdict) -> list[Table]:
 def notes(verdict: Verdict) -> list[str]:
     """What a reader has to know."""
     lines = [
-        f"{verdict.num_texts} texts, {verdict.num_judges} judges, {verdict.num_done} of {verdict.num_slots} "
-        "showings judged; scores from 1 (lowest) to 5.",
+        f"{counted(verdict.num_texts, 'text')}, {counted(verdict.num_judges, 'judge')}, "
+        f"{verdict.num_done} of {verdict.num_slots} showings judged; scores from 1 (lowest) to 5.",
         "A text's score is the mean over its judges; brackets are 95 % intervals, percentiles of "
         f"{NUM_DRAWS} draws of texts (of showings, for alpha).",
         "p: two-sided paired sign-flip test over the texts scored for both methods; Holm: corrected for all "

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from feature_store.wording import counted
 from infocal.metrics.agreement import PAPER_AUPRC_END, harmonic_mean, paper_auprc, paper_iou_f1
 from pipeline.marks.printed import Interval, Row, Table
 
@@ -349,7 +350,7 @@ def page(result: Audit) -> str:
     table = result.table
     units = ", ".join(f"{name} ({unit})" for name, unit in table.units.items())
     lines = [
-        f"{table.path}: {len(table.rows)} rows; read {units}",
+        f"{table.path}: {counted(len(table.rows), 'row')}; read {units}",
         *(f"note: {note}" for note in table.notes),
     ]
     if result.findings:
@@ -363,7 +364,10 @@ def page(result: Audit) -> str:
         lines += ["", "nothing here contradicts arithmetic"]
     for density in result.densities:
         if not density.is_contradiction:
-            lines += ["", f"gold density{_of(density)}: {density.span}, by {len(density.rows)} rows"]
+            lines += [
+                "",
+                f"gold density{_of(density)}: {density.span}, by {counted(len(density.rows), 'row')}",
+            ]
     for formula in result.formulas:
         share = f"{len(formula.lines)} of {formula.num_comparable} rows"
         lines += ["", f"no measurement of its own: {formula.column} of {share} is {formula.text}"]

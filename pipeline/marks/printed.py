@@ -12,6 +12,7 @@ from pathlib import Path
 
 from feature_store.errors import did_you_mean, quoted
 from feature_store.sources.lines import read_lines
+from feature_store.wording import counted
 from pipeline.base.errors import PipelineError
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -138,7 +139,9 @@ def read_table(path: Path) -> Table:
     for number, record in body:
         where = f"{path}:{number}"
         if len(record) != len(header):
-            raise PipelineError(f"{len(record)} cells under a header of {len(header)}", where=where)
+            raise PipelineError(
+                f"{counted(len(record), 'cell')} under a header of {len(header)}", where=where
+            )
         labels[number] = {names[i]: record[i].strip() for i in names if names[i] in LABELS}
         for i, name in names.items():
             if name in found and record[i].strip() not in _NOT_REPORTED:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from feature_store.masks import MaskFile, MaskRecord
+from feature_store.wording import counted
 from infocal.metrics import scores as metrics
 from infocal.metrics import trivial as baselines
 from infocal.metrics.scores import Mask
@@ -107,7 +108,7 @@ def _text(human: MaskRecord, rationale: MaskRecord) -> _Text:
         )
     if sizes[0] != sizes[-1]:
         raise PipelineError(
-            f"`{human.label[:60]}` has {sizes[-1]} tokens here, but {sizes[0]} in {human.where}",
+            f"`{human.label[:60]}` has {counted(sizes[-1], 'token')} here, but {sizes[0]} in {human.where}",
             where=rationale.where,
             hint="both files must be of the same texts, split in the same way",
         )
@@ -124,7 +125,7 @@ def _text(human: MaskRecord, rationale: MaskRecord) -> _Text:
 def _mask(positions: Sequence[int], size: int, where: str) -> Mask:
     if positions and positions[-1] >= size:
         raise PipelineError(
-            f"position {positions[-1]} lies beyond the text's {size} tokens, which are counted from 0",
+            f"position {positions[-1]} lies beyond the text's {counted(size, 'token')}, counted from 0",
             where=where,
         )
     mask = np.zeros(size, dtype=np.bool_)
@@ -209,7 +210,9 @@ def gold_density(human: MaskFile) -> float:
     """
     annotated = [record for record in human.records if record.positions is not None]
     if not annotated:
-        raise PipelineError(f"nobody annotated any of its {len(human.records)} texts", where=str(human.path))
+        raise PipelineError(
+            f"nobody annotated any of its {counted(len(human.records), 'text')}", where=str(human.path)
+        )
     golds = [_text(record, record).mask for record in annotated]
     return metrics.token_scores(golds, golds).gold_density
 

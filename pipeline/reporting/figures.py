@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from feature_store.wording import counted
 from infocal.gradient_shares import LEAST
-from pipeline.base.wording import counted
 from pipeline.reporting import gradient_shares
 from pipeline.reporting.charts import Axis, Chart, Dot, Line, Rule
 from pipeline.reporting.published import PublishedRow
@@ -44,9 +44,15 @@ _TERMS = {
 """Losses with a panel of their own, and their equation in [Sha2023]."""
 
 
-def scores_of(dataset: str) -> list[tuple[str, str]]:
-    """Validation scores between 0 and 1 that the charts of a data set show, with their labels."""
-    return [(f"val_{column.score}", column.label) for column in columns(dataset) if column.is_share]
+def scores_of(dataset: str, criterion: Criterion | None = None) -> list[tuple[str, str]]:
+    """Validation scores between 0 and 1 that the charts of a data set show, with their labels.
+
+    Args:
+        dataset: whose scores are shown.
+        criterion: whose scores are shown, too.
+    """
+    decisive = () if criterion is None else criterion.metrics
+    return [(f"val_{column.score}", column.label) for column in columns(dataset, decisive) if column.is_share]
 
 
 def best_epoch(history: Epochs, criterion: Criterion) -> int | None:
@@ -67,7 +73,9 @@ def objective(scores: Mapping[str, Any], criterion: Criterion) -> float | None:
 
 def score_chart(history: Epochs, criterion: Criterion, best: int | None, dataset: str) -> Chart:
     """Scores and selection rate over epochs, with the criterion's bounds and the best epoch."""
-    shown = [(key, label) for key, label in scores_of(dataset) if any(key in entry for entry in history)]
+    shown = [
+        (key, label) for key, label in scores_of(dataset, criterion) if any(key in entry for entry in history)
+    ]
     lines = [Line(name=label, points=_points(history, key), style=i) for i, (key, label) in enumerate(shown)]
     labels = dict(shown)
     rules = [
@@ -113,7 +121,7 @@ def _epoch_axis(history: Epochs) -> Axis:
 def _description(history: Epochs, lines: Sequence[Line], best: int | None) -> str:
     ends = [f"{line.name} ends at {number(line.points[-1][1])}" for line in lines]
     marked = "no epoch is marked" if best is None else f"the best epoch is {best + 1}"
-    return f"{len(history)} epochs; {', '.join([*ends, marked])}."
+    return f"{counted(len(history), 'epoch')}; {', '.join([*ends, marked])}."
 
 
 def loss_panels(history: Epochs, best: int | None) -> list[Chart]:
@@ -366,7 +374,7 @@ def curve_panels(findings: Findings) -> list[Chart]:
     """The scores of the best trials over their epochs, a small chart each."""
     longest = max(findings.curves.values(), key=len, default=())
     panels = []
-    for key, label in scores_of(findings.dataset):
+    for key, label in scores_of(findings.dataset, findings.criterion):
         if not any(key in entry for history in findings.curves.values() for entry in history):
             continue
         lines = [

@@ -97,11 +97,11 @@ def curve_page(*, title: str, history: Epochs, criterion: Criterion, dataset: st
     return _render(
         "curve_page.html.j2",
         title=title,
-        criterion=sentence(criterion),
+        criterion=sentence(criterion, dataset),
         summary=_summary(history, criterion, best, dataset),
         scores=figures.score_chart(history, criterion, best, dataset) if history else None,
         panels=figures.loss_panels(history, best),
-        table=_epoch_table(history, best, dataset),
+        table=_epoch_table(history, criterion, best, dataset),
     )
 
 
@@ -109,13 +109,17 @@ def _summary(history: Epochs, criterion: Criterion, best: int | None, dataset: s
     entry = next((entry for entry in history if entry["epoch"] == best), None)
     if entry is None:
         return "No epoch has the scores that it reads."
-    found = ", ".join(f"{label} {number(entry.get(key))}" for key, label in figures.scores_of(dataset))
+    found = ", ".join(
+        f"{label} {number(entry.get(key))}" for key, label in figures.scores_of(dataset, criterion)
+    )
     met = "meets" if criterion.is_met(entry) else "does not meet"
     return f"Best epoch {entry['epoch'] + 1} of {len(history)}: {found}; it {met} the criterion."
 
 
-def _epoch_table(history: Epochs, best: int | None, dataset: str) -> dict[str, Any] | None:
-    every = [*figures.scores_of(dataset), *ERRORS]
+def _epoch_table(
+    history: Epochs, criterion: Criterion, best: int | None, dataset: str
+) -> dict[str, Any] | None:
+    every = [*figures.scores_of(dataset, criterion), *ERRORS]
     shown = [(key, label) for key, label in every if any(key in entry for entry in history)]
     if not shown:
         return None
@@ -130,15 +134,17 @@ def _epoch_table(history: Epochs, best: int | None, dataset: str) -> dict[str, A
     return {"names": [label for _, label in shown], "rows": rows}
 
 
-def sentence(criterion: Criterion | None) -> str:
+def sentence(criterion: Criterion | None, dataset: str) -> str:
     """A criterion as people say it: `best recall with precision ≥ 0.878 (validation)`."""
     if criterion is None:
         return "not known"
     signs = {"at_least": "≥", "at_most": "≤"}
-    bounds = [f"{label_of(bound.metric)} {signs[bound.kind]} {bound.limit:g}" for bound in criterion.bounds]
+    bounds = [
+        f"{label_of(bound.metric, dataset)} {signs[bound.kind]} {bound.limit:g}" for bound in criterion.bounds
+    ]
     conditions = f" with {' and '.join(bounds)}" if bounds else ""
     rate = "" if criterion.rate is None else f", {at_rate(criterion.rate)}"
-    return f"best {label_of(criterion.metric)}{conditions}{rate}, on validation"
+    return f"best {label_of(criterion.metric, dataset)}{conditions}{rate}, on validation"
 
 
 def _why(criterion: Criterion | None) -> str:
@@ -156,7 +162,7 @@ def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
     """
     examples = findings.predictions[:_NUM_EXAMPLES]
     groups = _comparison(findings, published)
-    every = columns(findings.dataset)
+    every = columns(findings.dataset, _decisive(findings))
     shares = [column for column in every if column.is_share]
     compared = [column for column in shares if _is_known(column, groups)] or shares
     shown = [column for column in every if _is_scored(column, findings)]
@@ -164,9 +170,9 @@ def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
         "study_page.html.j2",
         title=_study_title(findings),
         findings=findings,
-        criterion=sentence(findings.criterion),
+        criterion=sentence(findings.criterion, findings.dataset),
         why=_why(findings.criterion),
-        maximised="" if findings.criterion is None else label_of(findings.criterion.metric),
+        maximised="" if findings.criterion is None else label_of(findings.criterion.metric, findings.dataset),
         verdict=_verdict(findings),
         registered=_registered(findings),
         groups=groups,
@@ -181,6 +187,10 @@ def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
         texts=markup.marked_texts(examples),
         num_texts=len(findings.predictions),
     )
+
+
+def _decisive(findings: Findings) -> tuple[str, ...]:
+    return () if findings.criterion is None else findings.criterion.metrics
 
 
 def _study_title(findings: Findings) -> str:
@@ -204,7 +214,7 @@ def _verdict(findings: Findings) -> str:
         return "No trial finished an epoch, so there is nothing to choose from."
     figures_of = ", ".join(
         f"{column.label} {_with_error(winner, column.score)}"
-        for column in columns(findings.dataset)
+        for column in columns(findings.dataset, _decisive(findings))
         if column.is_share and not column.score.startswith("selection_rate") and _is_scored(column, findings)
     )
     figures_of += f" with {percent(winner.scores.get('selection_rate'))} of the tokens selected"

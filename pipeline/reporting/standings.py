@@ -8,6 +8,7 @@ from statistics import mean, median, stdev
 from typing import Any
 
 from feature_store.sources.base import NO_OPTIONS
+from feature_store.wording import counted
 from infocal.methods.registry import INFOCAL
 from infocal.metrics.resampling import SCORES, Difference, TextCounts, is_defined, paired_difference
 from infocal.metrics.trivial import ceiling_f1
@@ -393,8 +394,9 @@ def _smallest_in_words(smallest: Mapping[str, float], headline: Column, num_seed
     if "t_test" in smallest:
         parts.append(f"{factor * smallest['t_test']:.2g}{unit} by the t-test")
     return [
-        f"the smallest difference in {headline.label} that {num_seeds} seeds on these texts find with "
-        f"{POWER:.0%} power at alpha {ALPHA:g}, two-sided, before Holm: {'; '.join(parts)}"
+        f"the smallest difference in {headline.label} that {counted(num_seeds, 'seed')} on these texts "
+        f"{'finds' if num_seeds == 1 else 'find'} with {POWER:.0%} power at "
+        f"alpha {ALPHA:g}, two-sided, before Holm: {'; '.join(parts)}"
     ]
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from feature_store import terminal
 from feature_store.store import Features
+from feature_store.wording import counted
 from infocal.trainer import check_bf16, resolve_device
 from pipeline.base import uris
 from pipeline.base.errors import USER_ERRORS, PipelineError
-from pipeline.base.wording import counted
 from pipeline.study import cluster, gpus, outcome
 from pipeline.study.criterion import CRITERION_TAG
 from pipeline.study.ledger import Ledger
@@ -232,9 +232,10 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command:
     tracking.tracker.finish(tracking.study_run_id, "KILLED")
     trials = ledger.trials()
     num_epochs = sum(len(record.epochs) for record in trials)
+    of_all = f"of {study.num_trials} trials"
     lines = [
         f"MLflow has {counted(num_epochs, 'epoch')} of {counted(len(trials), 'trial')}: all there are",
-        f"{study.num_missing} of {study.num_trials} trials have not ended; to resume: {command}",
+        f"{counted(study.num_missing, f'{of_all} has', f'{of_all} have')} not ended; to resume: {command}",
     ]
     return "\n".join(lines)
 

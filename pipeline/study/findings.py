@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from feature_store.wording import counted
 from infocal.errors import ConfigError, StateError
 from infocal.metrics import trivial as baselines
 from pipeline.base.errors import PipelineError
@@ -210,8 +211,9 @@ def importance(trials: Sequence[TrialResult], searched: Sequence[Searched]) -> t
         return {}, f"No importance: all {len(scored)} trials have the same hyper-parameters."
     fixed = [name for name in names if name not in {one.name for one in varied}]
     note = (
-        f"Share of the variance of the criterion's value that each explains, over {len(scored)} trials "
-        "(fANOVA). With few trials it is a rough guide: two searches of this size may rank them differently."
+        f"Share of the variance of the criterion's value that each explains, over "
+        f"{counted(len(scored), 'trial')} (fANOVA). With few trials it is a rough guide: "
+        "two searches of this size may rank them differently."
     )
     return _fanova(scored, varied), note + (f" Not varied: {', '.join(fixed)}." if fixed else "")
 
@@ -380,7 +382,7 @@ def _trivial(
         )
         for line, label in LINES.items()
     ]
-    return rows, f"{len(golds)} validation texts, at the winner's selection rate"
+    return rows, f"{counted(len(golds), 'validation text')}, at the winner's selection rate"
 
 
 def _scores(metrics: Mapping[str, float], prefix: str, shown: Sequence[str]) -> dict[str, float]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.store import Features
+from feature_store.wording import counted
 from pipeline.base.errors import USER_ERRORS
 from pipeline.tracking import epoch_steps, registry
 from pipeline.tracking.tracked_dataset import dataset_of
@@ -85,7 +86,8 @@ class LoneRun:
         try:
             self._write()
         except USER_ERRORS as error:
-            logger.warning("%d epochs are not in MLflow yet: %s", len(self._waiting), error)
+            epochs = counted(len(self._waiting), "epoch is", "epochs are")
+            logger.warning("%s not in MLflow yet: %s", epochs, error)
 
     def _write(self) -> None:
         while self._waiting:

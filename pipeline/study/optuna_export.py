@@ -9,6 +9,7 @@ from pathlib import Path
 import optuna
 from optuna.storages.journal import JournalFileBackend
 
+from feature_store.wording import counted
 from pipeline.base.errors import PipelineError, lacks_room, one_line
 from pipeline.base.uris import of_sqlite, without_password, without_password_of
 
@@ -66,7 +67,7 @@ class Export:
                 )
             there.set_user_attr(ORIGIN, self.origin)
             there.add_trials(trials[len(there.get_trials(deepcopy=False)) :])
-        logger.info("exported %d trials to %s", len(trials), without_password(self.url))
+        logger.info("exported %s to %s", counted(len(trials), "trial"), without_password(self.url))
 
     def _exported(self, storage: optuna.storages.BaseStorage) -> optuna.Study | None:
         """The study as it was exported before; None where it was not."""
@@ -126,10 +127,11 @@ def _translated(url: str) -> Iterator[None]:
         yield
     except (SQLAlchemyError, ImportError, OSError, ValueError, optuna.exceptions.OptunaError) as error:
         reason = without_password_of(one_line(error.__cause__ or error), url)
+        hint = "is the server there, and its driver installed (for PostgreSQL psycopg)?"
+        if lacks_room(reason):
+            hint = "free disk space there"
+        elif url.startswith("sqlite"):
+            hint = "may you write that file, and is it a database?"
         raise PipelineError(
-            f"cannot use the Optuna storage `{without_password(url)}`: {reason}",
-            where=_FLAG,
-            hint="free disk space there"
-            if lacks_room(reason)
-            else "is the server there, and its driver installed (for PostgreSQL psycopg)?",
+            f"cannot use the Optuna storage `{without_password(url)}`: {reason}", where=_FLAG, hint=hint
         ) from error

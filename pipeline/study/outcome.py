@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from feature_store import terminal
 from feature_store.store import Features, load_features
 from infocal.config import LanguageModelConfig
 from infocal.trainer import resolve_device
@@ -19,8 +20,8 @@ from pipeline.base.storage import STAGED, Storage
 from pipeline.reporting import pages
 from pipeline.study import findings, study_report, summary
 from pipeline.study.criterion import CRITERION_TAG, RIVAL_TAG, Candidate, Standing, best_first, standing_of
+from pipeline.study.lone_board import LoneBoard
 from pipeline.study.lone_run import LoneRun
-from pipeline.study.progress import epoch_line
 from pipeline.study.rival import Rival
 from pipeline.study.study import Study, StudySettings
 from pipeline.study.study_folder import OPTUNA_DB
@@ -391,18 +392,21 @@ def train_alone(
         tags = {"git_commit": git_commit(), "command": command}
         lone = LoneRun(tracker, run, features, name=output.name, tags=tags, sample=sample)
 
+    board = LoneBoard(run.dataset, run.num_epochs, logger, decisive=run.criterion.metrics)
+
     def report(result: Result, folder: Path) -> None:
         if FAILURE in result:
             if lone is not None:
                 lone.fail(result)
             raise PipelineError(f"training failed: {result[FAILURE_MESSAGE]}")
-        logger.info("%s", epoch_line(result, run.num_epochs))
+        board.take(result)
         if lone is not None:
             lone.log(result)
 
     with (
         lone.closing() if lone is not None else contextlib.nullcontext(),
         tempfile.TemporaryDirectory(dir=output.parent) as name,
+        terminal.showing(board),
     ):
         folder = Path(name)
         progress = train({}, run, report, folder)

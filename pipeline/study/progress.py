@@ -10,6 +10,7 @@ from ray import tune
 from ray.tune.experiment import Trial
 
 from feature_store import terminal
+from feature_store.wording import counted
 from pipeline.study import time_left, trial_table
 from pipeline.study.criterion import best_first, standing_of
 from pipeline.study.ledger import OBJECTIVE, VIOLATION, Ledger, TrialRecord
@@ -137,7 +138,7 @@ class ProgressLines(tune.Callback):
         again = [record for record in self.records if record.begin.proposal is None]
         if again:
             ended = sum(record.is_over for record in again)
-            text += f", {ended} of {self.plan.num_seeds - 1} further seeds"
+            text += f", {ended} of {counted(self.plan.num_seeds - 1, 'further seed')}"
         return f"{text}, {sum(map(self._is_running, self.records))} running"
 
     def _is_running(self, record: TrialRecord) -> bool:
@@ -150,7 +151,7 @@ class ProgressLines(tune.Callback):
     def _best_text(self, record: TrialRecord) -> str:
         numbers = record.last.numbers if record.last else {}
         best = {name.removeprefix("best_"): v for name, v in numbers.items() if name.startswith("best_val_")}
-        scores = of_validation(self.plan.dataset, best)
+        scores = of_validation(self.plan.dataset, best, self.plan.criterion.metrics)
         figures = [f"{label} {best[name]:.3f}" for label, name in scores.items()]
         at = f" at epoch {round(numbers['best_epoch']) + 1}" if "best_epoch" in numbers else ""
         violation = numbers[VIOLATION]

@@ -100,7 +100,8 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
         tracker.finish(tracking.study_run_id, tags=tags)
         outcome.publish(study, tracker, tracking.study_run_id, package)
         tracker.finish(tracking.study_run_id, "FINISHED" if study.is_complete else "KILLED")
-    number, figures = ledger.number(chosen.trial_id), summary.figures_of(chosen, prepared.run.dataset)
+    number = ledger.number(chosen.trial_id)
+    figures = summary.figures_of(chosen, prepared.run.dataset, criterion)
     lines = [
         f"trial-{number:02d} at its epoch {chosen.epoch + 1}: {figures}",
         f"meets the criterion stated: {criterion}",
@@ -195,7 +196,7 @@ def _chosen(
         hint = (
             f"`{command}{which} {summary.stated(relaxed, criterion)}` would register "
             f"trial-{study.ledger.number(other.trial_id):02d} "
-            f"({summary.figures_of(other, study.settings.run.dataset)})"
+            f"({summary.figures_of(other, study.settings.run.dataset, criterion)})"
         )
     said = "no trial meets" if number is None else f"trial-{number:02d} does not meet"
     if chosen.degenerate is not None:

@@ -9,7 +9,6 @@ import json
 import logging
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +16,15 @@ from typing import Any, NoReturn
 
 from pydantic import TypeAdapter, ValidationError
 
-from feature_store import cache
+from feature_store import cache, terminal
 from feature_store.errors import DamagedCacheError
 from feature_store.store import Features, derived_dir
+from feature_store.wording import counted
 from infocal.config import MethodConfig
 from infocal.errors import StateError
 from infocal.nn.rationalizer import Rationalizer
 from pipeline.base.errors import PipelineError
-from pipeline.study.progress import epoch_line
-from pipeline.study.time_left import told
+from pipeline.study.lone_board import LoneBoard
 from pipeline.training import checkpoints
 from pipeline.training.loaders import embeddings_of
 from pipeline.training.settings import RunSettings, title
@@ -144,7 +143,9 @@ def settled(run: RunSettings, features: Features, *, sample: bool, is_asked_for:
             raise
         logger.warning("note: %s; the fixed criterion is taken: %s", error, run.criterion)
         return dataclasses.replace(run, criterion_kind=criteria.PAPER)
-    told = f"{at_rate(found.rate)} after {found.num_epochs} epochs" + (", cached" if is_cached else "")
+    told = f"{at_rate(found.rate)} after {counted(found.num_epochs, 'epoch')}" + (
+        ", cached" if is_cached else ""
+    )
     criterion = criteria.relative(run.criterion, found.precision, found.name, told)
     logger.info("criterion: %s\n  %s", criterion, criterion.why)
     return dataclasses.replace(run, criterion=criterion, rival=dataclasses.asdict(found))
@@ -240,24 +241,25 @@ def _train(run: RunSettings, working: Path) -> None:
     Raises:
         RivalFailed: if the training comes to no result.
     """
-    name, started = registry.title(run.method), time.monotonic()
+    name = registry.title(run.method)
     logger.info(
-        "the threshold on precision follows from %s, which is trained first: %s %s, %d epochs; once, its "
+        "the threshold on precision follows from %s, which is trained first: %s %s, %s; once, its "
         "result is kept beside the features",
         name,
         title(run.dataset, run.aspect),
         at_rate(run.config().target_selection_rate),
-        run.num_epochs,
+        counted(run.num_epochs, "epoch"),
     )
+
+    board = LoneBoard(run.dataset, run.num_epochs, logger, name=name, decisive=(criteria.PRECISION,))
 
     def report(result: Result, folder: Path) -> None:
         if FAILURE in result:
             _fail(result[FAILURE_MESSAGE])
-        done = result["epoch"] + 1
-        left = (time.monotonic() - started) / done * (run.num_epochs - done)
-        logger.info("%s; %s", epoch_line(result, run.num_epochs, name), told(left))
+        board.take(result)
 
-    best = train({}, run, report, working).best
+    with terminal.showing(board):
+        best = train({}, run, report, working).best
     if best["violation"] >= 1:  # of a trivial mask at every epoch
         _fail(f"its mask is trivial at every epoch, {str(best['degenerate']).replace('_', ' ')} at the last")
 

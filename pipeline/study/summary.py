@@ -9,10 +9,10 @@ from statistics import mean, stdev
 from typing import Any
 
 from feature_store import terminal
+from feature_store.wording import counted
 from infocal.metrics.resampling import LEVEL, NUM_DRAWS
 from pipeline.base.storage import Location, Storage
 from pipeline.base.uris import without_password
-from pipeline.base.wording import counted
 from pipeline.reporting.results import give_or_take
 from pipeline.study.criterion import Candidate, within_reach
 from pipeline.study.study import StudySettings
@@ -83,16 +83,19 @@ def of_study(
     run = prepared.run
     trials = counted(len(candidates), "trial")
     head = f"{target(run.dataset, run.aspect, run.options)}: {trials}, {run.criterion}"
-    lines = [head, *([run.criterion.why] if run.rival else []), "", table(candidates, run.dataset)]
-    if legend := _legend(candidates, run.criterion):
+    why = [run.criterion.why] if run.rival else []
+    lines = [head, *why, "", table(candidates, run.dataset, run.criterion)]
+    if legend := _legend(candidates, run.criterion, run.dataset):
         lines += ["", legend.strip()]
     over_seeds = spread([candidates[0], *replicates], run.dataset)
     if over_seeds:
         parts = [
             f"{label} {over_seeds[f'{name}_mean']:.3f} +- {over_seeds[f'{name}_sd']:.3f}"
-            for label, name in columns.of_validation(run.dataset, candidates[0].scores).items()
+            for label, name in columns.of_validation(
+                run.dataset, candidates[0].scores, run.criterion.metrics
+            ).items()
         ]
-        lines += ["", f"winner over {int(over_seeds['num_seeds'])} seeds: {', '.join(parts)}"]
+        lines += ["", f"winner over {counted(int(over_seeds['num_seeds']), 'seed')}: {', '.join(parts)}"]
     if used is not None:
         lines += ["", str(used)]
     lines += ["", f"report   {directory / REPORT}", f"model    {directory / PACKAGE}", ""]
@@ -114,12 +117,12 @@ def note(winner: Candidate, run_id: str, criterion: Criterion, dataset: str, reg
         dataset: whose scores are shown.
         registered: name and version of its model, if it has one.
     """
-    figures = figures_of(winner, dataset)
+    figures = figures_of(winner, dataset, criterion)
     outcome = f"registered as `{registered}`" if registered else "nothing was registered"
     return (
         f"Best trial at its epoch {winner.epoch + 1}: {figures}. "
         f"Criterion ({criterion}): {_verdict(winner.violation, winner.degenerate)}; {outcome}.\n\n"
-        f"{_legend([winner], criterion)}"
+        f"{_legend([winner], criterion, dataset)}"
         "Artifact `report.html` shows what the study taught. Each trial is a child run, with its rationales "
         f"in `rationales.html` and its epochs in `curve.html`; the best one is run `{run_id}`."
     )
@@ -187,11 +190,11 @@ def data_flags(prepared: StudySettings) -> list[str]:
     return flags
 
 
-def _legend(candidates: Sequence[Candidate], criterion: Criterion) -> str:
+def _legend(candidates: Sequence[Candidate], criterion: Criterion, dataset: str) -> str:
     """What stands behind `±`, and by what trials are ordered; empty where nothing was drawn."""
     if not any(one.intervals for one in candidates):
         return ""
-    label = columns.label_of(criterion.metric).lower()
+    label = columns.label_of(criterion.metric, dataset).lower()
     return (
         f"± one standard error over {NUM_DRAWS:,} draws of the validation texts; trials that meet the "
         f"criterion are ranked by the low end of the {LEVEL:.0%} interval of {label}.\n\n"
@@ -216,7 +219,7 @@ def _missed(
             "What to do: more `--epochs`; training starts dense, and presses only after `dense_epochs`.",
         ]
     relaxed, chosen = reached
-    figures = figures_of(chosen, dataset)
+    figures = figures_of(chosen, dataset, criterion)
     return [
         *said,
         f"This would register {names.get(chosen.trial_id, 'the trial')} with {figures} "
@@ -233,13 +236,13 @@ def advice(candidates: Sequence[Candidate], run: RunSettings, register: str) -> 
     relaxed, chosen = reached
     return (
         f"`{register} {stated(relaxed, run.criterion)}` registers the trial with "
-        f"{figures_of(chosen, run.dataset)}; or search with more `--trials` or `--epochs`."
+        f"{figures_of(chosen, run.dataset, run.criterion)}; or search with more `--trials` or `--epochs`."
     )
 
 
-def figures_of(candidate: Candidate, dataset: str) -> str:
+def figures_of(candidate: Candidate, dataset: str, criterion: Criterion) -> str:
     """The scores of a trial's best epoch in words, with their standard errors where they were drawn."""
-    found = columns.of_validation(dataset, candidate.scores)
+    found = columns.of_validation(dataset, candidate.scores, criterion.metrics)
     return ", ".join(f"{label} {_figure(candidate, name, 3)}" for label, name in found.items())
 
 
@@ -284,7 +287,8 @@ def of_one(
     """
     scores = best["scores"]
     figures = ", ".join(
-        f"{label} {scores[name]:.4f}" for label, name in columns.of_validation(dataset, scores).items()
+        f"{label} {scores[name]:.4f}"
+        for label, name in columns.of_validation(dataset, scores, criterion.metrics).items()
     )
     met = _verdict(best["violation"], best["degenerate"])
     return "\n".join(
@@ -297,11 +301,11 @@ def of_one(
     )
 
 
-def table(candidates: Sequence[Candidate], dataset: str) -> str:
+def table(candidates: Sequence[Candidate], dataset: str, criterion: Criterion) -> str:
     """The trials, with what was searched and what it gave on validation."""
     searched = sorted(candidates[0].config)
     scored = {name: value for candidate in candidates for name, value in candidate.scores.items()}
-    shown = columns.of_validation(dataset, scored)
+    shown = columns.of_validation(dataset, scored, criterion.metrics)
     rows = [[*searched, "epoch", *shown, "criterion"]]
     for candidate in candidates:
         scores = candidate.scores

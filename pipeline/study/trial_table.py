@@ -84,7 +84,7 @@ def _columns(
         _Column("epoch", "epoch", [f"{row.num_epochs}/{num_epochs}" for row in rows], _ALWAYS),
     ]
     every = {name: value for row in rows for name, value in row.scores.items()}
-    for label, name in of_validation(dataset, every).items():
+    for label, name in of_validation(dataset, every, decisive).items():
         digits = 4 if name in _ERRORS else 3
         cells = [f"{row.scores[name]:.{digits}f}" if name in row.scores else "" for row in rows]
         rank = _DERIVED if name in _F1 else _OTHER

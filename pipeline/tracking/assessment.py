@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from feature_store import terminal
 from feature_store.store import FeatureRequest, Features, fingerprint_of, open_features
+from feature_store.wording import counted
 from infocal.errors import ConfigError, StateError
 from infocal.nn.rationalizer import Rationalizer
 from pipeline.base.errors import PipelineError
@@ -187,8 +189,14 @@ def read_test(tracker: Tracker, subject: Subject) -> TestReading:
     return reading
 
 
-def describe(subject: Subject, reading: TestReading) -> str:
-    """The scores on test as tables: the trivial lines below the model's, then those of each group."""
+def describe(subject: Subject, reading: TestReading, width: int | None = None) -> str:
+    """The scores on test as tables: the trivial lines below the model's, then those of each group.
+
+    Args:
+        subject: what was scored.
+        reading: its scores.
+        width: columns of the terminal that shows them; None: lines may be as long as they are.
+    """
     features = subject.features
     every = columns.rationale_columns(features.dataset)
     shown = [column for column in every if f"test_{column.score}" in reading.scores]
@@ -200,8 +208,8 @@ def describe(subject: Subject, reading: TestReading) -> str:
     for line, scores in reading.trivial.items() if "test_token_f1" in reading.scores else ():
         rows[line] = _cells(shown, scores.get)
     name = data_options.target_of(features)
-    lines = [f"{subject.label} on test of {name}, {len(reading.predictions)} texts", ""]
-    lines += [*_table([column.label.lower() for column in shown], rows), ""]
+    lines = [f"{subject.label} on test of {name}, {counted(len(reading.predictions), 'text')}", ""]
+    lines += [*_table([column.label.lower() for column in shown], rows, width), ""]
     for prefix, names, what in (
         ("test_", columns.TASK_SCORES, "prediction from the rationale"),
         ("test_guider_", columns.TASK_SCORES, "prediction by the guider, from the whole text"),
@@ -213,7 +221,7 @@ def describe(subject: Subject, reading: TestReading) -> str:
     if features.task.kind == "regression" and (low, high) != (0, 1):
         error = math.sqrt(reading.scores["test_mse"]) * (high - low)
         lines.append(f"error of a prediction: {error:.3f} (root of the mean square, of {low:g} to {high:g})")
-    lines += _group_lines(reading, features.dataset)
+    lines += _group_lines(reading, features.dataset, width)
     lines += [f"note: {note}" for note in features.notes]
     return "\n".join(lines)
 
@@ -223,14 +231,21 @@ def _cells(shown: Sequence[Column], score: Callable[[str], float | None]) -> lis
     return ["-" if value is None else f"{value:.4f}" for value in values]
 
 
-def _table(labels: Sequence[str], rows: Mapping[str, Sequence[str]]) -> list[str]:
-    first = max(len(title) for title in rows)
-    width = max(11, 2 + max(len(label) for label in labels))
-    lines = {"": labels, **rows}
-    return [f"{name:<{first}}" + "".join(f"{cell:>{width}}" for cell in row) for name, row in lines.items()]
+def _table(labels: Sequence[str], rows: Mapping[str, Sequence[str]], width: int | None) -> list[str]:
+    """Rows with their names; where they are wider than there is room, several tables, one below the other."""
+    first = max(terminal.columns(title) for title in rows)
+    wide = max(11, 2 + max(len(label) for label in labels))
+    room = len(labels) if width is None else max(1, (width - first) // wide)
+    lines = []
+    for start in range(0, len(labels), room):
+        lines += [""] if start else []
+        for name, row in {"": labels, **rows}.items():
+            cells = "".join(f"{cell:>{wide}}" for cell in row[start : start + room])
+            lines.append(f"{name}{' ' * (first - terminal.columns(name))}{cells}")
+    return lines
 
 
-def _group_lines(reading: TestReading, dataset: str) -> list[str]:
+def _group_lines(reading: TestReading, dataset: str, width: int | None) -> list[str]:
     """A table of the groups; nothing where no group has enough texts."""
     if not reading.groups:
         return []
@@ -246,4 +261,4 @@ def _group_lines(reading: TestReading, dataset: str) -> list[str]:
     }
     labels = ["texts", "annotated", *(column.label.lower() for column in shown)]
     head = f"by group, of {MIN_GROUP_TEXTS} texts or more ({GROUPS_ARTIFACT} of the run has every score):"
-    return ["", head, *_table(labels, rows)]
+    return ["", head, *_table(labels, rows, width)]

@@ -24,6 +24,7 @@ from mlflow.models import set_model
 from mlflow.pyfunc.model import PythonModel, PythonModelContext
 from pydantic import BaseModel
 
+from feature_store.wording import counted
 from pipeline.training.checkpoints import load_package
 from pipeline.training.explainer import ExplainedToken, Explainer, Explanation, NoTokenError
 
@@ -196,7 +197,7 @@ def _of_column(table: Any, column: str) -> list[Any]:
             f"expected a column of texts, but the table has none; there is {names or 'no column'}"
         )
     raise MlflowException.invalid_parameter_value(
-        f"the table has {len(found)} columns of texts, {names}: name one in `params`, "
+        f"the table has {counted(len(found), 'column')} of texts, {names}: name one in `params`, "
         f'as in {{"{COLUMN}": "{found[0][0]}"}}'
     )
 

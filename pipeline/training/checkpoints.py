@@ -21,6 +21,7 @@ import torch
 from safetensors import SafetensorError
 
 from feature_store.tokenize import make_tokenizer
+from feature_store.wording import counted
 from infocal.config import Task
 from infocal.errors import StateError
 from infocal.methods.registry import INFOCAL, method, method_of
@@ -71,7 +72,10 @@ class Package:
         """Refuse parts that do not fit one another: they would give wrong answers, or fail at one."""
         words = self.vocabulary
         if not all(isinstance(word, str) for word in words) or len(words) != len(self.model.embeddings):
-            raise StateError(f"{len(words)} words do not fit {len(self.model.embeddings)} word vectors")
+            raise StateError(
+                f"{counted(len(words), 'word does', 'words do')} not fit "
+                f"{counted(len(self.model.embeddings), 'word vector')}"
+            )
         ends = self.metadata.get("score_range", [0.0, 1.0])
         if not isinstance(ends, list) or len(ends) != 2 or not all(type(end) in (int, float) for end in ends):
             raise StateError(f"expected the lowest and the highest score, but got {str(ends)[:100]}")
@@ -80,7 +84,8 @@ class Package:
             raise StateError(f"expected names of classes, but got {str(names)[:100]}")
         if names and self.model.task.kind == "classification" and len(names) != self.model.task.num_classes:
             raise StateError(
-                f"{len(names)} names of classes do not fit {self.model.task.num_classes} classes"
+                f"{counted(len(names), 'name of a class does', 'names of classes do')} not fit "
+                f"{counted(self.model.task.num_classes, 'class')}"
             )
         if not all(isinstance(text, str) for pair in self.tokenizer_files.items() for text in pair):
             raise StateError("expected texts as the files of the tokenizer")

@@ -1,6 +1,6 @@
 """Which scores the reports of a data set show, how they are called and in which order."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from search_spaces import registry
@@ -101,9 +101,20 @@ _CHOSEN_BY = ("token_precision", "token_recall", "token_f1", "selection_rate")
 """Scores that are repeated for every data set: the chart of precision and recall is made of them."""
 
 
-def columns(dataset: str) -> tuple[Column, ...]:
-    """Every column of a data set's tables."""
-    return _COLUMNS[registry.metric_mode(dataset)]
+def columns(dataset: str, decisive: Collection[str] = ()) -> tuple[Column, ...]:
+    """Every column of a data set's tables.
+
+    Args:
+        dataset: whose columns are meant.
+        decisive: flat names of validation scores that a criterion reads: where the data set's tables lack
+            one, it has a column before what is selected.
+    """
+    every = _COLUMNS[registry.metric_mode(dataset)]
+    known = {column.score for column in every}
+    read = dict.fromkeys(name.removeprefix("val_") for name in decisive)
+    added = tuple(Column(name, name.replace("_", " ")) for name in read if name not in known)
+    place = every.index(_SELECTED)
+    return (*every[:place], *added, *every[place:])
 
 
 def compared(dataset: str) -> tuple[Column, ...]:
@@ -129,18 +140,25 @@ def shown(dataset: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(column.score for column in columns(dataset)), *_CHOSEN_BY]))
 
 
-def of_validation(dataset: str, scores: Iterable[str]) -> dict[str, str]:
+def of_validation(dataset: str, scores: Iterable[str], decisive: Collection[str] = ()) -> dict[str, str]:
     """Column's name in small letters -> flat name of the validation score, of those scores that are there.
 
     Scores that need another evaluation than an epoch's are not.
+
+    Args:
+        dataset: whose columns are meant.
+        scores: flat names that are there.
+        decisive: of the scores that a criterion reads; see `columns`.
     """
     there = set(scores)
-    found = {column.label.lower(): f"val_{column.score}" for column in columns(dataset)}
+    found = {column.label.lower(): f"val_{column.score}" for column in columns(dataset, decisive)}
     return {label: name for label, name in found.items() if name in there}
 
 
-def label_of(score: str) -> str:
-    """How a score is called, with or without `val_`; its own name where no table has it."""
+def label_of(score: str, dataset: str) -> str:
+    """How tables call a score, with or without `val_`: those of the data set first, then all others."""
     plain = score.removeprefix("val_")
-    every = [column for group in _COLUMNS.values() for column in group]
+    # beside a column of macro precision, one of tokens has to say so
+    own = columns(dataset, [plain] if plain in _CHOSEN_BY else ())
+    every = [*own, *(column for group in _COLUMNS.values() for column in group)]
     return next((column.label for column in every if column.score == plain), score)

@@ -13,6 +13,7 @@ import torch
 from feature_store.cache import as_numpy
 from feature_store.sources.base import POOL
 from feature_store.store import Features, derived, derived_dir
+from feature_store.wording import counted
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, Task
 from infocal.methods.infocal.language_model import LanguageModelTrainer
@@ -222,7 +223,8 @@ def language_model_scores(
             config, embeddings_of(features), torch.tensor(features.token_counts), device
         )
         for epoch in range(config.num_epochs):
-            logger.info("language model: epoch %d/%d on %d texts", epoch + 1, config.num_epochs, len(learnt))
+            texts = counted(len(learnt), "text")
+            logger.info("language model: epoch %d/%d on %s", epoch + 1, config.num_epochs, texts)
             trainer.train_epoch(learnt.shuffled(config.batch_size, seed=config.seed, epoch=epoch))
         scores = trainer.score(loader.in_order(config.batch_size))
         rows = [scores[row].numpy() for row in range(len(loader))]

@@ -137,7 +137,7 @@ def test_an_annotated_review_is_dropped_from_the_review_file(corpus: Path, heldo
     examples, report = read(corpus)
     assert len(of(examples, "train", "val")) == before
     assert report.counts["dropped_annotated_in_reviews"] == 1
-    assert "1 reviews of the annotated set also stand in the review files: dropped there" in report.notes
+    assert "1 review of the annotated set also stands in the review files: dropped there" in report.notes
 
 
 def test_missing_files_are_all_named(corpus: Path, heldout: Path, annotations: Path):

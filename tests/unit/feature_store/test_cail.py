@@ -139,7 +139,7 @@ def test_the_notes_tell_what_was_kept_and_dropped(tmp_path: Path):
 def test_one_class_is_nothing_to_learn(tmp_path: Path):
     write(tmp_path, train=cases(*THEFT, 100), val=[record()], test=[record()])
     message = (
-        "data_train.json: 1 charges and 1 articles are left: recipe `topjudge` keeps those of at least 100"
+        "data_train.json: 1 charge and 1 article are left: recipe `topjudge` keeps those of at least 100"
     )
     with pytest.raises(BadInputError, match=message):
         read(tmp_path)
@@ -418,8 +418,8 @@ def test_aspects_recipes_and_stop_words_share_the_cut_texts(
     assert len(keys) == 4
     cut = [line for line in caplog.messages if line.startswith("cutting the")]
     assert cut == [
-        f"cutting the {n} texts of {corpus.SMALL[s]} into words"
-        for s, n in (("train", 200), ("val", 1), ("test", 1))
+        f"cutting the {n} of {corpus.SMALL[s]} into words"
+        for s, n in (("train", "200 texts"), ("val", "1 text"), ("test", "1 text"))
     ]
     dictionary = tmp_path / "words.txt"
     dictionary.write_text("盗窃手机\n", encoding="utf-8")

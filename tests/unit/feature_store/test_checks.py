@@ -59,7 +59,7 @@ def test_a_row_against_the_schema_is_named(features: Features):
     wrong = rewrite(features, "test", replace(table, "groups", [[""], *table["groups"].to_pylist()[1:]]))
     first = table["example_id"][0]
     assert check_features(wrong) == [
-        f"`test`: 1 rows break `groups|inner_min_length`; the first is `{first}`"
+        f"`test`: 1 row breaks `groups|inner_min_length`; the first is `{first}`"
     ]
 
 
@@ -100,7 +100,7 @@ def test_wrong_counts_are_named(features: Features):
 def test_an_annotated_text_in_training_is_named(features: Features, split: str):
     row = features.table("test").slice(0, 1).cast(features.table(split).schema)
     wrong = rewrite(features, split, pa.concat_tables([features.table(split), row]))
-    assert f"1 texts of `test` also stand in `{split}`" in check_features(wrong)
+    assert f"1 text of `test` also stands in `{split}`" in check_features(wrong)
 
 
 @pytest.mark.parametrize(

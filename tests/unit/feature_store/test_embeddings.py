@@ -55,7 +55,7 @@ def test_another_size_is_named_with_the_flag_to_use(vectors: Path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("bad 3", r"vectors.txt:2: expected a word and 2 values, but got 1 values"),
+        ("bad 3", r"vectors.txt:2: expected a word and 2 values, but got 1 value"),
         ("bad 3 4 5", r"vectors.txt:2: expected a word and 2 values, but got 3 values"),
         ("bad 3 x", r"vectors.txt:2: expected numbers, but got 'x'"),
         ("bad 3 nan", r"vectors.txt:2: expected finite numbers, but got nan"),

@@ -104,7 +104,7 @@ def test_evidence_with_another_text_than_its_span_is_counted_and_said(tmp_path: 
     records["val"][2]["evidences"][0][0]["text"] = "a b"
     _, _, report = read_all("eraser", write_eraser(tmp_path, records))
     (_, note) = report.notes
-    assert note.startswith("1 of 9 evidences have another `text` than their span, which counts, covers")
+    assert note.startswith("1 of 9 evidences has another `text` than their span, which counts, covers")
     assert report.counts["misplaced_evidences"] == 1
 
 

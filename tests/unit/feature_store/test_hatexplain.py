@@ -100,7 +100,7 @@ def test_undecided_posts_are_dropped_counted_and_said(tmp_path: Path):
     examples, report = read(write(tmp_path, posts, train=["0"]))
     assert "u" not in examples
     assert report.counts["dropped_undecided"] == 1
-    assert report.notes == ["1 posts on whose label most annotators do not agree: dropped"]
+    assert report.notes == ["1 post on whose label most annotators do not agree: dropped"]
 
 
 def test_a_group_needs_two_annotators_and_none_is_no_group(tmp_path: Path):
@@ -138,14 +138,14 @@ def test_an_empty_mask_marks_nothing_and_is_said(tmp_path: Path):
 def test_a_mask_of_another_length_is_left_out_and_said(tmp_path: Path):
     found, report = only(tmp_path, post(masks=([0, 1, 1, 0], [1, 1, 1])))
     assert found.rationale == [1, 2]
-    assert report.notes == ["1 masks have another length than their post: left out (test 1; p)"]
+    assert report.notes == ["1 mask has another length than the post: left out (test 1; p)"]
 
 
 def test_a_toxic_post_without_masks_is_not_annotated_and_said(tmp_path: Path):
     for one in (post(masks=()), post(rationales=None)):
         found, report = only(tmp_path, one)
         assert found.rationale is None
-        expected = "toxic posts have no rationale: left out of every score that needs one (test 1; p)"
+        expected = "toxic post has no rationale: left out of every score that needs one (test 1; p)"
         assert report.notes == [f"1 {expected}"]
 
 
@@ -153,15 +153,13 @@ def test_a_toxic_post_on_which_no_token_counts_as_marked_is_said(tmp_path: Path)
     found, report = only(tmp_path, post(masks=([1, 0, 0, 0], [0, 1, 0, 0])), "majority")
     assert found.rationale is None
     assert report.counts["test_toxic_without_marked_token"] == 1
-    assert report.notes[0].startswith(
-        "1 toxic posts have masks, but no token that counts as marked: left out"
-    )
+    assert report.notes[0].startswith("1 toxic post has masks, but no token that counts as marked: left out")
 
 
 def test_a_normal_post_has_no_rationale_even_where_one_annotator_marked_it(tmp_path: Path):
     found, report = only(tmp_path, NORMAL | {"rationales": [[0, 1, 0]]})
     assert found.rationale is None
-    assert report.notes[0].startswith("1 normal posts have a rationale: it is left out")
+    assert report.notes[0].startswith("1 normal post has a rationale: it is left out")
 
 
 def test_notes_count_by_split_and_name_three_posts(tmp_path: Path):
@@ -176,7 +174,7 @@ def test_texts_of_several_splits_stay_and_are_counted(tmp_path: Path):
     examples, report = read(write(tmp_path, posts))
     assert len(examples) == 3
     assert report.counts["texts_of_val_in_train"] == 1
-    assert "1 texts of `val` also stand in `train`: left there, so its scores flatter" in report.notes
+    assert "1 text of `val` also stands in `train`: left there, so its scores flatter" in report.notes
     reverse = write(tmp_path, posts, {"val": ["a"], "train": ["b"], "test": ["c"]})
     assert read(reverse)[1].counts["texts_of_val_in_train"] == 1, "whatever the order of the file"
 

@@ -198,21 +198,21 @@ def test_a_key_that_is_not_read_is_said(tmp_path: Path):
     record = {"text": "so", "label": "good", "rational": [[0, 2]], "source": "x", "score": None, "\ud800": 1}
     (note,) = notes(tmp_path, record)
     assert note.startswith("keys that are not read: ")
-    assert "'rational' (1 lines, did you mean `rationale`?)" in note
-    assert "'source' (1 lines)" in note
+    assert "'rational' (1 line, did you mean `rationale`?)" in note
+    assert "'source' (1 line)" in note
     note.encode()
 
 
 def test_many_keys_that_are_not_read(tmp_path: Path):
     (note,) = notes(tmp_path, {"text": "so", "label": "good"} | {f"x{i}": 1 for i in range(30)})
-    assert note.count("lines)") == 10
+    assert note.count("(1 line)") == 10
     assert note.endswith(", ...")
 
 
 def test_tokens_without_a_stated_tokenizer(tmp_path: Path):
     record = {"tokens": ["so"], "label": "good"}
     (note,) = notes(tmp_path, record)
-    assert re.match("1 texts are given as tokens; .* will be split by `english`", note)
+    assert re.match("1 text is given as tokens; .* will be split by `english`", note)
     assert notes(tmp_path, record, 'tokenizer = "whitespace"') == []
 
 

@@ -77,7 +77,7 @@ def test_keys_that_are_not_read_are_named(tmp_path: Path):
         ({"id": 1, "num_tokens": True, "rationale": []}, "expected a whole number above 0 as `num_tokens`"),
         (
             {"id": 1, "num_tokens": 2, "tokens": ["a"], "rationale": [1]},
-            "`num_tokens` is 2, but there are 1 tokens",
+            "`num_tokens` is 2, but there are 1 token",
         ),
         ({"id": 1, "tokens": [], "rationale": []}, "no tokens in `tokens`"),
         ({"id": 1, "rationale": [1, 0], "scores": [1]}, "expected 2 numbers as `scores`, but got 1"),

@@ -97,7 +97,8 @@ PHRASES = ["refund me", "open settings", "wrong amount", "all day"]
 def test_spans_counted_on_another_form_of_the_text(tmp_path: Path, form: str, num: int, hint: str):
     (_, train_note, *_) = notes = said(write(tmp_path, marked(TICKETS, PHRASES, form)))
     (note,) = [note for note in notes if note.startswith("train.jsonl: ")]
-    assert note.startswith(f"train.jsonl: {num} of 4 spans begin or end inside a word or on a blank; ")
+    verbs = "begins or ends" if num == 1 else "begin or end"
+    assert note.startswith(f"train.jsonl: {num} of 4 spans {verbs} inside a word or on a blank; ")
     assert hint in note
     assert train_note
 
@@ -157,7 +158,7 @@ def test_nearly_equal_names_stay_and_are_said(tmp_path: Path):
     assert set(read_all("jsonl", folder)[1].class_names or ()) == set(names)
     near = [note for note in said(folder) if "nearly equal" in note]
     assert len(near) == 4
-    assert any("`Billing` (1 texts), `billing` (1 texts): are they one class?" in note for note in near)
+    assert any("`Billing` (1 text), `billing` (1 text): are they one class?" in note for note in near)
 
 
 def test_many_classes_are_listed_by_their_size(tmp_path: Path):
@@ -217,8 +218,8 @@ def test_what_long_texts_lose_is_said(tmp_path: Path, cache_dir: Path):
     features = built(write(tmp_path / "data", lines), cache_dir, max_length=10)
     (note,) = [note for note in features.notes if "longer than" in note]
     assert note == (
-        "4 of 5 texts of `train` are longer than 10 tokens and are cut there; the longest has 30. "
-        "3 of 6 tokens that humans marked (50%) are lost: 1 texts lose a part of their rationale, 1 all of "
+        "4 of 5 texts of `train` are longer than 10 tokens and cut there; the longest has 30. "
+        "3 of 6 tokens that humans marked (50.0%) are lost: 1 text loses a part of their rationale, 1 all of "
         "it; "
         "`--set max_length=21` keeps every one"
     )
@@ -232,9 +233,7 @@ def test_what_long_texts_lose_is_said(tmp_path: Path, cache_dir: Path):
 def test_long_texts_without_rationales_are_counted(tmp_path: Path, cache_dir: Path):
     features = built(write(tmp_path / "data", TICKETS), cache_dir, max_length=9)
     (note,) = [note for note in features.notes if "longer than" in note]
-    assert note.startswith(
-        "3 of 4 texts of `train` are longer than 9 tokens and are cut there; the longest has "
-    )
+    assert note.startswith("3 of 4 texts of `train` are longer than 9 tokens and cut there; the longest has ")
     assert "--set max_length=N" in note
 
 

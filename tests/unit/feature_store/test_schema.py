@@ -53,7 +53,7 @@ def test_good_rows_get_in(change: dict[str, Any]):
     ],
 )
 def test_bad_rows_are_named_with_the_rule(change: dict[str, Any], rule: str):
-    with pytest.raises(BadInputError, match=f"split `val`: 1 rows break .*`{rule}`"):
+    with pytest.raises(BadInputError, match=f"split `val`: 1 row breaks .*`{rule}`"):
         check({}, change, {}, split="val")
 
 
@@ -69,7 +69,7 @@ def test_an_id_stands_once():
 
 def test_classes_are_not_negative():
     check({"target": 3}, kind="classification")
-    with pytest.raises(BadInputError, match=r"break `target\|min`"):
+    with pytest.raises(BadInputError, match=r"breaks `target\|min`"):
         check({"target": -1}, kind="classification")
 
 

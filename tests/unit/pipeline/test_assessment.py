@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from feature_store import terminal
 from feature_store.errors import MissingDataError
 from feature_store.store import FeatureRequest, open_features
 from infocal.errors import StateError
@@ -283,3 +284,18 @@ def test_where_nobody_annotated_the_table_has_neither_agreement_nor_trivial_line
     assert lines[2].split() == ["selected"], "one column alone"
     assert "all_tokens" not in table
     assert f"{scores['test_selection_rate']:.4f}" in table
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_table_is_set_by_the_terminals_width_and_not_torn(width: int):
+    labels = ["texts", "annotated", "accuracy", "macro f1", "auroc (ovo)", "iou f1", "token f1", "selected"]
+    rows = {name: [f"{i}.{k}" for k in range(8)] for i, name in enumerate(["Arab", "Hispanic", "亚洲人"])}
+    lines = assessment._table(labels, rows, width)
+    assert all(terminal.columns(line) <= width for line in lines)
+    assert len({terminal.columns(line) for line in lines[:4]}) == 1, "wide characters are aligned, too"
+    parts = [part.split("\n") for part in "\n".join(lines).split("\n\n")]
+    assert len(parts) == {40: 4, 80: 2, 120: 1}[width]
+    for i, name in enumerate(rows, start=1):
+        found = [cell for part in parts for cell in part[i].removeprefix(name).split()]
+        assert found == rows[name]
+    assert assessment._table(labels, rows, None) == assessment._table(labels, rows, 10_000)

@@ -55,4 +55,26 @@ def test_the_criterions_metric_is_repeated_by_every_report():
     [("val_hatexplain_token_f1", "token F1"), ("val_mse", "MSE"), ("accuracy", "accuracy"), ("x", "x")],
 )
 def test_labels_of_scores(score: str, label: str):
-    assert columns.label_of(score) == label
+    assert columns.label_of(score, "hatexplain") == label
+
+
+def test_an_own_label_of_a_data_set_goes_before_those_of_others():
+    assert columns.label_of("val_token_f1", "beer") == "F1"
+    assert columns.label_of("val_token_f1", "jsonl") == "token F1"
+    assert columns.label_of("val_token_precision", "beer") == "precision"
+    assert columns.label_of("val_token_precision", "jsonl") == "token precision", "as its column is called"
+
+
+@pytest.mark.parametrize("dataset", ["beer", "hatexplain", "cail-small", "eraser", "jsonl"])
+@pytest.mark.parametrize("kind", ["relative", "paper"])
+def test_every_score_that_a_criterion_reads_has_a_column(dataset: str, kind: str):
+    """Without it `missed by 0.058` says of nothing what it misses."""
+    read = ["val_token_precision", "val_token_f1", "val_selection_rate", "val_accuracy"]
+    found = columns.of_validation(dataset, [*read, "val_mse"], read if kind == "relative" else read[:1])
+    assert "val_token_precision" in found.values()
+    assert len(set(found)) == len(set(found.values())), "no two columns show one score"
+    if kind == "relative":
+        assert set(read) <= set(found.values())
+    assert list(found.values()).index("val_token_precision") < list(found.values()).index(
+        "val_selection_rate"
+    )

@@ -1,9 +1,11 @@
+import contextlib
 import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
+from feature_store import terminal
 from pipeline import evaluate
 from pipeline.base.errors import run_command
 from pipeline.tracking import registry
@@ -29,12 +31,23 @@ def command(tracker: Tracker, *more: str) -> list[str]:
 
 
 def test_a_registered_model_is_scored_and_written_as_json(
-    tracker: Tracker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tracker: Tracker,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ):
     run_id = registry.find(tracker, NAME, 1).run_id
     target = tmp_path / "scores.json"
     model = f"models:/{NAME}@challenger"
+    steps: list[str] = []
+
+    def step(text: str) -> contextlib.AbstractContextManager[None]:
+        steps.append(text)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(terminal, "step", step)
     assert evaluate.main(command(tracker, "--model", model, "--json", str(target))) == 0
+    assert steps == ["loading the packages", "loading the model and the data", "reading the test split"]
     written = json.loads(target.read_text())
     assert written["model"] == f"{NAME} version 1"
     assert (written["run_id"], written["data_fingerprint"]) == (run_id, sample_features().fingerprint)

@@ -103,7 +103,7 @@ def test_mlflow_that_is_away_for_an_epoch_costs_nothing(
 
     monkeypatch.setattr(Tracker, "log_metrics", unsteady)
     assert run_command(train.main, FLAGS) == 0
-    assert "1 epochs are not in MLflow yet: the server is away" in caplog.text
+    assert "1 epoch is not in MLflow yet: the server is away" in caplog.text
     tracker = Tracker("sqlite:///mlflow.db", create=False)
     assert [step for step, _ in tracker.history(the_run(tracker).run_id, "epoch_s")] == [1, 2]
 

@@ -123,6 +123,8 @@ def test_a_storage_that_cannot_be_opened_is_one_line(url: str, message: str):
     with pytest.raises(PipelineError, match=message) as caught:
         Export(url, "first", WHERE).check()
     assert caught.value.where == "--optuna-storage"
+    speaks_of_a_server = "driver" in (caught.value.hint or "")
+    assert not (url.startswith("sqlite") and speaks_of_a_server), "a file has no server"
 
 
 def test_a_password_is_not_shown():

@@ -262,7 +262,7 @@ def test_one_epoch_and_none_at_all():
     ],
 )
 def test_criterion_in_words(criterion, said):
-    assert pages.sentence(criterion) == said
+    assert pages.sentence(criterion, "beer") == said
 
 
 # ----------------------------------------------------------------------------------------------- a study

@@ -1,4 +1,6 @@
+import math
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -133,11 +135,32 @@ def test_model_below_the_threshold_is_refused_with_the_numbers(
         f"error: models:/{NAME}/1 was not promoted: test_token_precision is {precision:.4f}, but "
         "test_token_precision >= 0.99 is asked for (the threshold of `--min-precision`)"
     )
-    assert captured.err.splitlines()[-1].startswith("hint: search with more trials")
+    way_on = captured.err.splitlines()[-1]
+    reached = math.floor(100 * precision) / 100
+    assert way_on.startswith("hint: `python -m pipeline.promote --dataset beer")
+    assert f" --min-precision 0.99 --min-precision {reached:g}` states a threshold that it keeps" in way_on
     assert "all_tokens" in captured.out
     assert registry.champion(tracker, NAME) is None
     tags = registry.find(tracker, NAME, 1).tags
     assert (tags["test_criterion_met"], tags["test_readings"]) == ("false", "1")
+
+
+def test_the_command_that_a_refusal_names_promotes_the_model(
+    tracker: Tracker, capsys: pytest.CaptureFixture[str]
+):
+    assert run_command(promote.main, command(tracker, "--min-precision", "0.99")) == 2
+    named = re.search(r"`python -m pipeline\.promote (.+)` states", capsys.readouterr().err)
+    assert named is not None
+    assert promote.main(shlex.split(named[1])) == 0
+    assert registry.find(tracker, NAME, registry.CHAMPION).version == 1
+
+
+def test_a_bound_that_no_threshold_mends_is_left_to_the_user():
+    text = "best test_token_recall with test_token_precision >= 0.5, test_selection_rate <= 0.1"
+    criterion = Criterion.parse(text)
+    scores = {"test_token_precision": 0.4, "test_selection_rate": 0.2}
+    said = promote._way_on(criterion, scores, "python -m pipeline.promote")
+    assert said == "search with more trials or epochs, or state another threshold with `--min-precision`"
 
 
 def test_a_refused_model_leaves_the_champion(tracker: Tracker):

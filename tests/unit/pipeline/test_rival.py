@@ -11,6 +11,7 @@ from infocal.config import MethodConfig
 from infocal.errors import StateError
 from pipeline.cli.planning import with_criterion
 from pipeline.study import rival
+from pipeline.study.lone_board import LoneBoard
 from pipeline.study.rival import Rival, RivalFailed
 from pipeline.training.loaders import Loader, task_of
 from pipeline.training.settings import RunSettings
@@ -131,10 +132,10 @@ def test_a_study_keeps_the_number_that_it_began_with(features: Features, trained
 
 
 def test_an_interrupted_training_leaves_nothing(features: Features, monkeypatch: pytest.MonkeyPatch):
-    def stops(result: Any, num_epochs: int, name: str) -> str:
+    def stops(board: LoneBoard, result: Any, beside: str = "") -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(rival, "epoch_line", stops)
+    monkeypatch.setattr(LoneBoard, "take", stops)
     with pytest.raises(KeyboardInterrupt):
         settled(searched(features), features)
     assert not list(features.directory.glob("derived/*")) and not list(features.directory.glob("derived/.*"))

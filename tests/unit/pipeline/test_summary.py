@@ -8,6 +8,7 @@ from pipeline.base.storage import Storage
 from pipeline.study import summary
 from pipeline.study.summary import of_one, of_study, spread, table
 from pipeline.training import settings
+from search_spaces.base import Criterion
 from tests.small_study import POINT, SCORES, candidate, criterion, run_settings, study_settings
 
 URI = "sqlite:////runs/mlflow.db"
@@ -36,7 +37,7 @@ MISSED = candidate("b", epoch=4, value=-0.2, violation=0.2, scores={**SCORES, "v
 
 
 def test_the_table_has_a_row_for_each_trial_in_the_order_given():
-    head, *rows = table([candidate("a"), MISSED], "beer").splitlines()
+    head, *rows = table([candidate("a"), MISSED], "beer", criterion()).splitlines()
     assert head.split() == [
         *sorted(POINT),
         "epoch",
@@ -59,13 +60,16 @@ def test_the_table_has_a_row_for_each_trial_in_the_order_given():
 
 def test_a_score_that_a_task_does_not_have_is_a_dash():
     scores = {name: value for name, value in SCORES.items() if name != "val_mse"}
-    rows = table([candidate(scores=scores), MISSED], "beer").splitlines()
+    rows = table([candidate(scores=scores), MISSED], "beer", criterion()).splitlines()
     assert rows[1].split()[-2:] == ["-", "met"]
 
 
 def test_a_score_that_no_trial_has_is_no_column():
     scores = {name: value for name, value in SCORES.items() if name != "val_mse"}
-    assert table([candidate(scores=scores)], "beer").splitlines()[0].split()[-2:] == ["selected", "criterion"]
+    assert table([candidate(scores=scores)], "beer", criterion()).splitlines()[0].split()[-2:] == [
+        "selected",
+        "criterion",
+    ]
 
 
 def test_a_met_criterion_is_registered_and_the_next_commands_are_whole():
@@ -288,3 +292,20 @@ def test_a_table_fits_the_terminal_and_keeps_every_cell(width: int):
 def test_a_table_that_is_piped_has_its_full_width():
     assert summary.fitted(WIDE, 4, None) == summary.fitted(WIDE, 4, 10_000)
     assert len(summary.fitted(WIDE, 4, None).splitlines()) == len(WIDE)
+
+
+def test_own_data_show_the_precision_that_the_criterion_reads():
+    """`missed by 0.100` says little beside a table without the score that misses."""
+    relative = Criterion.parse("best val_token_f1 with val_token_precision >= 0.95")
+    scores = {
+        "val_accuracy": 1.0,
+        "val_token_f1": 0.9,
+        "val_token_precision": 0.85,
+        "val_selection_rate": 0.2,
+    }
+    one = candidate(scores=scores)
+    head, row = summary.table([one], "jsonl", relative).splitlines()
+    assert "token precision" in head
+    assert "0.8500" in row
+    assert "token precision 0.850" in summary.figures_of(one, "jsonl", relative)
+    assert "token precision" not in summary.figures_of(one, "jsonl", Criterion.parse("best val_token_f1"))

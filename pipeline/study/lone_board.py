@@ -1,0 +1,92 @@
+"""A training without a search as it is shown: on a terminal a table of one row, elsewhere a line an epoch."""
+
+import logging
+import time
+from collections.abc import Collection
+
+from feature_store import terminal
+from pipeline.study import time_left, trial_table
+from pipeline.study.progress import epoch_line
+from pipeline.study.time_left import Phase, Track
+from pipeline.study.trial_table import Row
+from pipeline.training.trainable import Result
+
+
+class LoneBoard:
+    """A board for a terminal.
+
+    Args:
+        dataset: whose scores are shown.
+        num_epochs: of the training.
+        logger: of the lines where no part of a terminal moves.
+        name: of what is trained; its lines begin with it.
+        decisive: flat names of the scores that decide, for which there is room before others.
+    """
+
+    def __init__(
+        self,
+        dataset: str,
+        num_epochs: int,
+        logger: logging.Logger,
+        *,
+        name: str = "",
+        decisive: Collection[str] = (),
+    ) -> None:
+        self.dataset, self.num_epochs, self.name, self.decisive = dataset, num_epochs, name, decisive
+        self._logger = logger
+        self._since = time.time()
+        self._reports: list[float] = []
+        self._last: Result = {}
+        self._beside = ""
+
+    def take(self, result: Result, beside: str = "") -> None:
+        """Take in an epoch.
+
+        Args:
+            result: of the epoch.
+            beside: what else is to be said of it.
+        """
+        self._reports.append(time.time())
+        self._last, self._beside = result, beside
+        if terminal.is_open():
+            return
+        line = "  ".join(filter(None, [epoch_line(result, self.num_epochs, self.name), beside]))
+        is_last = result["epoch"] + 1 >= self.num_epochs
+        self._logger.info("%s", line if is_last else f"{line}; {time_left.told(self._seconds_left())}")
+
+    def _seconds_left(self) -> float | None:
+        epoch_s = [self._last["epoch_s"]] if "epoch_s" in self._last else []
+        now = time.time()
+        done = self._last["epoch"] + 1 if self._last else 0
+        if done >= self.num_epochs:
+            return 0.0
+        track = Track(None, self._reports, epoch_s, is_running=True)
+        phase = Phase([track], 1)
+        # an interrupted training goes on: its epochs of before were not reported here
+        remaining = self.num_epochs - done + len(self._reports)
+        return time_left.seconds_left([phase], num_epochs=remaining, slots=1, now=now, since=self._since)
+
+    def __call__(self, width: int, height: int, *, is_over: bool) -> list[terminal.Line]:
+        """How long it will take, and a row with the last epoch."""
+        result = self._last
+        parts = [] if is_over else [time_left.told(self._seconds_left())]
+        if self._beside:
+            parts.insert(0, f"epoch {result['epoch'] + 1}: {self._beside}")
+        head = [(line, "") for line in terminal.fitted("; ".join(parts), width).split("\n") if line]
+        row = Row(
+            self.name or "training",
+            "running" if result else "starting",
+            result["epoch"] + 1 if result else 0,
+            {name: value for name, value in result.items() if isinstance(value, int | float)},
+            is_running=True,
+        )
+        table = trial_table.lines(
+            [row],
+            what="",
+            num_epochs=self.num_epochs,
+            dataset=self.dataset,
+            decisive=self.decisive,
+            width=width,
+            height=height - len(head),
+        )
+        return [*head, *table][: max(height, 0)]

@@ -1,0 +1,89 @@
+"""A training without a search: a line an epoch, or on a terminal a table of one row."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from feature_store import terminal
+from pipeline.study.lone_board import LoneBoard
+
+LOGGER = logging.getLogger("test_lone_board")
+
+
+def result(epoch: int) -> dict[str, Any]:
+    return {
+        "epoch": epoch,
+        "epoch_s": 2.0,
+        "val_accuracy": 0.9,
+        "val_token_precision": 0.7,
+        "val_token_recall": 0.6,
+        "val_selection_rate": 0.2,
+    }
+
+
+def board(num_epochs: int = 4) -> LoneBoard:
+    return LoneBoard("jsonl", num_epochs, LOGGER, name="HardKuma", decisive=("val_token_precision",))
+
+
+@pytest.fixture
+def moving(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(terminal, "_screen", [object()])
+    yield
+
+
+def test_without_a_terminal_each_epoch_is_a_line_with_the_time_left(caplog: pytest.LogCaptureFixture):
+    shown = board()
+    with caplog.at_level(logging.INFO):
+        for epoch in range(4):
+            shown.take(result(epoch), "as recorded")
+    assert len(caplog.messages) == 4
+    assert all(line.startswith(f"HardKuma epoch {i}/4") for i, line in enumerate(caplog.messages, start=1))
+    assert all("as recorded; about" in line and line.endswith("left") for line in caplog.messages[:3])
+    assert caplog.messages[-1].endswith("as recorded"), "after the last epoch nothing is left"
+
+
+@pytest.mark.parametrize("width", [40, 77, 200])
+def test_on_a_terminal_an_epoch_changes_the_row_and_writes_no_line(
+    width: int, moving: None, caplog: pytest.LogCaptureFixture
+):
+    shown = board(50)
+    with caplog.at_level(logging.INFO):
+        for epoch in range(3):
+            shown.take(result(epoch), "largest difference 0.02")
+    assert caplog.messages == []
+    lines = [text for text, _ in shown(width, 10, is_over=False)]
+    assert all(terminal.columns(line) <= width for line in lines)
+    said = " ".join(lines)
+    assert "epoch 3: largest difference 0.02" in said
+    assert "3/50" in said
+    assert " left" in said
+    assert "HardKuma" in said
+    assert ("0.700" in said) == (width > 40), "the score that decides, for own data, too"
+
+
+def test_before_the_first_epoch_the_training_is_said_to_start():
+    lines = [text for text, _ in board()(80, 10, is_over=False)]
+    assert lines[0] == "time left known after an epoch"
+    assert "starting" in lines[-1]
+    assert "0/4" in lines[-1]
+
+
+@pytest.mark.parametrize("height", [0, 1, 2, 3])
+def test_it_is_never_higher_than_there_is_room_for(height: int):
+    shown = board()
+    shown.take(result(0))
+    assert len(shown(80, height, is_over=False)) <= height
+
+
+def test_a_training_that_goes_on_counts_what_is_left_and_not_what_was_done():
+    shown = board(10)
+    shown.take(result(8))
+    assert shown._seconds_left() == pytest.approx(2.0, abs=1.0), "one epoch of 2 s"
+
+
+def test_at_the_end_nothing_is_left():
+    shown = board(2)
+    shown.take(result(1))
+    assert "left" not in " ".join(text for text, _ in shown(80, 10, is_over=True))
