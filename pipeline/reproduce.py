@@ -10,12 +10,16 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from feature_store import terminal
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.cli import planning
 from pipeline.study import cluster
 from pipeline.training import settings
+
+if TYPE_CHECKING:
+    from pipeline.comparing.repetition import Repetition
 
 logger = logging.getLogger("pipeline.reproduce")
 
