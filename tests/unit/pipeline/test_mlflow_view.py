@@ -33,6 +33,7 @@ def test_the_chart_has_every_searched_parameter_and_the_criterions_metric():
     assert chart["selectedParams"] == ["lambda_ib", "lambda_g", "lambda_mi", "lambda_lm"]
     assert chart["selectedMetrics"] == ["best/token_recall"]
     assert (chart["type"], chart["metricSectionId"]) == ("PARALLEL", section["uuid"])
+    assert found["isAccordionReordered"] is True, "else MLflow sorts it below the charts of every metric"
 
 
 @pytest.mark.parametrize(("method", "dataset"), registry.methods_and_datasets())
