@@ -404,8 +404,7 @@ def test_a_study_that_is_not_over_is_written_as_far_as_it_is(
     train(ledger, "open", 1)
     text = synchronise(study_settings(), results(tmp_path), tracker.uri, COMMAND)
     assert text == (
-        "MLflow has 3 epochs of 2 trials: all there are\n"
-        f"2 of 3 trials have not ended; to resume: {COMMAND}"
+        f"MLflow has 3 epochs of 2 trials: all there are\n2 of 3 trials have not ended; to resume: {COMMAND}"
     )
     run = parent(tracker)
     assert [child.status for child in tracker.children(run.run_id)] == ["FINISHED", "KILLED"]
