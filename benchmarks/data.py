@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.corpus import Corpus
 from benchmarks.timing import Figure
 
-_SIZES = {"10k": None, "200k": 200_000}
+SIZES = {"10k": None, "200k": 200_000}
 """Label -> texts of the training file; None: the corpus as it is."""
 _BATCH_SIZES = (32, 64, 256)
 
@@ -21,10 +21,10 @@ _BATCH_SIZES = (32, 64, 256)
 def run(corpus: Corpus, rounds: int, work: Path) -> Iterator[Figure]:
     """Figures of the data path; needs some 600 MB in `work`."""
     yield from _padding(corpus)
-    for label, num_texts in _SIZES.items():
+    for label, num_texts in SIZES.items():
         source = corpus.data_dir
         if num_texts is not None:
-            source = _grown(corpus.data_dir / "beer", work / "data", num_texts)
+            source = grown(corpus.data_dir / "beer", work / "data", num_texts)
         cache = work / f"cache-{label}"
         built = _open(source, cache)
         note = f"{built['num_texts']} training texts"
@@ -48,7 +48,7 @@ def _padding(corpus: Corpus) -> Iterator[Figure]:
         yield Figure(name, 1 - tokens / positions, None, None, "of positions", note)
 
 
-def _grown(folder: Path, target: Path, num_texts: int) -> Path:
+def grown(folder: Path, target: Path, num_texts: int) -> Path:
     """The corpus with a training file of so many reviews: the held-out ones over and over, with new words."""
     (target / "beer").mkdir(parents=True, exist_ok=True)
     shutil.copy(folder / "annotations.json", target / "beer")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from feature_store import terminal
-from feature_store.command_line import Parser
+from feature_store.command_line import ENV_CACHE, Parser, cache_folder
 from feature_store.errors import (
     DamagedCacheError,
     MissingDataError,
@@ -27,7 +27,6 @@ from feature_store.wording import counted
 
 _T = TypeVar("_T")
 
-_ENV_CACHE = "INFOCAL_CACHE"
 _ENV_DATA = "INFOCAL_DATA"
 
 
@@ -55,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
             text = f"folder that holds DATASET/ (default: {_ENV_DATA})"
             command.add_argument("--data-dir", type=Path, help=text)
         if name != "fetch":
-            text = f"folder of built features (default: {_ENV_CACHE}, else ~/.cache/infocal)"
+            text = f"folder of built features (default: {ENV_CACHE}, else ~/.cache/infocal)"
             command.add_argument("--cache-dir", type=Path, help=text)
         if name == "build":
             _add_build_options(command)
@@ -86,12 +85,6 @@ def _add_build_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _cache_dir(args: argparse.Namespace) -> Path:
-    if args.cache_dir or os.environ.get(_ENV_CACHE):
-        return Path(args.cache_dir or os.environ[_ENV_CACHE])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "infocal"
-
-
 def _data_dir(args: argparse.Namespace) -> Path | None:
     if args.data_dir is None and os.environ.get(_ENV_DATA):
         return Path(os.environ[_ENV_DATA])
@@ -103,7 +96,7 @@ def _sources(args: argparse.Namespace) -> list[Source]:
 
 
 def _list(args: argparse.Namespace) -> None:
-    data_dir, cache_dir = _data_dir(args), _cache_dir(args)
+    data_dir, cache_dir = _data_dir(args), cache_folder(args.cache_dir)
     for source in _sources(args):
         print(f"{source.name}: {source.title}")
         aliases = "".join(f"; {alias} = {name}" for alias, name in source.aliases.items())
@@ -167,7 +160,7 @@ def _build(args: argparse.Namespace) -> None:
             dataset=source.name,
             aspect=aspect,
             data_dir=args.data_dir,
-            cache_dir=_cache_dir(args),
+            cache_dir=cache_folder(args.cache_dir),
             sample=args.sample,
             sample_seed=args.sample_seed,
             max_length=_given(args.max_length, source.defaults.length(args.sample)),
@@ -195,7 +188,7 @@ def _build(args: argparse.Namespace) -> None:
 
 
 def _verify(args: argparse.Namespace) -> None:
-    cache_dir = _cache_dir(args)
+    cache_dir = cache_folder(args.cache_dir)
     directories: list[Path] = []
     sources = _sources(args)
     if args.aspect and args.dataset is None:

@@ -156,6 +156,12 @@ def as_numpy(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
     return view
 
 
+def as_arrow(values: npt.NDArray[Any]) -> pa.Array:
+    """Numbers as an Arrow column; `pa.array` would import pandas."""
+    kept = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(kept.dtype), len(kept), [None, pa.py_buffer(kept)])
+
+
 def write_table(path: Path, table: pa.Table) -> None:
     """Write an Arrow IPC file, not atomically: for use inside a staging folder."""
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:

@@ -5,13 +5,14 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow.compute as pc
 
-from feature_store.columns import staged_schema
 from feature_store.errors import BadInputError
 from feature_store.schema import check_keys, validate
 from feature_store.sources import get_source
 from feature_store.sources.base import cut_splits, word_splits
+from feature_store.sources.staged_columns import staged_schema
 from feature_store.store import Features
 from feature_store.vocabulary import PAD_ID
 from feature_store.wording import counted
@@ -71,7 +72,7 @@ def _check_split(features: Features, split: str) -> list[str]:
         problems.append(f"`{split}`: {error.message}")
     for batch in table.to_batches():
         try:
-            validate(batch.select(staged_schema(kind).names), split, kind)
+            validate(pl.DataFrame(batch.select(staged_schema(kind).names)), split, kind)
         except BadInputError as error:
             problems.append(f"`{split}`: {error.message}")
         for row in batch.select(["example_id", "tokens", "token_ids"]).to_pylist():

@@ -1,5 +1,6 @@
 """Columns of the cached tables, and cheap checks that what a file holds can be read without going astray."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,27 +10,21 @@ import pyarrow as pa
 
 from feature_store.errors import DamagedCacheError
 from feature_store.sources.base import TaskKind
+from feature_store.sources.staged_columns import staged_schema
 
 VOCABULARY_SCHEMA = pa.schema([pa.field("token", pa.string()), pa.field("count", pa.int64())])
 """Arrow schema of the words and how often each stands in train."""
 
 
-def staged_schema(kind: TaskKind) -> pa.Schema:
-    """Arrow schema of the rows before their tokens have numbers."""
-    return pa.schema(
-        [
-            pa.field("example_id", pa.string(), nullable=False),
-            pa.field("tokens", pa.list_(pa.string()), nullable=False),
-            pa.field("target", pa.float32() if kind == "regression" else pa.int32(), nullable=False),
-            pa.field("rationale", pa.list_(pa.uint16())),
-            pa.field("groups", pa.list_(pa.string()), nullable=False),
-        ]
-    )
-
-
 def table_schema(kind: TaskKind) -> pa.Schema:
     """Arrow schema of `Features.table`: the staged columns and `token_ids` (int32, one per token)."""
     return staged_schema(kind).insert(2, pa.field("token_ids", pa.list_(pa.int32()), nullable=False))
+
+
+def batches(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+    """The record batches of an open Arrow file, one after the other."""
+    reader = pa.ipc.open_file(source)
+    return (reader.get_batch(number) for number in range(reader.num_record_batches))
 
 
 def check_layout(table: pa.Table, schema: pa.Schema, path: Path) -> None:

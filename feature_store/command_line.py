@@ -1,13 +1,17 @@
 """What the parsers of all commands share: a wrong argument is a user error that names the right one."""
 
 import argparse
-import difflib
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
+from feature_store import errors
 from feature_store.errors import RequestError, quoted
+
+ENV_CACHE = "INFOCAL_CACHE"
 
 _WRONG_CHOICE = re.compile(r"argument (.+?): invalid choice: '(.*?)' \(choose from", re.DOTALL)
 _WRONG_FLAG = re.compile(r"unrecognized arguments: (?:.*? )?(--?[^\s=]+)", re.DOTALL)
@@ -74,8 +78,15 @@ class Parser(argparse.ArgumentParser):
 def nearest(given: str, known: Iterable[str]) -> str | None:
     """The known word that is most like a given one, dashes aside; None where none is."""
     plain = {word.strip("-"): word for word in sorted(known)}
-    found = difflib.get_close_matches(given.strip("-").lower(), list(plain), n=1, cutoff=_NEAR)
-    return plain[found[0]] if found else None
+    found = errors.nearest(given.strip("-").lower(), plain, _NEAR)
+    return plain[found] if found else None
+
+
+def cache_folder(given: str | Path | None) -> Path:
+    """Folder of cached features: the flag, else INFOCAL_CACHE, else `infocal` in the user's cache folder."""
+    if given or os.environ.get(ENV_CACHE):
+        return Path(given or os.environ[ENV_CACHE])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "infocal"
 
 
 def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

@@ -92,8 +92,20 @@ def shown(value: object) -> str:
 
 def did_you_mean(given: str, known: Iterable[str], prefix: str = "") -> str | None:
     """A hint naming the known name nearest to the given one, or None when none is near."""
-    near = difflib.get_close_matches(given.lower(), list(known), n=1, cutoff=0.5)
-    return f"did you mean `{prefix}{near[0]}`" if near else None
+    near = nearest(given.lower(), known, 0.5)
+    return f"did you mean `{prefix}{near}`" if near else None
+
+
+def nearest(given: str, known: Iterable[str], cutoff: float) -> str | None:
+    """The known word that is most like a given one; None where none is.
+
+    Args:
+        given: a word.
+        known: the right ones.
+        cutoff: least ratio of like characters, of `difflib`.
+    """
+    found = difflib.get_close_matches(given, list(known), n=1, cutoff=cutoff)
+    return found[0] if found else None
 
 
 def let_streams_take_every_text() -> None:

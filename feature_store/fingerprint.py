@@ -11,8 +11,6 @@ from feature_store.errors import BadInputError
 FORMAT = 1
 """Layout of the cache; raise it when files written by older code can no longer be read."""
 
-_BLOCK_BYTES = 1 << 20
-
 
 def fingerprint(step: str, version: int, parameters: Mapping[str, object], inputs: Sequence[str]) -> str:
     """Key of one cached step: 64 hexadecimal digits.
@@ -53,11 +51,8 @@ def _refuse_other_keys(value: object) -> None:
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes, read in blocks."""
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while block := stream.read(_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def files_below(folder: Path) -> dict[str, Path]:

@@ -2,61 +2,46 @@
 
 from collections.abc import Iterable
 
-import dataframely as dy
 import polars as pl
 import pyarrow as pa
 
 from feature_store.errors import BadInputError
-from feature_store.sources.base import TABLES, TaskKind
+from feature_store.sources.base import TaskKind
 from feature_store.wording import counted
 
 MAX_TOKENS = 2**16
 """Rationale positions are stored in 16 bits."""
 
 
-class RationaleExample(dy.Schema):
-    """One text of any source."""
-
-    example_id = dy.String(primary_key=True, min_length=1)
-    split = dy.Enum(list(TABLES), nullable=False)
-    tokens = dy.List(
-        dy.String(nullable=False, min_length=1), nullable=False, min_length=1, max_length=MAX_TOKENS
-    )
-    rationale = dy.List(dy.UInt16(nullable=False), nullable=True)  # null where nobody annotated
-    groups = dy.List(dy.String(nullable=False, min_length=1), nullable=False)
-
-    @dy.rule()
-    def rationale_points_into_tokens(cls) -> pl.Expr:  # noqa: N805
-        """Every position is that of a token."""
-        return pl.col("rationale").is_null() | (
-            pl.col("rationale").list.max().fill_null(0) < pl.col("tokens").list.len()
-        )
-
-    @dy.rule()
-    def rationale_ascends(cls) -> pl.Expr:  # noqa: N805
-        """No position stands twice, and they are in order."""
-        return pl.col("rationale").is_null() | (
-            pl.col("rationale")
-            .list.eval(pl.element().cast(pl.Int32).diff(null_behavior="drop") > 0)
-            .list.all()
-        )
+def _entries(name: str, is_broken: pl.Expr) -> pl.Expr:
+    return pl.col(name).list.eval(is_broken).list.any()
 
 
-class RegressionExample(RationaleExample):
-    """A text with a score."""
+_ENTRY = pl.element()
+_IS_MISSING, _IS_EMPTY = _ENTRY.is_null(), _ENTRY.str.len_bytes() == 0
+_LENGTH = pl.col("tokens").list.len()
 
-    target = dy.Float32(nullable=False, min=0.0, max=1.0)
+_RULES: dict[str, pl.Expr] = {
+    "primary_key": pl.col("example_id").is_duplicated(),
+    **{
+        f"{name}|nullability": pl.col(name).is_null() for name in ("example_id", "tokens", "groups", "target")
+    },
+    "example_id|min_length": pl.col("example_id").str.len_bytes() == 0,
+    "tokens|min_length": _LENGTH == 0,
+    "tokens|max_length": _LENGTH > MAX_TOKENS,
+    **{
+        f"{name}|inner_nullability": _entries(name, _IS_MISSING) for name in ("tokens", "rationale", "groups")
+    },
+    **{f"{name}|inner_min_length": _entries(name, _IS_EMPTY) for name in ("tokens", "groups")},
+    "target|min": pl.col("target") < 0,
+    "rationale_points_into_tokens": pl.col("rationale").list.max() >= _LENGTH,
+    "rationale_ascends": _entries("rationale", _ENTRY.cast(pl.Int32).diff(null_behavior="drop") <= 0),
+}
+"""Name of each rule, and where a row breaks it; null counts as kept."""
 
-
-class ClassificationExample(RationaleExample):
-    """A text with a class number."""
-
-    target = dy.Int32(nullable=False, min=0)
-
-
-_SCHEMAS: dict[TaskKind, type[RationaleExample]] = {
-    "regression": RegressionExample,
-    "classification": ClassificationExample,
+_KIND_RULES: dict[TaskKind, dict[str, pl.Expr]] = {
+    "regression": {"target|max": pl.col("target") > 1, "target|nan": pl.col("target").is_nan()},
+    "classification": {},
 }
 
 
@@ -80,21 +65,25 @@ def check_keys(example_ids: Iterable[pa.Array], split: str) -> None:
         )
 
 
-def validate(batch: pa.RecordBatch, split: str, kind: TaskKind) -> None:
-    """Check rows of one split against the schema; of the key, whether it stands once among these rows.
+def validate(rows: pl.DataFrame, split: str, kind: TaskKind) -> None:
+    """Check rows of one split against the rules; of the key, whether it stands once among these rows.
+
+    Args:
+        rows: the staged columns.
+        split: that they are of.
+        kind: of the task.
 
     Raises:
-        BadInputError: naming the broken rule and the first example that breaks it.
+        BadInputError: naming the broken rules and the first example that breaks one.
     """
-    frame = pl.DataFrame(pl.from_arrow(batch)).with_columns(
-        pl.lit(split, dtype=pl.Enum(list(TABLES))).alias("split")
-    )
-    valid, failures = _SCHEMAS[kind].filter(frame)
-    if len(valid) == len(frame):
+    rules = _RULES | _KIND_RULES[kind]
+    if not any(rows.select(**{name: rule.any() for name, rule in rules.items()}).row(0)):
         return
-    rules = ", ".join(f"`{rule}`" for rule in sorted(failures.counts()))
-    first = failures.invalid()["example_id"][0]
+    broken = rows.select(**{name: rule.fill_null(False) for name, rule in rules.items()})
+    names = ", ".join(f"`{name}`" for name in sorted(broken.columns) if broken[name].any())
+    is_bad = broken.select(pl.any_horizontal(pl.all())).to_series()
+    first = rows["example_id"].filter(is_bad)[0]
     raise BadInputError(
-        f"{counted(len(frame) - len(valid), 'row breaks', 'rows break')} {rules}; the first is `{first}`",
+        f"{counted(int(is_bad.sum()), 'row breaks', 'rows break')} {names}; the first is `{first}`",
         where=f"split `{split}`",
     )

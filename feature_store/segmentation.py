@@ -130,7 +130,7 @@ def _list_column(chunk: Lengths) -> pa.ListArray:
     """Lengths as one list for each text."""
     counts, lengths = (np.asarray(numbers, np.int32) for numbers in chunk)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(lengths))
+    return pa.ListArray.from_arrays(cache.as_arrow(offsets), cache.as_arrow(lengths))
 
 
 def _workers() -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feature_store import build, store
+from feature_store import build, staging, store
 from feature_store.recipe import Recipe
 from feature_store.sources.base import Report, TaskKind
 from feature_store.store import FeatureRequest, Features
@@ -79,20 +79,20 @@ def _of_rows(scratch: Path, recipe: Recipe, sample: bool) -> Survey:
     if recipe.source.tokenizer == "jieba" and not sample:
         sizes = {role: Size(rows=number) for role, number in spec.num_cases.items()}
         return Survey(kind=spec.kind, sizes=sizes, seconds=0.0, is_built=False, notes=report.notes)
-    build.stage_rows(scratch, recipe, spec, report)
+    staging.stage_rows(scratch, recipe, spec, report)
     sizes = {}
     for split in recipe.tables:
-        with pa.memory_map(str(build.staged_file(scratch, split))) as file:
-            sizes[split] = _size(pa.ipc.open_file(file).read_all())
-    build.task_info(build.staged_file(scratch, "train"), spec, build.raw_files(recipe))
+        with pa.memory_map(str(staging.staged_file(scratch, split))) as file:
+            sizes[split] = _size(pa.ipc.open_file(file).read_all(), "codes")
+    build.task_info(staging.staged_file(scratch, "train"), spec, staging.raw_files(recipe))
     return Survey(kind=spec.kind, sizes=sizes, seconds=0.0, is_built=False, notes=report.notes)
 
 
-def _size(table: pa.Table) -> Size:
+def _size(table: pa.Table, texts: str = "tokens") -> Size:
     marked = pc.list_value_length(table["rationale"]).to_numpy()  # NaN where nobody annotated
     return Size(
         rows=table.num_rows,
-        tokens=int(pc.sum(pc.list_value_length(table["tokens"])).as_py() or 0),
+        tokens=int(pc.sum(pc.list_value_length(table[texts])).as_py() or 0),
         annotated=table.num_rows - table["rationale"].null_count,
         marked=int(np.nansum(marked)),
     )

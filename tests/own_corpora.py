@@ -1,9 +1,11 @@
 """Small corpora of one's own, for tests: as records, on disk, and read."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from feature_store.sources import REGISTRY
 from feature_store.sources.base import Example, Query, Report, TaskSpec
@@ -66,6 +68,12 @@ def write_eraser(folder: Path, records: Records, documents: Mapping[str, str] | 
     for name, text in (documents or {name: f"{name} a b c .\n" for name in names}).items():
         (folder / "docs" / name).write_text(text, encoding="utf-8")
     return folder
+
+
+def examples_of(frames: Iterable[pl.DataFrame]) -> list[Example]:
+    """The rows of a source's frames."""
+    rows = (row for frame in frames for row in frame.iter_rows(named=True))
+    return [Example(**{**row, "groups": tuple(row["groups"])}) for row in rows]
 
 
 def read_all(dataset: str, folder: Path, **options: str) -> tuple[list[Example], TaskSpec, Report]:

@@ -64,7 +64,7 @@ def _builds(
         inputs = source.inputs(folder, aspect)
         query = Query(inputs=inputs, aspect=aspect, options=chosen, max_bytes=MAX_BYTES)
         report = Report()
-        for _ in source.examples(query, source.task(query, report), report):
+        for _ in source.frames(query, source.task(query, report), report):
             pass
         request = FeatureRequest(
             dataset=dataset,

@@ -5,9 +5,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from feature_store.errors import RequestError, did_you_mean, quoted
+
+if TYPE_CHECKING:
+    import polars as pl
 
 TaskKind = Literal["regression", "classification"]
 
@@ -186,7 +189,7 @@ class FeatureDefaults:
 class Source(Protocol):
     """A data set in its official file format.
 
-    A source reads files and yields examples; it knows neither the cache nor the vocabulary.
+    A source reads files and yields frames of examples; it knows neither the cache nor the vocabulary.
     """
 
     name: str
@@ -243,8 +246,8 @@ class Source(Protocol):
         """
         ...
 
-    def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
-        """Examples of all splits, in the order of the files.
+    def frames(self, query: Query, task: TaskSpec, report: Report) -> "Iterator[pl.DataFrame]":
+        """Examples of all splits in the order of the files, a chunk at a time, as `frames_of` makes them.
 
         Args:
             query: what to read.

@@ -9,11 +9,11 @@ Each review has all five scores, so the other two aspects' held-out files are fu
 `feature_store.sources.beer_pool`.
 """
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from feature_store.errors import BadInputError, shown
+from feature_store.errors import BadInputError
 from feature_store.fingerprint import unit_interval
 from feature_store.sources.base import (
     NO_OPTIONS,
@@ -29,22 +29,23 @@ from feature_store.sources.base import (
 )
 from feature_store.sources.beer_pool import (
     ADJUSTED,
+    NO_POOL,
     RESIDUAL,
     VECTORS,
     Known,
-    Review,
     adjusted,
     chosen,
     note,
     unknown_reviews,
 )
+from feature_store.sources.beer_scores import check_scores
 from feature_store.sources.fields import check_id, check_spans, check_tokens, positions
-from feature_store.sources.lines import filled_lines, parse_record, read_lines
+from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.sources.locate import find_inputs, plain_or_gz
 from feature_store.wording import counted
 
-NUM_SCORES = 5
-"""Appearance, smell, palate, taste, overall."""
+if TYPE_CHECKING:
+    import polars as pl
 
 VAL_RATE = 0.1
 """Share of the held-out reviews cut off as `val` when there is no train file."""
@@ -94,8 +95,8 @@ class Beer:
     options: tuple[SourceOption, ...] = (
         SourceOption(
             name="pool",
-            default="none",
-            choices=("none", "plain", RESIDUAL, VECTORS, ADJUSTED),
+            default=NO_POOL,
+            choices=(NO_POOL, "plain", RESIDUAL, VECTORS, ADJUSTED),
             help="held-out reviews of the other two aspects, to learn from as well: all (plain), those whose "
             "score the other scores predict worst (residual), for word vectors and language model alone "
             "(vectors), or all with what the other scores tell taken out of the targets (adjusted)",
@@ -123,7 +124,7 @@ class Beer:
             "heldout": plain_or_gz(f"reviews.aspect{number}.heldout.txt"),
             "annotations": (_ANNOTATIONS,),
         }
-        if options.get("pool", "none") != "none":
+        if options.get("pool", NO_POOL) != NO_POOL:
             others = (other for other in range(len(self.aspects)) if other != number)
             names |= {
                 f"pool_{self.aspects[other]}": plain_or_gz(f"reviews.aspect{other}.heldout.txt")
@@ -135,52 +136,81 @@ class Beer:
         """A score, whatever the files hold."""
         return TaskSpec(kind="regression")
 
-    def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
-        """Annotated reviews first, then those of the review files, then the pool; see `Source.examples`."""
+    def frames(self, query: Query, task: TaskSpec, report: Report) -> "Iterator[pl.DataFrame]":
+        """Annotated reviews first, then those of the review files, then the pool; see `Source.frames`."""
+        import polars as pl  # takes time that a list of the sources need not wait for
+
+        frames = self._frames(query, task, report)
         if query.options.get("pool") != ADJUSTED:
-            yield from self._examples(query, report)
+            yield from frames
             return
-        targets = self._adjusted(query)
-        for example in self._examples(query, report):
-            if example.split == "train":
-                example = dataclasses.replace(example, target=targets[example.example_id])
-            yield example
+        targets = self._adjusted(query, task)
+        is_train = pl.col("split") == "train"
+        for frame in frames:
+            joined = frame.join(targets, on="example_id", how="left", maintain_order="left")
+            target = pl.when(is_train).then("adjusted").otherwise("target").alias("target")
+            yield joined.with_columns(target).drop("adjusted")
 
-    def _adjusted(self, query: Query) -> dict[str, float]:
-        """Targets of the training texts, by their ids, without what the other scores tell."""
-        import numpy as np  # takes time that a list of the sources need not wait for
+    def _adjusted(self, query: Query, task: TaskSpec) -> "pl.DataFrame":
+        """Columns `example_id` and `adjusted`: training targets without what the other scores tell."""
+        import polars as pl
 
-        train = {e.example_id for e in self._examples(query, Report()) if e.split == "train"}
+        from feature_store.sources.beer_reviews import read_reviews
+
+        train = pl.concat(
+            frame.filter(pl.col("split") == "train").select("example_id")
+            for frame in self._frames(query, task, Report())
+        )
         files = [path for role, path in query.inputs.items() if role != "annotations"]
-        reviews = [review for path in files for review in read_reviews(path, query.max_bytes)]
-        found = {review.place: review.scores for review in reviews if review.place in train}
-        targets = adjusted(np.array(list(found.values())), self._number(query.aspect))
-        return dict(zip(found, targets.tolist(), strict=True))
+        found = pl.concat(
+            reviews.select("scores", example_id="place").join(train, on="example_id", how="semi")
+            for path in files
+            for reviews in read_reviews(path, query.max_bytes)
+        )
+        targets = adjusted(found["scores"].to_numpy(), self._number(query.aspect))
+        return found.select("example_id", adjusted=pl.Series(targets, dtype=pl.Float32))
 
-    def _examples(self, query: Query, report: Report) -> Iterator[Example]:
+    def _frames(self, query: Query, task: TaskSpec, report: Report) -> "Iterator[pl.DataFrame]":
         """The same with the scores themselves as targets."""
+        import polars as pl
+
+        from feature_store.sources.beer_reviews import example_columns, read_reviews
+        from feature_store.sources.frames import frames_of
+
         inputs, max_bytes = query.inputs, query.max_bytes
         number = self._number(query.aspect)
-        annotated: set[str] = set()
-        known = Known(number)
-        for example in annotated_reviews(inputs["annotations"], number, max_bytes, report):
-            annotated.add(" ".join(example.tokens))
-            known.add_text(example.tokens)
-            yield example
+        texts = pl.Series("text", [], pl.String)
+        for frame in frames_of(
+            annotated_reviews(inputs["annotations"], number, max_bytes, report), task.kind
+        ):
+            texts.append(frame["tokens"].list.join(" "))
+            yield frame
         if unmarked := report.counts["annotated_without_rationale"]:
             report.notes.append(
                 f"{unmarked} of {report.counts['annotated']} annotated reviews have no rationale "
                 f"for `{query.aspect}`: left out of precision, recall and F1"
             )
         heldout = inputs["heldout"]
+        files: list[tuple[Path, str | None]] = [(heldout, None)]
         if "train" in inputs:
-            yield from _reviews(inputs["train"], number, "train", annotated, max_bytes, report, known)
-            yield from _reviews(heldout, number, "val", annotated, max_bytes, report, known)
+            files = [(inputs["train"], "train"), (heldout, "val")]
         else:
             report.notes.append(
                 f"no reviews.aspect{number}.train.txt.gz: train and val are cut 90/10 from {heldout.name}"
             )
-            yield from _reviews(heldout, number, None, annotated, max_bytes, report, known)
+        how = query.options.get("pool", NO_POOL)
+        known = None if how == NO_POOL else Known(number)
+        if known is not None:
+            known.add_texts(texts)
+        for path, split in files:
+            for reviews in read_reviews(path, max_bytes):
+                own = reviews.filter(~pl.col("text").is_in(texts.implode()))
+                if dropped := len(reviews) - len(own):
+                    report.counts["dropped_annotated_in_reviews"] += dropped
+                if known is not None:
+                    known.add(own)
+                # equal reviews fall on the same side, because the hash is one of the content
+                yield example_columns(own, number, split or [_side(text) for text in own["text"]])
         if dropped := report.counts["dropped_annotated_in_reviews"]:
             report.notes.append(
                 counted(
@@ -189,32 +219,32 @@ class Beer:
                     "reviews of the annotated set also stand in the review files: dropped there",
                 )
             )
-        yield from self._pool(query, known, report)
+        if known is not None:
+            yield from self._pool(query, how, known, report)
 
-    def _pool(self, query: Query, known: Known, report: Report) -> Iterator[Example]:
+    def _pool(self, query: Query, how: str, known: Known, report: Report) -> "Iterator[pl.DataFrame]":
         """The reviews of the other aspects' files that the option `pool` asks for."""
-        how = query.options.get("pool", "none")
-        if how == "none":
-            return
+        import polars as pl
+
+        from feature_store.sources.beer_reviews import example_columns, read_reviews
+
         files = [path for role, path in query.inputs.items() if role.startswith("pool_")]
 
-        def read() -> Iterator[Review]:
-            return (review for path in files for review in read_reviews(path, query.max_bytes))
+        def read() -> "Iterator[pl.DataFrame]":
+            return (reviews for path in files for reviews in read_reviews(path, query.max_bytes))
 
         pool = unknown_reviews(read, known)
         kept = chosen(pool, known) if how == RESIDUAL else pool.places
         report.counts["pool"], report.counts["pool_equal"] = len(kept), pool.num_equal
         report.counts["pool_correlated"] = len(pool.places) - len(kept)
         report.notes.append(note(how, query.aspect or "", report.counts, [path.name for path in files]))
-        for review in read():
-            if review.place in kept:
-                yield Example(
-                    example_id=review.place,
-                    split=POOL if how == VECTORS else "train",
-                    tokens=review.tokens,
-                    target=review.scores[known.aspect],
-                    rationale=None,
-                )
+        places = pl.Series(list(kept), dtype=pl.String).implode()
+        for reviews in read():
+            yield example_columns(
+                reviews.filter(pl.col("place").is_in(places)),
+                known.aspect,
+                POOL if how == VECTORS else "train",
+            )
 
     def write_sample(self, data_dir: Path, seed: int) -> None:
         """Write the made-up corpus of `feature_store.sample`."""
@@ -226,72 +256,9 @@ class Beer:
         return self.aspects.index(str(aspect))
 
 
-def read_reviews(path: Path, max_bytes: int) -> Iterator[Review]:
-    """All reviews of one file, in its order.
-
-    Raises:
-        BadInputError: at the first line that breaks the format.
-    """
-    stem = path.name.removesuffix(".gz").removesuffix(".txt")
-    for number, line in read_lines(path, max_bytes=max_bytes):
-        yield Review(f"{stem}:{number}", *_parse_review(line, f"{path}:{number}"))
-
-
-def _reviews(
-    path: Path,
-    aspect: int,
-    split: str | None,
-    annotated: set[str],
-    max_bytes: int,
-    report: Report,
-    known: Known,
-) -> Iterator[Example]:
-    """Reviews of one file; a split of None cuts it into `train` and `val`."""
-    for review in read_reviews(path, max_bytes):
-        text = " ".join(review.tokens)
-        if text in annotated:
-            report.counts["dropped_annotated_in_reviews"] += 1
-            continue
-        known.add(review)
-        yield Example(
-            example_id=review.place,
-            # equal reviews fall on the same side, because the hash is one of the content
-            split=split or ("val" if unit_interval(text) < VAL_RATE else "train"),
-            tokens=review.tokens,
-            target=review.scores[aspect],
-            rationale=None,
-        )
-
-
-def _parse_review(line: str, where: str) -> tuple[list[float], list[str]]:
-    head, tab, text = line.partition("\t")
-    if not tab:
-        given = "an empty line" if not line else f"no tab in {line[:40]!r}"
-        raise BadInputError(
-            f"expected {NUM_SCORES} scores, a tab and the tokens, but got {given}", where=where
-        )
-    scores = _check_scores(head.split(), where)
-    tokens = [token for token in text.split(" ") if token]
-    if not tokens:
-        raise BadInputError("no tokens after the tab", where=where)
-    return scores, tokens
-
-
-def _check_scores(values: list[str] | object, where: str) -> list[float]:
-    if not isinstance(values, list) or len(values) != NUM_SCORES:
-        given = f"{len(values)}: {values}" if isinstance(values, list) else repr(values)
-        raise BadInputError(f"expected {NUM_SCORES} scores, but got {given}", where=where)
-    scores = []
-    for value in values:
-        try:
-            score = float("nan" if isinstance(value, bool) else value)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise BadInputError(f"expected a score in [0, 1], but got {shown(value)}", where=where) from error
-        if not 0 <= score <= 1:  # also refuses NaN
-            given = value if isinstance(value, str) else shown(value)
-            raise BadInputError(f"expected a score in [0, 1], but got {given}", where=where)
-        scores.append(score)
-    return scores
+def _side(text: str) -> str:
+    """The split of a review of the one file there is."""
+    return "val" if unit_interval(text) < VAL_RATE else "train"
 
 
 def annotated_reviews(path: Path, aspect: int, max_bytes: int, report: Report) -> Iterator[Example]:
@@ -323,6 +290,6 @@ def annotated_reviews(path: Path, aspect: int, max_bytes: int, report: Report) -
             example_id=rid,
             split="val_annotated" if unit_interval(rid) < VAL_ANNOTATED_RATE else "test",
             tokens=tokens,
-            target=_check_scores(record["y"], where)[aspect],
+            target=check_scores(record["y"], where)[aspect],
             rationale=rationale,
         )

@@ -7,28 +7,19 @@ what is said of another aspect.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    import polars as pl
 
     Scores = npt.NDArray[np.float64]
 
-RESIDUAL, VECTORS, ADJUSTED = "residual", "vectors", "adjusted"
+NO_POOL, RESIDUAL, VECTORS, ADJUSTED = "none", "residual", "vectors", "adjusted"
 
 KEY_TOKENS = 10
 """Reviews that begin with the same ten tokens count as one: users post a text again with small changes."""
-
-
-class Review(NamedTuple):
-    """A line of a review file."""
-
-    place: str
-    """`FILE:LINE`, which stands nowhere else."""
-    scores: list[float]
-    """Appearance, smell, palate, taste, overall, in [0, 1]."""
-    tokens: list[str]
 
 
 @dataclass(slots=True)
@@ -38,19 +29,22 @@ class Known:
     aspect: int
     """Number of the aspect's score."""
     keys: set[str] = field(default_factory=set)
+    """How their texts begin."""
     scores: list[list[float]] = field(default_factory=list)
 
-    def add_text(self, tokens: Sequence[str]) -> bool:
-        """Remember how a text begins; returns whether none before it began so."""
-        key = " ".join(tokens[:KEY_TOKENS])
-        is_new = key not in self.keys
-        self.keys.add(key)
-        return is_new
+    def add_texts(self, texts: "pl.Series") -> None:
+        """Remember how texts begin."""
+        self.keys.update(beginnings(texts))
 
-    def add(self, review: Review) -> None:
-        """Remember one of the aspect's own reviews."""
-        self.add_text(review.tokens)
-        self.scores.append(review.scores)
+    def add(self, reviews: "pl.DataFrame") -> None:
+        """Remember the aspect's own reviews, as `read_reviews` gives them."""
+        self.add_texts(reviews["text"])
+        self.scores += reviews["scores"].to_list()
+
+
+def beginnings(texts: "pl.Series") -> "pl.Series":
+    """The first `KEY_TOKENS` tokens of each text, by which it is known again."""
+    return texts.str.split(" ").list.head(KEY_TOKENS).list.join(" ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +59,17 @@ class Pool:
     """Reviews that begin as one before them, an annotated one or one of the aspect's own."""
 
 
-def unknown_reviews(read: Callable[[], Iterable[Review]], known: Known) -> Pool:
-    """The reviews that begin as none before them; `known` learns how they begin."""
-    import numpy as np  # takes time that a list of the sources need not wait for
+def unknown_reviews(read: "Callable[[], Iterable[pl.DataFrame]]", known: Known) -> Pool:
+    """The reviews that begin as none before them, in their order and among the `known` ones."""
+    import polars as pl  # takes time that a list of the sources need not wait for
 
-    places: dict[str, int] = {}
-    scores: list[list[float]] = []
-    num_equal = 0
-    for review in read():
-        if known.add_text(review.tokens):
-            places[review.place] = len(scores)
-            scores.append(review.scores)
-        else:
-            num_equal += 1
-    return Pool(places, np.array(scores).reshape(len(scores), -1), num_equal)
+    reviews = pl.concat(
+        frame.select("place", "scores", beginnings(frame["text"]).alias("key")) for frame in read()
+    )
+    is_known = pl.col("key").is_in(pl.Series(list(known.keys), dtype=pl.String).implode())
+    found = reviews.filter(pl.col("key").is_first_distinct() & ~is_known)
+    places = {place: row for row, place in enumerate(found["place"])}
+    return Pool(places, found["scores"].to_numpy(), len(reviews) - len(found))
 
 
 def chosen(pool: Pool, known: Known) -> Collection[str]:

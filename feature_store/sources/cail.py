@@ -34,6 +34,7 @@ from feature_store.sources.fields import check_text, whole
 from feature_store.sources.lines import UTF8, filled_lines, parse_record, read_lines
 from feature_store.sources.locate import is_there, plain_or_gz
 from feature_store.sources.own_words import read_own_words
+from feature_store.sources.reads_rows import ReadsRows
 from feature_store.tokens import visible
 from feature_store.wording import counted
 
@@ -68,7 +69,7 @@ class _CailTask(TaskSpec):
     """Lines of each file, by role."""
 
 
-class Cail:
+class Cail(ReadsRows):
     """The sources `cail-small` and `cail-big`: the one charge, article or term of a case.
 
     Splits: those of the official files; CAIL-big's `val` is cut 90/10 from its train file by a hash of each
@@ -188,7 +189,7 @@ class Cail:
         return role
 
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
-        """Cases that the recipe keeps, cut into words; see `Source.examples`."""
+        """Cases that the recipe keeps, cut into words; see `Source.frames`."""
         if not isinstance(task, _CailTask):
             raise TypeError(f"expected what `task` returned, but got {task!r}")
         recipe = RECIPES[query.options["recipe"]]

@@ -41,6 +41,7 @@ from feature_store.sources.fields import (
 from feature_store.sources.labels import LabelCount, check_label, class_names
 from feature_store.sources.lines import filled_lines, parse_record, read_lines
 from feature_store.sources.locate import own_files, plain_or_gz, split_files
+from feature_store.sources.reads_rows import ReadsRows
 from feature_store.tokenize import split_at_blanks
 from feature_store.wording import counted
 
@@ -49,7 +50,7 @@ _KEYS = ("annotation_id", "classification", "evidences")
 _IGNORE, _PREPEND, _APPEND = "ignore", "prepend", "append"
 
 
-class Eraser:
+class Eraser(ReadsRows):
     """The source `eraser`: classification of documents with evidence.
 
     Texts may stand in several files, as a document does that is asked about twice: they are left there,
@@ -102,7 +103,7 @@ class Eraser:
         return TaskSpec(kind="classification", class_names=class_names(found, path))
 
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
-        """The files in the order train, val, test; see `Source.examples`."""
+        """The files in the order train, val, test; see `Source.frames`."""
         reader = _Reader(query, task)
         ledger = Ledger()
         for split in _SPLITS:

@@ -1,12 +1,11 @@
 """Checks of what raw records hold, shared by the sources; each error names the field and the place."""
 
-import difflib
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import cast
 
-from feature_store.errors import BadInputError, did_you_mean, quoted, shown
+from feature_store.errors import BadInputError, did_you_mean, nearest, quoted, shown
 from feature_store.sources.base import SPLITS, Report
 from feature_store.wording import counted
 
@@ -187,8 +186,8 @@ def unread_keys(counts: Counter[str], known: Sequence[str]) -> str:
     """
     parts = []
     for key, count in counts.most_common(_MAX_UNREAD):
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
-        meant = f", did you mean `{near[0]}`?" if near else ""
+        near = nearest(key, known, 0.75)
+        meant = f", did you mean `{near}`?" if near else ""
         parts.append(f"{key[:40]!r} ({counted(count, 'line')}{meant})")
     return "keys that are not read: " + ", ".join(parts) + (", ..." if len(counts) > _MAX_UNREAD else "")
 

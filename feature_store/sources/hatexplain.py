@@ -25,6 +25,7 @@ from feature_store.sources.base import (
 from feature_store.sources.fields import Ledger, check_encodable, check_tokens, whole
 from feature_store.sources.locate import find_inputs, plain_or_gz
 from feature_store.sources.members import read_members
+from feature_store.sources.reads_rows import ReadsRows
 from feature_store.wording import counted
 
 CLASS_NAMES = ("hatespeech", "normal", "offensive")
@@ -66,7 +67,7 @@ class _Post:
         return tuple(sorted(group for group, count in votes.items() if count >= GROUP_VOTES))
 
 
-class HateXplain:
+class HateXplain(ReadsRows):
     """The source `hatexplain`: classification of posts into three classes.
 
     The label is that of most annotators; a post without one is dropped, and counted. Splits are the official
@@ -117,7 +118,7 @@ class HateXplain:
         return TaskSpec(kind="classification", class_names=CLASS_NAMES)
 
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
-        """Posts in the order of the file; see `Source.examples`."""
+        """Posts in the order of the file; see `Source.frames`."""
         divisions = query.inputs["divisions"]
         split_of, lines = _read_divisions(divisions, query.max_bytes)
         waiting, ledger, cases = set(split_of), Ledger(), _Cases()

@@ -65,6 +65,7 @@ from feature_store.sources.labels import LabelCount, check_label, class_names
 from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.sources.locate import own_files, split_files
 from feature_store.sources.own_words import read_own_words
+from feature_store.sources.reads_rows import ReadsRows
 from feature_store.sources.span_check import SpanCheck, form_that_fits
 from feature_store.sources.task_file import TaskFile, read_task_file
 from feature_store.tokenize import ChineseTokenizer, Token, Tokenizer, make_tokenizer
@@ -78,7 +79,7 @@ _SPLITS = ("train", "val", "test")
 _KEYS = ("text", "tokens", "label", "score", "rationale", "id", "groups")
 
 
-class Jsonl:
+class Jsonl(ReadsRows):
     """The source `jsonl`: classification or regression of a corpus of one's own.
 
     Texts may stand in several files: they are left there, counted and said aloud.
@@ -144,7 +145,7 @@ class Jsonl:
         )
 
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
-        """The files in the order train, val, test; see `Source.examples`."""
+        """The files in the order train, val, test; see `Source.frames`."""
         stated = read_task_file(query.inputs["task"])
         own = read_own_words(query)
         is_changed = DICTIONARY in query.inputs or STOP_WORDS in query.inputs

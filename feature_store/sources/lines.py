@@ -14,6 +14,10 @@ from feature_store.errors import BadInputError, MissingDataError, shown
 MAX_LINE_BYTES = 64 * 2**20
 """No line of a text corpus is this long; a file without line ends is not one."""
 
+_BLOCK_BYTES = 1 << 22
+_MOST_BLANK = 1 << 16
+"""Blank lines that are given at once."""
+
 UTF8 = "UTF-8"
 _BYTE_ORDER_MARK = "\ufeff"
 _CHINESE = re.compile("[\u4e00-\u9fff]{2}")
@@ -40,15 +44,15 @@ def read_lines(
     number = told = 0
     decoder = _Decoder(encodings)
     with reading(path, lambda: number) as stream:
-        for number, line in enumerate(_raw_lines(stream, path, max_bytes), start=1):
-            if not line.strip():
+        lines = (line for block in _blocks(stream, path, max_bytes) for line in block.split(b"\n"))
+        for number, line in enumerate(lines, start=1):
+            if not line.removeprefix(b"" if number > 1 else _BYTE_ORDER_MARK.encode()).strip():
                 continue
             for blank in range(told + 1, number):
                 yield blank, ""
             yield number, decoder.decode(line, path, number)
             told = number
-    if told == 0:
-        raise BadInputError("every line is blank" if number else "the file is empty", where=str(path))
+    _check_filled(told, number, path)
 
 
 def filled_lines(
@@ -63,6 +67,47 @@ def filled_lines(
     """
     lines = read_lines(path, max_bytes=max_bytes, encodings=encodings)
     return ((number, line) for number, line in lines if line)
+
+
+def text_blocks(path: Path, *, max_bytes: int) -> Iterator[tuple[int, str]]:
+    """The same lines of a file in UTF-8, many at a time.
+
+    Returns:
+        The number of the first line, and the lines with a line feed between them; white space at a line's end
+        is left in place, in blank lines too.
+
+    Raises:
+        MissingDataError, BadInputError: as `read_lines`, after the lines before the error.
+    """
+    number = last = 0
+    with reading(path, lambda: number) as stream:
+        for block in _blocks(stream, path, max_bytes):
+            first, number = number + 1, number + block.count(b"\n") + 1
+            mark = "" if first > 1 else _BYTE_ORDER_MARK
+            filled = len(block.rstrip())
+            if not block[:filled].removeprefix(mark.encode()):
+                continue
+            for blank in range(last + 1, first, _MOST_BLANK):
+                yield blank, "\n" * (min(_MOST_BLANK, first - blank) - 1)
+            end = block.find(b"\n", filled)
+            try:
+                text = (block if end < 0 else block[:end]).decode()
+            except UnicodeDecodeError as error:
+                start = block.rfind(b"\n", 0, error.start) + 1
+                if start:
+                    yield first, block[: start - 1].decode().removeprefix(mark)
+                line, number = block[start:].partition(b"\n")[0], first + block.count(b"\n", 0, start)
+                error.start -= start
+                raise _undecodable(line, error, (UTF8,), f"{path}:{number}") from error
+            yield first, text.removeprefix(mark)
+            last = first + text.count("\n")
+    _check_filled(last, number, path)
+
+
+def _check_filled(last: int, number: int, path: Path) -> None:
+    """Refuse a file of so many lines of which none is the last that is not blank."""
+    if last == 0:
+        raise BadInputError("every line is blank" if number else "the file is empty", where=str(path))
 
 
 @contextmanager
@@ -104,17 +149,64 @@ def _open(path: Path) -> io.BufferedIOBase:
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
-def _raw_lines(stream: io.BufferedIOBase, path: Path, max_bytes: int) -> Iterator[bytes]:
+def _blocks(stream: io.BufferedIOBase, path: Path, max_bytes: int) -> Iterator[bytes]:
+    """Whole lines, many at a time, without the last line feed; of a damaged file those before the damage."""
     total = number = 0
     limit = min(MAX_LINE_BYTES, max_bytes)
-    while line := stream.readline(limit + 1):
-        total, number = total + len(line), number + 1
+    rest = b""
+    failure: Exception | None = None
+    while failure is None:
+        block, failure = _read_block(stream)
+        if not block and failure is None:
+            break
+        total += len(block)
         check_size(total, path, max_bytes)
-        if len(line) > limit:
-            raise BadInputError(
-                f"a line of more than {limit} bytes", where=f"{path}:{number}", hint="is it a text file?"
-            )
-        yield line
+        lines, feed, rest = (rest + block).rpartition(b"\n")
+        if feed:
+            yield from _short_lines(lines, limit, path, number)
+            number += lines.count(b"\n") + 1
+        _check_line(len(rest), limit, f"{path}:{number + 1}")
+    if failure is not None:
+        raise failure
+    if rest:
+        yield rest
+
+
+def _read_block(stream: io.BufferedIOBase) -> tuple[bytes, Exception | None]:
+    """The next bytes, and why there are no more than these."""
+    pieces: list[bytes] = []
+    missing = _BLOCK_BYTES
+    while missing > 0:
+        try:
+            # little at once, for a piece that ends in damage is lost
+            piece = stream.read1(min(missing, io.DEFAULT_BUFFER_SIZE))
+        except (EOFError, zlib.error, OSError) as error:
+            return b"".join(pieces), error
+        if not piece:
+            break
+        pieces.append(piece)
+        missing -= len(piece)
+    return b"".join(pieces), None
+
+
+def _short_lines(lines: bytes, limit: int, path: Path, number: int) -> Iterator[bytes]:
+    """Lines of at most `limit` bytes with their line feeds; at a longer one those before it, and an error."""
+    if len(lines) < limit:
+        yield lines
+        return
+    kept: list[bytes] = []
+    for line in lines.split(b"\n"):
+        if len(line) >= limit:
+            if kept:
+                yield b"\n".join(kept)
+            _check_line(len(line) + 1, limit, f"{path}:{number + len(kept) + 1}")
+        kept.append(line)
+    yield lines
+
+
+def _check_line(num_bytes: int, limit: int, where: str) -> None:
+    if num_bytes > limit:
+        raise BadInputError(f"a line of more than {limit} bytes", where=where, hint="is it a text file?")
 
 
 def check_size(num_bytes: int, path: Path, max_bytes: int) -> None:
@@ -156,13 +248,19 @@ class _Decoder:
                 return encoding, line.decode(encoding)
             except UnicodeDecodeError as error:
                 failures.append(error)
-        bad = line[failures[0].start : failures[0].start + 1].hex()
-        expected = " and not ".join(self._encodings)
-        raise BadInputError(
-            f"not {expected}: byte 0x{bad} at position {failures[0].start} of the line",
-            where=where,
-            hint=_conversion(line),
-        ) from failures[0]
+        raise _undecodable(line, failures[0], self._encodings, where) from failures[0]
+
+
+def _undecodable(
+    line: bytes, failure: UnicodeDecodeError, encodings: Sequence[str], where: str
+) -> BadInputError:
+    """The error of a line that has none of the encodings; `failure` is that of the first of them."""
+    return BadInputError(
+        f"not {' and not '.join(encodings)}: byte 0x{line[failure.start]:02x} at position {failure.start} "
+        "of the line",
+        where=where,
+        hint=_conversion(line),
+    )
 
 
 def _conversion(line: bytes) -> str:

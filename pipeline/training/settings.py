@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store import command_line
+from feature_store.command_line import cache_folder
 from feature_store.toml import read_toml
 from infocal.config import MethodConfig
 from infocal.methods.registry import INFOCAL
@@ -201,10 +202,8 @@ def _own_tracking(storage: Storage) -> str | None:
 
 
 def cache_dir(given: str | None) -> Path:
-    """Folder of cached features: the flag, else INFOCAL_CACHE, else `infocal` in the user's cache folder."""
-    if given or os.environ.get("INFOCAL_CACHE"):
-        return Path(given or os.environ["INFOCAL_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "infocal"
+    """Folder of cached features; see `cache_folder`."""
+    return cache_folder(given)
 
 
 def title(dataset: str, aspect: str | None, sign: str = "/") -> str:

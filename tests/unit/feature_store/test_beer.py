@@ -4,12 +4,16 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from feature_store.errors import MissingDataError, RequestError
+from feature_store.errors import BadInputError, MissingDataError, RequestError
 from feature_store.fingerprint import unit_interval
 from feature_store.sources import REGISTRY, get_source
+from feature_store.sources import lines as lines_module
 from feature_store.sources.base import SPLITS, Example, Query, Report, resolve_aspect
+from feature_store.sources.beer_reviews import read_reviews
+from tests.own_corpora import examples_of
 
 BEER = REGISTRY["beer"]
 
@@ -17,7 +21,7 @@ BEER = REGISTRY["beer"]
 def read(corpus: Path, aspect: str = "palate") -> tuple[list[Example], Report]:
     report = Report()
     query = Query(inputs=BEER.inputs(corpus, aspect), aspect=aspect, options={}, max_bytes=10**7)
-    return list(BEER.examples(query, BEER.task(query, report), report)), report
+    return examples_of(BEER.frames(query, BEER.task(query, report), report)), report
 
 
 def of(examples: list[Example], *splits: str) -> list[Example]:
@@ -41,13 +45,13 @@ def test_each_aspect_has_its_file_score_and_spans(corpus: Path, aspect: str, num
         scores, text = line.split("\t")
         example = by_id[f"reviews.aspect{number}.heldout:{line_number}"]
         assert example.tokens == text.split()
-        assert example.target == float(scores.split()[number])
+        assert example.target == np.float32(scores.split()[number])
         assert example.rationale is None
     for line in (corpus / "beer" / "annotations.json").read_text().splitlines():
         record = json.loads(line)
         example = by_id[str(record["rid"])]
         marked = [i for start, end in record[str(number)] for i in range(start, end)]
-        assert (example.tokens, example.target) == (record["x"], record["y"][number])
+        assert (example.tokens, example.target) == (record["x"], np.float32(record["y"][number]))
         assert example.rationale == (sorted(marked) or None)
 
 
@@ -194,3 +198,54 @@ def test_an_unknown_dataset_gets_a_suggestion():
     with pytest.raises(RequestError, match="no dataset `bear`; there is `beer`") as caught:
         get_source("bear")
     assert caught.value.hint == "did you mean `--dataset beer`"
+
+
+# ------------------------------------------------------------------------------------- lines of other forms
+
+
+def scores_and_tokens(path: Path) -> list[tuple[str, list[float], list[str]]]:
+    found = read_reviews(path, 10**6)
+    return [(place, scores, text.split(" ")) for f in found for place, scores, text in f.iter_rows()]
+
+
+@pytest.mark.parametrize("block", [1, 40, 10_000])
+def test_lines_in_another_form_are_read_beside_usual_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+):
+    monkeypatch.setattr(lines_module, "_BLOCK_BYTES", block)
+    path = tmp_path / "reviews.aspect2.heldout.txt"
+    lines = [
+        "0.1 0.2 0.3 0.4 0.5\ta beer .",
+        " 1e-1  0.2 .3 +0.4 1\ta  thin \u00a0 one ",  # a no-break space is a token
+        "1 1.0 0 0.0 1.\tx\ty",  # a second tab belongs to the token
+        "0.1 0.2 0.3 0.4 0.5\t  the  last ",
+    ]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    stem = "reviews.aspect2.heldout"
+    assert scores_and_tokens(path) == [
+        (f"{stem}:1", [0.1, 0.2, 0.3, 0.4, 0.5], ["a", "beer", "."]),
+        (f"{stem}:2", [0.1, 0.2, 0.3, 0.4, 1.0], ["a", "thin", "\u00a0", "one"]),
+        (f"{stem}:3", [1.0, 1.0, 0.0, 0.0, 1.0], ["x\ty"]),
+        (f"{stem}:4", [0.1, 0.2, 0.3, 0.4, 0.5], ["the", "last"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("0.1 0.2 0.3 0.4\ta", "expected 5 scores, but got 4"),
+        ("0.1 0.2 0.3 0.4 0.5 0.6\ta", "expected 5 scores, but got 6"),
+        ("0.1 0.2 0.3 0.4 1.1\ta", r"expected a score in \[0, 1\], but got 1.1"),
+        ("0.1 0.2 0.3 0.4 nan\ta", r"expected a score in \[0, 1\], but got nan"),
+        ("0.1 0.2 0.3 0.4 1.2.3\ta", r"expected a score in \[0, 1\], but got '1.2.3'"),
+        ("0.1 0.2 0.3 0.4 .\ta", r"expected a score in \[0, 1\], but got '.'"),
+        ("0.1 0.2 0.3 0.4 0.5 a", "expected 5 scores, a tab and the tokens, but got no tab in"),
+        ("0.1 0.2 0.3 0.4 0.5\t  ", "no tokens after the tab"),
+        ("", "but got an empty line"),
+    ],
+)
+def test_the_first_bad_line_is_named(tmp_path: Path, line: str, message: str):
+    good = "0.1 0.2 0.3 0.4 0.5\ta b\n"
+    (tmp_path / "f.txt").write_bytes(f"{good}{line}\n{good}0.1\tlater\n".encode() + b"\xff\n")
+    with pytest.raises(BadInputError, match=f"f.txt:2: .*{message}"):
+        scores_and_tokens(tmp_path / "f.txt")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from feature_store import embeddings
@@ -17,7 +18,6 @@ from feature_store.sources.beer_pool import (
     KEY_TOKENS,
     Known,
     Pool,
-    Review,
     adjusted,
     chosen,
     mean_correlations,
@@ -25,6 +25,7 @@ from feature_store.sources.beer_pool import (
 )
 from feature_store.store import FeatureRequest, Features, fingerprint_of, open_features, provenance_of
 from feature_store.survey import survey
+from tests.own_corpora import examples_of
 
 BEER = REGISTRY["beer"]
 Ask = Callable[..., FeatureRequest]
@@ -34,7 +35,7 @@ def read(corpus: Path, how: str, aspect: str = "palate") -> tuple[list[Example],
     report, options = Report(), {"pool": how}
     inputs = BEER.inputs(corpus, aspect, options)
     query = Query(inputs=inputs, aspect=aspect, options=options, max_bytes=10**7)
-    return list(BEER.examples(query, BEER.task(query, report), report)), report
+    return examples_of(BEER.frames(query, BEER.task(query, report), report)), report
 
 
 def of_pool(examples: list[Example]) -> list[Example]:
@@ -73,7 +74,7 @@ def test_plain_takes_every_review_of_the_other_two_files(corpus: Path):
     expected = []
     for place, scores, tokens in lines_of(corpus):
         if beginning(tokens) not in seen:
-            expected.append((place, tokens, float(scores[2]), None))
+            expected.append((place, tokens, np.float32(scores[2]), None))
         seen.add(beginning(tokens))
     assert [(e.example_id, e.tokens, e.target, e.rationale) for e in pool] == expected
     assert len(expected) > 100
@@ -105,7 +106,8 @@ def test_a_review_that_begins_as_another_one_is_left_out(corpus: Path, heldout: 
 def test_a_short_review_counts_by_all_its_tokens():
     known = Known(2)
     texts = [["thin"], ["thin", "."], ["thin"]]
-    pool = unknown_reviews(lambda: [Review(str(i), [0.0] * 5, text) for i, text in enumerate(texts)], known)
+    frame = pl.DataFrame({"place": ["0", "1", "2"], "scores": [[0.0] * 5] * 3, "text": map(" ".join, texts)})
+    pool = unknown_reviews(lambda: [frame], known)
     assert (list(pool.places), pool.num_equal) == (["0", "1"], 1)
 
 

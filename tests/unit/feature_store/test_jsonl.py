@@ -38,6 +38,19 @@ def one(tmp_path: Path, record: dict[str, Any], task: str = 'kind = "classificat
     return of(read_all("jsonl", tmp_path)[0], "test")[0]
 
 
+def test_a_mark_beyond_what_a_table_holds_is_cut_off_with_its_text(tmp_path: Path):
+    records = own_records()
+    long = {"tokens": [f"w{number % 9}" for number in range(70_000)], "label": "good"}
+    records["train"][0] = {**long, "rationale": [[3, 5], [69_998, 70_000]]}
+    write_own(tmp_path / "jsonl", records)
+    request = FeatureRequest(
+        dataset="jsonl", data_dir=tmp_path, cache_dir=tmp_path / "cache", embedding="random"
+    )
+    features = open_features(request)
+    assert features.table("train")["rationale"][0].as_py() == [3, 4]
+    assert any("`--set max_length=70000` keeps every one" in note for note in features.notes)
+
+
 def test_every_line_becomes_an_example(tmp_path: Path):
     records = own_records()
     examples, task, report = read_all("jsonl", write_own(tmp_path, records))

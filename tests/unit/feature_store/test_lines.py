@@ -2,15 +2,16 @@
 
 import gzip
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from feature_store.errors import BadInputError, MissingDataError
 from feature_store.sources import lines
+from feature_store.sources.frames import line_frames
 from feature_store.sources.lines import read_lines
 
 LINE = st.text(alphabet=st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=10)
@@ -170,3 +171,70 @@ def test_the_encoding_that_a_file_may_have_is_named(tmp_path: Path, content: byt
     with pytest.raises(BadInputError, match="f:1: not UTF-8: byte 0x") as caught:
         read(tmp_path / "f")
     assert re.search(hint, caught.value.hint or "")
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize("pack", [False, True])
+def test_lines_are_the_same_wherever_blocks_end(
+    text: Path, zipped: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch, block: int, pack: bool
+):
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", block)
+    assert read(zipped(text) if pack else text) == [(1, "one"), (2, "two é"), (3, ""), (4, "last")]
+
+
+@pytest.mark.parametrize(("limit", "line"), [(4, 2), (5, 3)])
+def test_a_long_line_within_a_block_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, line: int
+):
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", limit)
+    (tmp_path / "f").write_bytes(b"abc\nabcd\nabcde\nabc\n")
+    with pytest.raises(BadInputError, match=f"f:{line}: a line of more than {limit} bytes"):
+        read(tmp_path / "f")
+
+
+def outcome(rows: Iterator[tuple[int, str]]) -> tuple[list[tuple[int, str]], str]:
+    """The lines that came, and the error after them."""
+    found = []
+    try:
+        found.extend(rows)
+    except BadInputError as error:
+        return found, f"{error} {error.hint}"
+    return found, ""
+
+
+BYTES = st.lists(
+    st.sampled_from(
+        [b"\n", b"\n\n", b"\r\n", b"\r", b" ", b"\t\n", b"\x0b\n", b"a", "é".encode(), "\u00a0".encode()]
+    )
+    | st.sampled_from(
+        [b"\xff", b"\xc3", b"\xef\xbb\xbf", b"\x00", b"\x85", "\u2028".encode(), b"abcdefgh\n"]
+    ),
+    max_size=30,
+).map(b"".join)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(BYTES, st.integers(1, 40), st.sampled_from([8, 1000]))
+def test_frames_have_the_lines_and_errors_of_the_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, block: int, limit: int
+):
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", limit)
+    path = tmp_path / "f"
+    path.write_bytes(content)
+    rows = (row for frame in line_frames(path, max_bytes=1000) for row in frame.iter_rows())
+    assert outcome(rows) == outcome(read_lines(path, max_bytes=1000))
+
+
+@pytest.mark.parametrize("block", [100, 10**6])
+def test_frames_of_a_damaged_file_end_where_its_lines_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+):
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", block)
+    path = tmp_path / "f.gz"
+    content = "".join(f"line {number * number}\n" for number in range(20_000)).encode()
+    path.write_bytes(gzip.compress(content)[:-3000])
+    rows = (row for frame in line_frames(path, max_bytes=10**7) for row in frame.iter_rows())
+    found, error = outcome(rows)
+    assert len(found) > 10_000 and f"damaged after line {len(found)}" in error
+    assert (found, error) == outcome(read_lines(path, max_bytes=10**7))

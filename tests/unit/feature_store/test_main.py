@@ -262,7 +262,7 @@ def test_quick_answers_import_nothing_heavy(arguments: list[str]):
     code = (
         "import sys\nfrom feature_store.__main__ import main\n"
         f"try: main({arguments!r})\nexcept SystemExit: pass\n"
-        "heavy = {'numpy', 'pyarrow', 'polars', 'gensim', 'dataframely', 'pooch', 'torch'}\n"
+        "heavy = {'numpy', 'pyarrow', 'polars', 'gensim', 'pooch', 'torch'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
-from feature_store.columns import staged_schema, table_schema
+from feature_store.columns import table_schema
 from feature_store.errors import BadInputError
 from feature_store.schema import check_keys, validate
+from feature_store.sources.staged_columns import staged_schema
 
 ROW = {"example_id": "1", "tokens": ["a", "b"], "target": 0.5, "rationale": [0, 1], "groups": []}
 
@@ -15,7 +17,7 @@ ROW = {"example_id": "1", "tokens": ["a", "b"], "target": 0.5, "rationale": [0, 
 def check(*changes: dict[str, Any], kind: Any = "regression", split: str = "test") -> None:
     rows = [{**ROW, "example_id": str(number), **change} for number, change in enumerate(changes)]
     schema = pa.schema([field.with_nullable(True) for field in staged_schema(kind)])
-    validate(pa.RecordBatch.from_pylist(rows, schema=schema), split, kind)
+    validate(pl.DataFrame(pa.RecordBatch.from_pylist(rows, schema=schema)), split, kind)
 
 
 @pytest.mark.parametrize(

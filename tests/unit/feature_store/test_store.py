@@ -21,6 +21,7 @@ import pytest
 from feature_store import build as build_module
 from feature_store import cache, store
 from feature_store.errors import BadInputError, CacheError, DamagedCacheError, RequestError
+from feature_store.sources import frames, lines
 from feature_store.sources.base import SPLITS
 from feature_store.store import FeatureRequest, Features, load_features, open_features
 
@@ -135,7 +136,7 @@ def test_a_worker_can_load_and_imports_neither_polars_nor_gensim(features: Featu
     code = (
         "import sys; from pathlib import Path; from feature_store.store import load_features\n"
         f"print(load_features(Path({str(features.directory)!r})).table('train').num_rows)\n"
-        "print(sorted({'polars', 'gensim', 'dataframely', 'torch', 'pooch'} & set(sys.modules)))"
+        "print(sorted({'polars', 'gensim', 'torch', 'pooch'} & set(sys.modules)))"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
@@ -218,15 +219,16 @@ def test_an_id_that_stands_again_in_another_chunk_ends_the_build(
 ):
     from feature_store.sources.beer import Beer
 
-    monkeypatch.setattr(build_module, "CHUNK_ROWS", 3)
-    whole = Beer.examples
+    monkeypatch.setattr(frames, "CHUNK_ROWS", 3)
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", 500)
+    whole = Beer.frames
 
     def repeated(self, *given):  # a source's own check is not relied upon
-        examples = list(whole(self, *given))
-        again = next(one for one in examples if one.split == "train")
-        yield from [*examples, again]
+        found = list(whole(self, *given))
+        again = next(frame for frame in found if "train" in frame["split"])
+        yield from [*found, again.filter(split="train").head(1)]
 
-    monkeypatch.setattr(Beer, "examples", repeated)
+    monkeypatch.setattr(Beer, "frames", repeated)
     with pytest.raises(BadInputError, match="2 rows break `primary_key`; the first is"):
         open_features(make_request())
     assert not list((make_request().cache_dir / "features").glob("beer*")), "nothing is half built"
@@ -235,7 +237,9 @@ def test_an_id_that_stands_again_in_another_chunk_ends_the_build(
 def test_small_chunks_give_the_same(
     make_request: MakeRequest, features: Features, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(build_module, "CHUNK_ROWS", 3)
+    monkeypatch.setattr(frames, "CHUNK_ROWS", 3)
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", 500)
+    monkeypatch.setattr(build_module, "BATCH_ROWS", 24)
     again = open_features(make_request(cache_dir=features.directory.parent / "other"))
     assert again.table("train").column("tokens").num_chunks > 1
     for split in features.splits:
