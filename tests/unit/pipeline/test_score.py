@@ -272,7 +272,7 @@ def test_wrong_flags_are_named(arguments: list[str], message: str, capsys: pytes
         ([{"id": "a", "rationale": [0, 1]}], "m.jsonl:1: `a` has 2 tokens here, but 4 in"),
         ([{"id": "a", "rationale": [[3, 6]]}], "m.jsonl:1: position 5 lies beyond the text's 4 tokens"),
         ([{"id": "a", "rationale": None}], "m.jsonl:1: expected a rationale, but got null"),
-        ([{"id": "z", "rationale": [1]}], "m.jsonl: none of its 1 texts stands in"),
+        ([{"id": "z", "rationale": [1]}], "m.jsonl: none of its 1 texts is in"),
         ([{"id": "c", "rationale": [1, 0, 0]}], "human.jsonl: nobody annotated any of the 1 texts"),
         (
             [{"id": "a", "tokens": ["soft", "and", "thick", "."], "rationale": [1, 0, 0, 0]}],
