@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import data, encoders, search, segmentation, serving, step, timing
+from benchmarks import building, data, encoders, search, segmentation, serving, step, timing
 from benchmarks.corpus import Corpus, open_corpus
 from benchmarks.reference import LoopRCNN, as_loop, every_position, use_loops
 from benchmarks.server import Reply, model_server
+from feature_store.sample import write_beer
 from infocal.batch import Words
 from infocal.nn.encoders import RCNN, Embedded
 from pipeline.base.errors import PipelineError
@@ -88,7 +89,7 @@ def test_encoders_and_step_give_the_promised_names(corpus: Corpus, monkeypatch: 
 def test_the_data_path_gives_the_promised_names(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr(data, "_SIZES", {"10k": None, "200k": 1500})
+    monkeypatch.setattr(data, "SIZES", {"10k": None, "200k": 1500})
     figures = {figure.name: figure for figure in data.run(corpus, 1, tmp_path)}
     assert {"warm_open_ms_10k", "warm_open_ms_200k", "padding_waste_rate"} <= figures.keys()
     assert figures["warm_open_ms_200k"].note == "1500 training texts"
@@ -169,3 +170,13 @@ def test_the_table_and_the_file_hold_every_figure(
 def test_a_file_that_cannot_be_written_is_found_before_anything_is_measured(tmp_path: Path):
     with pytest.raises(PipelineError, match="there is no folder"):
         command.main(["--sample", "--json", str(tmp_path / "none" / "f.json")])
+
+
+def test_two_checkouts_build_features_in_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    write_beer(tmp_path / "beer", seed=0)
+    building.main(
+        [str(Path(__file__).parents[3]), "--data-dir", str(tmp_path), "--rounds", "1", "--sizes", "10k"]
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines] == [["10k", "seconds"], ["10k", "cpu_s"], ["10k", "peak_mb"]]
+    assert all(float(line.split()[-1]) > 0 for line in lines)
