@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -191,14 +190,9 @@ def _package(given: argparse.Namespace) -> "Package":
         from pipeline.training.checkpoints import load_package
 
         return load_package(Path(given.package))
-    from pipeline.tracking import registry
-    from pipeline.tracking.tracking import Tracker
+    from pipeline.cli import models
 
-    name, which = registry.parse_uri(given.model)
-    storage = settings.storage(given.storage, given.sample)
-    tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
-    with tempfile.TemporaryDirectory() as folder:
-        return registry.load_version(tracker, name, which, Path(folder))
+    return models.registered(models.tracker_of(given), given.model)[0]
 
 
 def how_marked(held_threshold: float) -> str:

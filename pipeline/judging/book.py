@@ -2,7 +2,6 @@
 
 import datetime
 import json
-import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
@@ -13,10 +12,10 @@ from typing import Any
 
 from pipeline.base.errors import PipelineError
 from pipeline.judging.sheet import BOOK, Sheet
+from pipeline.web.tokens import new_token, same
 
 IDLE_S = 900
 """Seconds after which another browser may go on with a sheet without being asked."""
-_TOKEN_BYTES = 24
 _TABLES = """
 CREATE TABLE sheet (digest TEXT NOT NULL);
 CREATE TABLE judge (number INTEGER PRIMARY KEY, token TEXT NOT NULL UNIQUE, session TEXT, seen_at REAL);
@@ -71,7 +70,7 @@ class Book:
         try:
             connection.executescript(_TABLES)
             connection.execute("INSERT INTO sheet VALUES (?)", (sheet.digest,))
-            tokens = [(number, secrets.token_urlsafe(_TOKEN_BYTES)) for number in range(len(sheet.plan))]
+            tokens = [(number, new_token()) for number in range(len(sheet.plan))]
             connection.executemany("INSERT INTO judge (number, token) VALUES (?, ?)", tokens)
             connection.commit()
         finally:
@@ -103,11 +102,7 @@ class Book:
 
     def judge_of(self, token: str) -> int | None:
         """The judge whose link it is; None: nobody's."""
-        matches = [
-            number
-            for number, known in enumerate(self.tokens())
-            if secrets.compare_digest(known.encode(), token.encode())
-        ]
+        matches = [number for number, known in enumerate(self.tokens()) if same(known, token)]
         return matches[0] if matches else None
 
     def enter(self, judge: int, session: str, now: float, *, insist: bool = False) -> bool:

@@ -1,11 +1,11 @@
 """The flags of `pipeline.judge`, and which of them go together."""
 
 import argparse
-from typing import Any
 
 from pipeline.base.errors import PipelineError
-from pipeline.judging.guide import CHINESE, ENGLISH
 from pipeline.training import settings
+from pipeline.web import flags as web_flags
+from pipeline.web.words import CHINESE, ENGLISH
 
 _MAKING = ("models", "package", "rationales", "annotate", "input")
 """Any of these asks for a new sheet."""
@@ -17,9 +17,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Everything but the folder, the data set and the storage."""
     _add_making(parser.add_argument_group("a new sheet"))
     group = parser.add_argument_group("the pages")
-    group.add_argument("--host", default="127.0.0.1", help="address to listen at (default: %(default)s)")
-    group.add_argument("--port", type=int, default=0, help="port to listen at (default: a free one)")
-    group.add_argument("--url", help="address of the pages, where others reach them by another one")
+    web_flags.add_address(group)
     group.add_argument("--no-serve", action="store_true", help="make the sheet and end")
     group = parser.add_argument_group("without a server")
     group.add_argument("--export", metavar="DIR", help="write a JSONL file for each person, to be filled in")
@@ -128,19 +126,5 @@ def check(given: argparse.Namespace) -> None:
         raise PipelineError("only results are stored in a run", where="--run", hint="use `--results DIR`")
     if given.replace and not given.take_back:
         raise PipelineError("it says what `--import` may do", where="--replace", hint="add `--import FILE`")
-    if not 0 <= given.port < 2**16:
-        raise PipelineError(f"expected a port from 0 to 65535, but got {given.port}", where="--port")
-    _check_packages()
-
-
-def _check_packages() -> None:
-    """That the optional packages are there, before anything is made that needs them later."""
-    import importlib.util
-
-    missing: list[Any] = [
-        name for name in ("fastapi", "uvicorn", "krippendorff") if importlib.util.find_spec(name) is None
-    ]
-    if missing:
-        raise PipelineError(
-            f"the package `{missing[0]}` is missing", hint="pip install 'infocal-pipeline[judge]'"
-        )
+    web_flags.check_address(given)
+    web_flags.check_packages(("fastapi", "uvicorn", "krippendorff"))

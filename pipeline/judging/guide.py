@@ -1,12 +1,9 @@
 """What the pages say, in English and in Chinese; the scales follow the appendix of [Sha2023]."""
 
-from collections.abc import Mapping
+from pipeline.web.words import CHINESE, ENGLISH, NOTICES, Words
 
 SCALES = ("usefulness", "completeness", "fluency")
 LOWEST, HIGHEST = 1, 5
-ENGLISH, CHINESE = "en", "zh"
-OTHER = {ENGLISH: (CHINESE, "中文"), CHINESE: (ENGLISH, "English")}
-"""Language -> the other one, and its name."""
 
 _ENGLISH = {
     "usefulness": "Usefulness",
@@ -64,18 +61,10 @@ _ENGLISH = {
     "elsewhere.text": "Only one window at a time can answer. Nothing is lost: go on here, and the other "
     "window stops.",
     "elsewhere.go": "Go on here",
-    "unknown.title": "This link leads nowhere.",
-    "unknown.text": "It may be cut off or old. Please open the whole link that you were sent, or ask whoever "
-    "sent it for a new one.",
-    "large.title": "That was too large.",
-    "large.text": "The server takes no request of this size. Nothing was changed.",
-    "bad.title": "The server could not read that.",
-    "bad.text": "Nothing was changed. Please go back and try again.",
     "full.title": "The server cannot save just now: its disk is full.",
     "full.text": "What was saved before is safe. Please tell whoever sent you the link, and try again later.",
     "busy.title": "The server cannot save just now.",
     "busy.text": "What was saved before is safe. Please try again in a moment.",
-    "failed.title": "Something went wrong on the server.",
     "failed.text": "What was saved before is safe. Please tell whoever sent you the link.",
 }
 _CHINESE = {
@@ -132,18 +121,14 @@ _CHINESE = {
     "elsewhere.title": "这份问卷正在另一个窗口中打开。",
     "elsewhere.text": "同一时间只能在一个窗口里作答。不会丢失任何内容：在这里继续，另一个窗口就会停止。",
     "elsewhere.go": "在这里继续",
-    "unknown.title": "这个链接无效。",
-    "unknown.text": "它可能不完整或已过期。请打开您收到的完整链接，或向发送者索取新的链接。",
-    "large.title": "内容太大。",
-    "large.text": "服务器不接受这么大的请求。没有任何改动。",
-    "bad.title": "服务器无法读取该请求。",
-    "bad.text": "没有任何改动。请返回后重试。",
     "full.title": "服务器暂时无法保存：磁盘已满。",
     "full.text": "之前保存的内容是安全的。请告知发送链接的人，稍后再试。",
     "busy.title": "服务器暂时无法保存。",
     "busy.text": "之前保存的内容是安全的。请稍后再试。",
-    "failed.title": "服务器出错了。",
     "failed.text": "之前保存的内容是安全的。请告知发送链接的人。",
 }
-WORDS: Mapping[str, Mapping[str, str]] = {ENGLISH: _ENGLISH, CHINESE: _CHINESE}
+WORDS: Words = {
+    ENGLISH: {**NOTICES[ENGLISH], **_ENGLISH},
+    CHINESE: {**NOTICES[CHINESE], **_CHINESE},
+}
 """Language -> key -> what the page says."""

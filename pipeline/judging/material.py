@@ -3,7 +3,6 @@
 import argparse
 import logging
 import random
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +17,11 @@ from feature_store.tokenize import TOKENIZERS
 from feature_store.tokens import Token
 from feature_store.wording import counted
 from pipeline.base.errors import PipelineError
-from pipeline.judging import guide
+from pipeline.cli.models import model_uri, registered, tracker_of
 from pipeline.judging.sheet import ANNOTATE, JUDGE, Sheet, Spans, Text, plan, spans_of
 from pipeline.reporting import markup
 from pipeline.training import settings
+from pipeline.web import words
 
 if TYPE_CHECKING:
     from feature_store.store import Features
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pipeline.judge")
 
-CHAMPION = "champion"
 _TEST = "test"
 
 
@@ -58,9 +57,8 @@ def named(models: Sequence[str], packages: Sequence[str], masks: Sequence[str]) 
         label, equals, place = entry.partition("=")
         place = place if equals else label
         name = label if equals or flag == "--models" else Path(place).name
-        found.append(
-            Named(name.removeprefix("models:/").strip(), _uri(place) if flag == "--models" else place, flag)
-        )
+        place = model_uri(place) if flag == "--models" else place
+        found.append(Named(name.removeprefix("models:/").strip(), place, flag))
     names = [one.name for one in found]
     if twice := [name for name in names if names.count(name) > 1]:
         raise PipelineError(
@@ -75,12 +73,6 @@ def named(models: Sequence[str], packages: Sequence[str], masks: Sequence[str]) 
             "`--rationales FILE` masks; `--annotate` lets people mark their own",
         )
     return found
-
-
-def _uri(place: str) -> str:
-    """`models:/NAME@ALIAS` of `NAME`, `NAME@ALIAS`, `NAME/VERSION` or itself."""
-    name = place.removeprefix("models:/")
-    return f"models:/{name}" if "@" in name or "/" in name else f"models:/{name}@{CHAMPION}"
 
 
 def make_sheet(given: argparse.Namespace) -> Sheet:
@@ -116,7 +108,7 @@ def vars_of(method: Named) -> dict[str, str]:
 
 def _language(texts: Sequence[Text]) -> str:
     chinese = sum(markup.is_chinese(text.tokens) for text in texts)
-    return guide.CHINESE if 2 * chinese > len(texts) else guide.ENGLISH
+    return words.CHINESE if 2 * chinese > len(texts) else words.ENGLISH
 
 
 # ------------------------------------------------------------------------------------------------ texts
@@ -269,8 +261,6 @@ def _packages(
     readings: list[Callable[[], object]] = []
     if not models:
         return packages, readings
-    from pipeline.tracking import registry
-    from pipeline.tracking.tracking import Tracker
     from pipeline.training.checkpoints import load_package
 
     tracker: Tracker | None = None
@@ -278,13 +268,9 @@ def _packages(
         if method.flag == "--package":
             packages[method.name] = load_package(Path(method.place))
             continue
-        if tracker is None:
-            storage = settings.storage(given.storage, given.sample)
-            tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
-        name, which = registry.parse_uri(method.place)
-        with tempfile.TemporaryDirectory() as folder:
-            packages[method.name] = registry.load_version(tracker, name, which, Path(folder))
-        readings.append(_reading(tracker, registry.find(tracker, name, which).run_id, method.name))
+        tracker = tracker or tracker_of(given)
+        packages[method.name], version = registered(tracker, method.place)
+        readings.append(_reading(tracker, version.run_id, method.name))
     return packages, readings
 
 

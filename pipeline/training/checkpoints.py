@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from feature_store.tokenize import make_tokenizer
 from feature_store.wording import counted
 from infocal.config import Task
-from infocal.errors import StateError
+from infocal.errors import ConfigError, StateError
 from infocal.methods.registry import INFOCAL, method, method_of
 from infocal.nn.rationalizer import HALF, Rationalizer
 from infocal.trainer import Trainer
@@ -55,6 +55,7 @@ _OF_BEST = (WEIGHTS, CONFIG, BEST_SCORES, BEST_PREDICTIONS)
 PARTS = (STATE, DIGESTS, HISTORY, BEST)
 """Files and folders of a trial's checkpoint."""
 _FORMAT = 1
+_NEWER = "if a newer version of this project wrote the model, install that version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +137,18 @@ def load_package(directory: Path) -> Package:
     description = read_json(directory / CONFIG)
     if description["format"] != _FORMAT:
         raise StateError(
-            f"expected format {_FORMAT}, but got {description['format']}", where=str(directory / CONFIG)
+            f"expected format {_FORMAT}, but got {description['format']}",
+            where=str(directory / CONFIG),
+            hint=_NEWER,
         )
     weights = load_weights(directory / WEIGHTS)
     embeddings = weights["embeddings"]
     if not description["config"]["train_embeddings"]:
         del weights["embeddings"]
-    model = _model_of(description, embeddings, weights)
+    try:
+        model = _model_of(description, embeddings, weights)
+    except ConfigError as error:
+        raise StateError(error.message, where=str(directory / CONFIG), hint=_NEWER) from error
     files = read_json(directory / TOKENIZER) if TOKENIZER in digests else {}
     make_tokenizer(description["metadata"]["tokenizer"], files)  # refuses what is none
     return Package(model.eval(), read_json(directory / VOCABULARY), description["metadata"], files)

@@ -1,8 +1,8 @@
 """Text in, prediction and rationale out: what `pipeline.explain` and the served model share."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -34,8 +34,8 @@ class ExplainedToken:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
-    """What the model says about one text."""
+class Predicted:
+    """A prediction."""
 
     prediction: float
     """Score of a regression on the user's scale; of a classification the class where classes are whole
@@ -44,6 +44,12 @@ class Explanation:
     """Of each class; empty for a regression."""
     label: str
     """Name of the class; empty for a regression."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation(Predicted):
+    """What the model says about one text."""
+
     tokens: list[ExplainedToken]
     num_unknown: int = 0
     """Tokens that the model does not know: it read one word for all of them."""
@@ -142,6 +148,38 @@ class Explainer:
             found |= zip(rows, self._explain([tokens[i] for i in rows]), strict=True)
         return [found[i] for i in range(len(tokens))]
 
+    def predict_from(self, tokens: Sequence[Token], rationale: Collection[int]) -> Predicted:
+        """What the model predicts where these tokens, and no others, are its rationale.
+
+        Where the model selects `rationale` itself this is its prediction, but for a model that
+        `reads_whole_texts`.
+
+        Args:
+            tokens: of a text, at least one; as the model's own tokenizer makes them.
+            rationale: positions in `tokens`, from 0; may be none.
+
+        Raises:
+            ValueError: if a position is not that of a token.
+        """
+        if outside := [i for i in rationale if not 0 <= i < len(tokens)]:
+            raise ValueError(f"expected positions from 0 to {len(tokens) - 1}, but got {outside[0]}")
+        token_ids, is_token = self._padded([tokens])
+        mask = torch.zeros(is_token.shape)
+        mask[0, list(rationale)] = 1.0
+        with torch.no_grad():
+            output = self.model.predict_from(Words.of(token_ids), is_token, mask)
+        return self._predicted(output[0].tolist())
+
+    @property
+    def reads_whole_texts(self) -> bool:
+        """Whether the model predicts from every token, whatever it selects."""
+        nothing = torch.zeros(1, 1)
+        return bool(self.model.seen(nothing, torch.ones(1, 1, dtype=torch.bool)).any())
+
+    def knows(self, token: str) -> bool:
+        """Whether a token is a word of the model's vocabulary; else it reads one word for all such."""
+        return self.number.get(token, UNKNOWN) != UNKNOWN
+
     def warm_up(self) -> None:
         """Do what would make the first answer slow: load dictionaries, compile the recurrent layers."""
         self.tokenize("a")
@@ -159,25 +197,24 @@ class Explainer:
         if batch:
             yield batch
 
-    @torch.no_grad()
-    def _explain(self, texts: list[list[Token]]) -> Iterator[Explanation]:
+    def _padded(self, texts: Sequence[Sequence[Token]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Numbers of the words, and where there are tokens, each [B T]."""
         lengths = np.array([len(text) for text in texts])
         is_token = np.arange(lengths.max()) < lengths[:, None]
         token_ids = np.zeros(is_token.shape, np.int64)
         for row, text in enumerate(texts):
             token_ids[row, : len(text)] = [self.number.get(token.text, UNKNOWN) for token in text]
-        inference = self.model.infer(Words.of(torch.from_numpy(token_ids)), torch.from_numpy(is_token))
+        return torch.from_numpy(token_ids), torch.from_numpy(is_token)
+
+    @torch.no_grad()
+    def _explain(self, texts: list[list[Token]]) -> Iterator[Explanation]:
+        token_ids, is_token = self._padded(texts)
+        inference = self.model.infer(Words.of(token_ids), is_token)
         for row, text in enumerate(texts):
             probability = inference.select_probability[row].tolist()
             selected = inference.mask[row].tolist()
-            output = inference.output[row].tolist()
-            regression = self.model.task.kind == "regression"
-            number = int(np.argmax(output))
-            low, high = self.score_range
             yield Explanation(
-                prediction=low + (high - low) * output[0] if regression else self._number(number),
-                probabilities=[] if regression else output,
-                label="" if regression else self._name(number),
+                **asdict(self._predicted(inference.output[row].tolist())),
                 tokens=[
                     ExplainedToken(token.text, token.start, token.end, probability[i], selected[i] > 0)
                     for i, token in enumerate(text)
@@ -187,6 +224,14 @@ class Explainer:
                 subject=self.subject,
                 held_threshold=self.model.threshold,
             )
+
+    def _predicted(self, output: list[float]) -> Predicted:
+        """The score in (0, 1), or the class probabilities, as the user has them."""
+        if self.model.task.kind == "regression":
+            low, high = self.score_range
+            return Predicted(low + (high - low) * output[0], [], "")
+        number = int(np.argmax(output))
+        return Predicted(self._number(number), output, self._name(number))
 
     def _number(self, position: int) -> float:
         return self.class_numbers[position] if self.class_numbers else float(position)

@@ -1,0 +1,51 @@
+"""Models that flags name: registered ones, and folders of packages."""
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.training import settings
+
+if TYPE_CHECKING:
+    from pipeline.tracking.registry import ModelVersion
+    from pipeline.tracking.tracking import Tracker
+    from pipeline.training.checkpoints import Package
+
+CHAMPION = "champion"
+
+
+def model_uri(place: str) -> str:
+    """`models:/NAME@ALIAS` of `NAME` (the champion), `NAME@ALIAS`, `NAME/VERSION` or itself."""
+    name = place.removeprefix("models:/")
+    return f"models:/{name}" if "@" in name or "/" in name else f"models:/{name}@{CHAMPION}"
+
+
+def tracker_of(given: argparse.Namespace) -> "Tracker":
+    """The store that the flags name, which must be there.
+
+    Args:
+        given: parsed flags; `storage`, `sample` and `tracking_uri` are read.
+
+    Raises:
+        PipelineError: if there is none.
+    """
+    from pipeline.tracking.tracking import Tracker
+
+    storage = settings.storage(given.storage, given.sample)
+    return Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
+
+
+def registered(tracker: "Tracker", uri: str) -> "tuple[Package, ModelVersion]":
+    """A registered model, read from a copy of its files.
+
+    Raises:
+        PipelineError: if the URI is none, or there is no such model, alias or version; says what there is.
+        StateError: if a file of it is damaged.
+    """
+    from pipeline.tracking import registry
+
+    name, which = registry.parse_uri(uri)
+    version = registry.find(tracker, name, which)
+    with tempfile.TemporaryDirectory() as folder:
+        return registry.load_version(tracker, name, version.version, Path(folder)), version

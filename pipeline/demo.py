@@ -1,0 +1,42 @@
+"""Show one or two models on a web page: paste a text, see what is marked and predicted, change the marks.
+
+python -m pipeline.demo --model models:/infocal-beer-palate@champion
+python -m pipeline.demo --model infocal-beer-palate --model hardkuma-beer-palate@challenger
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from feature_store import terminal
+from pipeline.base.errors import run_command
+from pipeline.training import settings
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of `pipeline.demo`."""
+    parser = settings.parser(
+        "pipeline.demo", "Show models on a web page: what they mark, predict, and predict from other marks."
+    )
+    from pipeline.showing.flags import add_flags
+
+    add_flags(parser)
+    settings.add_storage_arguments(parser)
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    given = build_parser().parse_args(arguments)
+    terminal.log_to_stderr()
+    from pipeline.showing import flags
+
+    flags.check(given)
+    from pipeline.showing import host
+
+    host.serve(given)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,86 @@
+"""The flags of `pipeline.demo`, and which of them go together."""
+
+import argparse
+
+from pipeline.base.errors import PipelineError
+from pipeline.web import flags as web_flags
+from pipeline.web.words import CHINESE, ENGLISH
+
+MAX_MODELS = 2
+_SELF = ("localhost", "::1")
+"""Names of this machine for itself, besides 127.*."""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Everything but the storage."""
+    group = parser.add_argument_group("models, one or two")
+    group.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        metavar="URI",
+        help="models:/NAME@ALIAS or models:/NAME/VERSION; NAME alone is its champion",
+    )
+    group.add_argument(
+        "--package", action="append", default=[], metavar="DIR", help="folder of a model, in place of a URI"
+    )
+    parser.add_argument("--sample", action="store_true", help="look in runs/sample for results, not in runs")
+    group = parser.add_argument_group("the page")
+    group.add_argument(
+        "--examples",
+        metavar="FILE",
+        help="texts to click on, one a line (default: validation texts of the model, where they are known)",
+    )
+    group.add_argument("--no-examples", action="store_true", help="show no texts to click on")
+    group.add_argument(
+        "--cache-dir", metavar="DIR", help="cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)"
+    )
+    group.add_argument(
+        "--language", choices=(ENGLISH, CHINESE), help="of the page (default: that of the model's texts)"
+    )
+    group.add_argument(
+        "--share",
+        action="store_true",
+        help="let other machines open the page, by its secret link alone (default: this machine only)",
+    )
+    web_flags.add_address(group, None)
+
+
+def is_local(host: str) -> bool:
+    """Whether nobody but this machine reaches a server that listens there."""
+    return host in _SELF or host.startswith("127.")
+
+
+def check(given: argparse.Namespace) -> None:
+    """Settle what depends on other flags.
+
+    Raises:
+        PipelineError: if flags do not go together.
+    """
+    named = [*given.model, *given.package]
+    if not 1 <= len(named) <= MAX_MODELS:
+        raise PipelineError(
+            f"expected one model or two, but got {len(named) or 'none'}",
+            where="--model",
+            hint="`--model models:/NAME@ALIAS` takes a registered model, `--package DIR` a model's folder",
+        )
+    if len(set(named)) < len(named):
+        raise PipelineError(
+            f"`{named[0]}` is named twice",
+            where="--model" if given.model else "--package",
+            hint="name another",
+        )
+    if given.examples and given.no_examples:
+        raise PipelineError("expected one of `--examples` and `--no-examples`, but got both")
+    if given.host and not is_local(given.host) and not given.share:
+        raise PipelineError(
+            "other machines could open the page there",
+            where=f"--host {given.host}",
+            hint="add `--share` if that is meant",
+        )
+    if given.url and not given.share:
+        raise PipelineError("it is an address for others", where="--url", hint="add `--share`")
+    if not given.host:
+        given.host = "0.0.0.0" if given.share else web_flags.LOCAL
+    web_flags.check_address(given)
+    web_flags.check_packages(("fastapi", "uvicorn"))

@@ -1,0 +1,327 @@
+"use strict";
+const byId = (id) => document.getElementById(id);
+const { say, models, examples, max_text: maxText } = JSON.parse(byId("given").textContent);
+const MINUS = "\u2212", MOST_CLASSES = 5, MOST_WORDS = 12;
+const fill = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+const kept = (() => { try { return window.sessionStorage; } catch { return null; } })();
+
+function tell(text, isBad = false) {
+  byId("state").textContent = text;
+  byId("state").className = isBad ? "bad" : "";
+}
+
+// What the server answers; raises the name of what went wrong.
+async function ask(address, content, signal) {
+  let answer;
+  try {
+    answer = await fetch(address, { method: "POST", body: JSON.stringify(content), headers: { "Content-Type": "application/json" }, signal });
+  } catch (error) {
+    throw error.name === "AbortError" ? error : new Error("away");
+  }
+  if (answer.ok) return answer.json();
+  const { message } = await answer.json().catch(() => ({ message: "failed" }));
+  throw new Error(message);
+}
+
+const explain = (error) => fill(say[error.message] || say.failed, { limit: maxText.toLocaleString() });
+
+class Column {
+  constructor(section, number) {
+    this.section = section;
+    this.number = number;
+    this.model = models[number];
+    this.places = Math.abs(this.model.high - this.model.low) > 2 ? 2 : 3;
+    this.answer = this.find(".answer");
+    this.group = this.find(".words");
+    this.group.addEventListener("click", (event) => this.press(this.words.indexOf(event.target)));
+    this.group.addEventListener("keydown", (event) => this.key(event));
+    for (const button of section.querySelectorAll("[data-action]")) {
+      button.addEventListener("click", () => this.setAll(button.dataset.action));
+    }
+  }
+
+  find(selector) { return this.section.querySelector(selector); }
+
+  clear() {
+    this.text = null;
+    this.answer.hidden = true;
+    this.find(".problem").hidden = true;
+  }
+
+  fail(text) {
+    this.answer.hidden = true;
+    this.find(".problem").hidden = false;
+    this.find(".problem").textContent = text;
+  }
+
+  show(text, found) {
+    this.clear();
+    if (found.problem) return this.fail(say[found.problem]);
+    Object.assign(this, { text, found, here: 0, pending: false, busy: false });
+    this.own = found.tokens.map((token) => token.is_marked);
+    this.marked = [...this.own];
+    this.now = this.before = found.predicted;
+    this.write();
+    this.answer.hidden = false;
+    this.drawMarks();
+    this.drawOutcome();
+  }
+
+  write() {
+    this.group.replaceChildren(this.found.lead);
+    this.words = [];
+    this.gaps = [];
+    for (const token of this.found.tokens) {
+      const word = document.createElement("span"), gap = document.createElement("i");
+      word.textContent = token.text;
+      word.setAttribute("role", "button");
+      word.title = fill(say[token.is_known ? "word" : "word.unknown"], { p: token.p.toFixed(3) });
+      word.style.setProperty("--p", token.p);
+      word.classList.toggle("unknown", !token.is_known);
+      gap.textContent = token.gap;
+      this.words.push(word);
+      this.gaps.push(gap);
+      this.group.append(word, gap);
+    }
+    if (this.found.rest) {
+      const rest = document.createElement("span");
+      rest.className = "unread";
+      rest.textContent = this.found.rest;
+      this.group.append(rest);
+    }
+    this.group.lang = /[\u4e00-\u9fff]/.test(this.text) ? "zh" : "";
+  }
+
+  isChanged() { return this.marked.some((mark, i) => mark !== this.own[i]); }
+
+  drawMarks() {
+    this.words.forEach((word, i) => {
+      word.setAttribute("aria-pressed", this.marked[i]);
+      word.tabIndex = i === this.here ? 0 : -1;
+      word.classList.toggle("gone", this.own[i] && !this.marked[i]);
+      word.classList.toggle("added", !this.own[i] && this.marked[i]);
+      this.gaps[i].classList.toggle("within", this.marked[i] && Boolean(this.marked[i + 1]));
+    });
+    this.find(".count").textContent = fill(say.marked, { marked: this.marked.filter(Boolean).length, total: this.words.length });
+    this.drawChanges();
+    this.find(".remarks").replaceChildren(...this.remarks().map((text) => {
+      const item = document.createElement("li");
+      item.textContent = text;
+      return item;
+    }));
+    compare();
+  }
+
+  inWords(predicted) {
+    if (predicted.probabilities) {
+      const best = predicted.probabilities.indexOf(Math.max(...predicted.probabilities));
+      return `${this.model.classes[best]} (${predicted.probabilities[best].toFixed(3)})`;
+    }
+    const { subject, low, high } = this.model;
+    return fill(say[low === 0 ? "score" : "score.range"], { subject, low, high, score: predicted.score.toFixed(this.places) });
+  }
+
+  signed(value, places) {
+    const text = Math.abs(value).toFixed(places);
+    return Number(text) === 0 ? `±${text}` : `${value < 0 ? MINUS : "+"}${text}`;
+  }
+
+  drawOutcome() {
+    const isChanged = this.isChanged(), { now, before } = this;
+    this.find(".headline b").textContent = this.inWords(now);
+    this.find(".headline span").textContent = !isChanged ? "" : now.probabilities
+      ? fill(say["before.class"], { before: this.inWords(before) })
+      : fill(say.before, { before: before.score.toFixed(this.places), change: this.signed(now.score - before.score, this.places) });
+    this.find(".outcome tbody").replaceChildren(...this.rows().map((row) => this.row(row, isChanged)));
+  }
+
+  rows() {
+    const { now, before, model } = this;
+    if (!now.probabilities) {
+      return [{ name: model.subject, now: now.score, before: before.score, low: model.low, high: model.high, places: this.places }];
+    }
+    const all = model.classes.map((name, i) => ({ name, now: now.probabilities[i], before: before.probabilities[i], low: 0, high: 1, places: 3 }));
+    const top = Math.max(...now.probabilities);
+    for (const row of all) row.isTop = row.now === top;
+    const most = (row) => Math.max(row.now, row.before);
+    const chosen = new Set([...all].sort((a, b) => most(b) - most(a)).slice(0, MOST_CLASSES));
+    const rows = [...chosen].sort((a, b) => b.before - a.before), rest = all.filter((row) => !chosen.has(row));
+    if (rest.length) {
+      const sum = (key) => rest.reduce((total, row) => total + row[key], 0);
+      rows.push({ name: fill(say.others, { count: rest.length }), now: sum("now"), before: sum("before"), low: 0, high: 1, places: 3 });
+    }
+    return rows;
+  }
+
+  row({ name, now, before, low, high, places, isTop }, isChanged) {
+    const row = document.createElement("tr"), head = document.createElement("th");
+    head.scope = "row";
+    head.textContent = name;
+    const bar = document.createElement("td"), track = document.createElement("span");
+    const share = (value) => `${100 * Math.min(Math.max((value - low) / (high - low), 0), 1)}%`;
+    track.className = "track";
+    const fillIn = document.createElement("span");
+    fillIn.className = "now";
+    fillIn.style.width = share(now);
+    track.append(fillIn);
+    if (isChanged) {
+      const mark = document.createElement("span");
+      mark.className = "was";
+      mark.style.left = share(before);
+      track.append(mark);
+    }
+    bar.append(track);
+    const number = document.createElement("td"), change = document.createElement("td");
+    number.className = "number";
+    number.textContent = now.toFixed(places);
+    change.className = "change";
+    change.textContent = isChanged ? this.signed(now - before, places) : "";
+    row.append(head, bar, number, change);
+    row.classList.toggle("top", Boolean(isTop));
+    return row;
+  }
+
+  drawChanges() {
+    const listed = (keep) => {
+      const found = this.found.tokens.filter((_, i) => this.own[i] !== this.marked[i] && this.own[i] === keep).map((token) => token.text);
+      const more = found.length > MOST_WORDS ? ` ${fill(say.more, { count: found.length - MOST_WORDS })}` : "";
+      return found.length ? found.slice(0, MOST_WORDS).join(" · ") + more : "";
+    };
+    const [gone, added] = [listed(true), listed(false)];
+    const parts = [gone && fill(say.gone, { words: gone }), added && fill(say.added, { words: added })].filter(Boolean);
+    this.find(".changes").hidden = !parts.length;
+    this.find(".changes").textContent = parts.join("   ");
+  }
+
+  remarks() {
+    const { found, model } = this, total = found.tokens.length, remarks = [];
+    if (!this.own.includes(true)) remarks.push(say.nothing);
+    if (found.num_unknown) remarks.push(fill(say.unknown_words, { unknown: found.num_unknown, total }));
+    if (found.num_unread) remarks.push(fill(say.cut, { limit: model.max_tokens, unread: found.num_unread }));
+    if (model.reads_whole_texts) remarks.push(fill(say.whole, { from_marks: this.inWords(found.from_marks) }));
+    return remarks;
+  }
+
+  press(index) {
+    if (index < 0) return;
+    this.here = index;
+    this.marked[index] = !this.marked[index];
+    this.changed();
+    this.words[index].focus();
+  }
+
+  setAll(action) {
+    const how = { own: (i) => this.own[i], all: () => true, none: () => false, invert: (i) => !this.marked[i] }[action];
+    this.marked = this.marked.map((_, i) => how(i));
+    this.changed();
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const last = this.words.length - 1, { here } = this;
+    const goal = { ArrowLeft: here - 1, ArrowRight: here + 1, Home: 0, End: last }[event.key];
+    if (event.key === " " || event.key === "Enter") this.press(here);
+    else if (event.key === "ArrowUp" || event.key === "ArrowDown") this.move(lineStep(this.words, here, event.key === "ArrowUp" ? -1 : 1));
+    else if (goal !== undefined) this.move(Math.min(Math.max(goal, 0), last));
+    else return;
+    event.preventDefault();
+  }
+
+  move(index) {
+    this.words[this.here].tabIndex = -1;
+    this.here = index;
+    this.words[index].tabIndex = 0;
+    this.words[index].focus();
+  }
+
+  changed() {
+    this.drawMarks();
+    this.pending = true;
+    if (!this.busy) this.predict();
+  }
+
+  // One request at a time, for the newest marks.
+  async predict() {
+    const { found, text } = this;
+    this.busy = true;
+    while (this.pending && this.found === found) {
+      this.pending = false;
+      const marks = this.marked.flatMap((mark, i) => (mark ? [i] : []));
+      try {
+        const isOwn = !this.isChanged();
+        const now = isOwn ? found.predicted : await ask("predict", { model: this.number, text, marks });
+        if (this.found !== found) return;
+        this.now = now;
+        this.before = isOwn ? found.predicted : found.from_marks;
+        tell("");
+        if (!this.pending) this.drawOutcome();
+      } catch (error) {
+        if (this.found !== found) return;
+        tell(explain(error), true);
+      }
+    }
+    this.busy = false;
+  }
+}
+
+const columns = [...document.querySelectorAll(".column")].map((section, i) => new Column(section, i));
+
+// How far two models mark the same characters.
+function compare() {
+  const shown = columns.filter((column) => column.text !== null && column.marked);
+  byId("both").hidden = shown.length < 2;
+  if (shown.length < 2) return;
+  const [first, second] = shown.map((column) => {
+    const places = new Set();
+    column.found.tokens.forEach((token, i) => {
+      for (let at = token.start; column.marked[i] && at < token.end; at += 1) places.add(at);
+    });
+    return places;
+  });
+  const both = [...first].filter((at) => second.has(at)).length, either = first.size + second.size - both;
+  byId("both").hidden = either === 0;
+  byId("both").textContent = fill(say.both, { share: Math.round(100 * both / either) });
+}
+
+let asking = null;
+
+async function read() {
+  const text = byId("text").value;
+  kept?.setItem("text", text);
+  asking?.abort();
+  asking = new AbortController();
+  const mine = asking;
+  if (!text.trim()) {
+    for (const column of columns) column.clear();
+    byId("both").hidden = byId("legend").hidden = true;
+    byId("text").focus();
+    return tell(say.empty, true);
+  }
+  tell(say.reading);
+  try {
+    const found = await ask("read", { text }, mine.signal);
+    columns.forEach((column, i) => column.show(text, found.models[i]));
+    byId("legend").hidden = false;
+    compare();
+    tell(say.ready);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    for (const column of columns) column.clear();
+    byId("both").hidden = byId("legend").hidden = true;
+    tell(explain(error), true);
+  }
+}
+
+byId("ask").addEventListener("submit", (event) => { event.preventDefault(); read(); });
+byId("text").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); read(); }
+});
+for (const button of document.querySelectorAll("[data-example]")) {
+  button.addEventListener("click", () => { byId("text").value = examples[button.dataset.example]; read(); });
+}
+// a text outlives the change of the language
+byId("other").addEventListener("click", () => kept?.setItem("text", byId("text").value));
+if (kept?.getItem("text") && !byId("text").value) {
+  byId("text").value = kept.getItem("text");
+  read();
+}

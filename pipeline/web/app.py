@@ -1,0 +1,77 @@
+"""An application that shows nothing without a secret link, and reads no request beyond a size."""
+
+from collections.abc import Callable, Sequence
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+Refuse = Callable[[Request, Exception], Response]
+"""What is answered in place of a page where something is wrong."""
+
+
+class Refused(HTTPException):
+    """An answer with a page of its own: `name.title` and `name.text` of what the pages say."""
+
+    def __init__(self, status: int, name: str) -> None:
+        super().__init__(status, name)
+
+
+def new_app(refuse: Refuse, errors: Sequence[type[Exception]] = ()) -> FastAPI:
+    """An application without addresses; it shows no documentation of itself.
+
+    Args:
+        refuse: answers every error.
+        errors: kinds that are refused besides, and not reported as faults.
+    """
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    for kind in (HTTPException, RequestValidationError, *errors, Exception):
+        app.add_exception_handler(kind, refuse)
+    return app
+
+
+def with_slash(token: str) -> Response:
+    """To the page of a link that lacks its last slash."""
+    return RedirectResponse(f"{token}/", 303)
+
+
+def reason(error: Exception) -> tuple[int, str]:
+    """Status of an error, and name of its notice."""
+    if isinstance(error, Refused):
+        return error.status_code, error.detail
+    if isinstance(error, HTTPException):
+        return error.status_code, "unknown" if error.status_code in (404, 405) else "bad"
+    if isinstance(error, RequestValidationError):
+        return 422, "bad"
+    return 500, "failed"
+
+
+class Bounded:
+    """Lets no request through whose body is larger than a size.
+
+    Args:
+        app: that is asked otherwise.
+        max_bytes: of a body.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        taken = 0
+        stated = dict(scope.get("headers", ())).get(b"content-length", b"0")
+        is_large = not stated.isdigit() or int(stated) > self._max_bytes
+
+        async def bounded() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if is_large or taken > self._max_bytes:
+                raise Refused(413, "large")
+            return message
+
+        await self._app(scope, bounded, send)
