@@ -3,21 +3,17 @@
 import contextlib
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import uvicorn
 
 from pipeline.judging import sheet as sheets
 from pipeline.judging.book import Book
 from pipeline.judging.sheet import JUDGE, Sheet, Text, plan
 from pipeline.judging.web import make_app
 from tests.integration.commands import ENVIRONMENT, ROOT
-from tests.integration.servers import free_port
+from tests.web_server import in_thread
 
 
 def small_sheet(
@@ -66,21 +62,11 @@ class Pages:
 @contextlib.contextmanager
 def pages_of(folder: Path, sheet: Sheet) -> Iterator[Pages]:
     """Serve a new sheet from a thread."""
-    book, port = written(folder, sheet), free_port()
-    config = uvicorn.Config(make_app(sheet, book), port=port, log_level="critical", access_log=False)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
+    book = written(folder, sheet)
     try:
-        deadline = time.monotonic() + 60
-        while not server.started:
-            assert thread.is_alive() and time.monotonic() < deadline, "the server did not start"
-            time.sleep(0.02)
-        yield Pages(book, port)
+        with in_thread(make_app(sheet, book)) as port:
+            yield Pages(book, port)
     finally:
-        server.should_exit = True
-        server.force_exit = True
-        thread.join(30)
         book.close()
 
 

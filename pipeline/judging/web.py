@@ -81,8 +81,7 @@ class Desk:
     def first(self, request: Request, token: str) -> Response:
         """On to the first showing that is not finished, or to the end."""
         judge, _ = self._entered(request, token)
-        answer = RedirectResponse(self._first_open(judge), 303)
-        return self._remembered(request, self._pages.remembered(request, answer), judge)
+        return self._remembered(request, RedirectResponse(self._first_open(judge), 303), judge)
 
     def show(self, request: Request, token: str, number: int) -> Response:
         """A showing."""
@@ -178,7 +177,7 @@ class Desk:
 
     def _remembered(self, request: Request, answer: Response, judge: int) -> Response:
         self._keep_cookie(answer, judge, request.state.session)
-        return answer
+        return self._pages.remembered(request, answer)
 
     @staticmethod
     def _keep_cookie(answer: Response, judge: int, session: str) -> None:

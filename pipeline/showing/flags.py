@@ -1,14 +1,14 @@
 """The flags of `pipeline.demo`, and which of them go together."""
 
 import argparse
+import contextlib
+import ipaddress
 
 from pipeline.base.errors import PipelineError
 from pipeline.web import flags as web_flags
 from pipeline.web.words import CHINESE, ENGLISH
 
 MAX_MODELS = 2
-_SELF = ("localhost", "::1")
-"""Names of this machine for itself, besides 127.*."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +48,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def is_local(host: str) -> bool:
     """Whether nobody but this machine reaches a server that listens there."""
-    return host in _SELF or host.startswith("127.")
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
 
 
 def check(given: argparse.Namespace) -> None:

@@ -85,7 +85,7 @@ class Stand:
     async def show(self, request: Request, token: str) -> Response:
         """The page."""
         self._check(token)
-        return self._pages.page(
+        page = self._pages.page(
             request,
             "demo.html.j2",
             models=self._models,
@@ -93,6 +93,7 @@ class Stand:
             examples=self._examples,
             max_text=MAX_TEXT,
         )
+        return self._pages.remembered(request, page)
 
     async def read(self, token: str, asked: Asked) -> Response:
         """What each model marks in a text, and predicts."""

@@ -4,8 +4,7 @@ from pipeline.web.words import CHINESE, ENGLISH, NOTICES, Words
 
 _ENGLISH = {
     "title": "Which words decide?",
-    "lead": "The model marks the words that it predicts from. Change the marks, and see what it predicts "
-    "then.",
+    "lead": "The model marks the words that it predicts from. Press a word to change that.",
     "text": "Text",
     "placeholder": "Paste or type a text here.",
     "go": "Predict",
@@ -69,7 +68,7 @@ _ENGLISH = {
 }
 _CHINESE = {
     "title": "哪些词起了决定作用？",
-    "lead": "模型会标出它据以预测的词。更改标记，看看预测如何变化。",
+    "lead": "模型会标出它据以预测的词。点按一个词即可更改。",
     "text": "文本",
     "placeholder": "在此粘贴或输入文本。",
     "go": "预测",

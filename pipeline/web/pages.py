@@ -55,7 +55,7 @@ class Pages:
         return asked if asked in self.words else self.language
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
-        """A page; its language is remembered where the address has named it."""
+        """A page in the reader's language."""
         language = self.language_of(request)
         nonce = secrets.token_urlsafe()
         text = (
@@ -72,8 +72,7 @@ class Pages:
         )
         policy = f"default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; img-src data:; "
         policy += "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-        answer = HTMLResponse(text, status, _HEADERS | {"Content-Security-Policy": policy})
-        return self.remembered(request, answer)
+        return HTMLResponse(text, status, _HEADERS | {"Content-Security-Policy": policy})
 
     def notice(
         self, request: Request, status: int, name: str, *, target: tuple[str, str] | None = None

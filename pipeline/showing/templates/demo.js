@@ -5,6 +5,13 @@ const MINUS = "\u2212", MOST_CLASSES = 5, MOST_WORDS = 12;
 const fill = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => values[name]);
 const kept = (() => { try { return window.sessionStorage; } catch { return null; } })();
 
+function element(kind, text = "", name = "") {
+  const made = document.createElement(kind);
+  made.textContent = text;
+  made.className = name;
+  return made;
+}
+
 function tell(text, isBad = false) {
   byId("state").textContent = text;
   byId("state").className = isBad ? "bad" : "";
@@ -32,7 +39,7 @@ class Column {
     this.model = models[number];
     this.places = Math.abs(this.model.high - this.model.low) > 2 ? 2 : 3;
     this.answer = this.find(".answer");
-    this.group = this.find(".words");
+    this.group = this.find(".passage");
     this.group.addEventListener("click", (event) => this.press(this.words.indexOf(event.target)));
     this.group.addEventListener("keydown", (event) => this.key(event));
     for (const button of section.querySelectorAll("[data-action]")) {
@@ -72,24 +79,17 @@ class Column {
     this.words = [];
     this.gaps = [];
     for (const token of this.found.tokens) {
-      const word = document.createElement("span"), gap = document.createElement("i");
-      word.textContent = token.text;
+      const word = element("span", token.text), gap = element("i", token.gap);
       word.setAttribute("role", "button");
       word.title = fill(say[token.is_known ? "word" : "word.unknown"], { p: token.p.toFixed(3) });
       word.style.setProperty("--p", token.p);
       word.classList.toggle("unknown", !token.is_known);
-      gap.textContent = token.gap;
       this.words.push(word);
       this.gaps.push(gap);
       this.group.append(word, gap);
     }
-    if (this.found.rest) {
-      const rest = document.createElement("span");
-      rest.className = "unread";
-      rest.textContent = this.found.rest;
-      this.group.append(rest);
-    }
-    this.group.lang = /[\u4e00-\u9fff]/.test(this.text) ? "zh" : "";
+    if (this.found.rest) this.group.append(element("span", this.found.rest, "unread"));
+    this.group.parentElement.lang = /[\u4e00-\u9fff]/.test(this.text) ? "zh" : "";
   }
 
   isChanged() { return this.marked.some((mark, i) => mark !== this.own[i]); }
@@ -104,11 +104,7 @@ class Column {
     });
     this.find(".count").textContent = fill(say.marked, { marked: this.marked.filter(Boolean).length, total: this.words.length });
     this.drawChanges();
-    this.find(".remarks").replaceChildren(...this.remarks().map((text) => {
-      const item = document.createElement("li");
-      item.textContent = text;
-      return item;
-    }));
+    this.find(".remarks").replaceChildren(...this.remarks().map((text) => element("li", text)));
     compare();
   }
 
@@ -144,7 +140,8 @@ class Column {
     const top = Math.max(...now.probabilities);
     for (const row of all) row.isTop = row.now === top;
     const most = (row) => Math.max(row.now, row.before);
-    const chosen = new Set([...all].sort((a, b) => most(b) - most(a)).slice(0, MOST_CLASSES));
+    const shown = all.length === MOST_CLASSES + 1 ? all.length : MOST_CLASSES;  // "1 other" takes no less room than its name
+    const chosen = new Set([...all].sort((a, b) => most(b) - most(a)).slice(0, shown));
     const rows = [...chosen].sort((a, b) => b.before - a.before), rest = all.filter((row) => !chosen.has(row));
     if (rest.length) {
       const sum = (key) => rest.reduce((total, row) => total + row[key], 0);
@@ -154,30 +151,17 @@ class Column {
   }
 
   row({ name, now, before, low, high, places, isTop }, isChanged) {
-    const row = document.createElement("tr"), head = document.createElement("th");
-    head.scope = "row";
-    head.textContent = name;
-    const bar = document.createElement("td"), track = document.createElement("span");
     const share = (value) => `${100 * Math.min(Math.max((value - low) / (high - low), 0), 1)}%`;
-    track.className = "track";
-    const fillIn = document.createElement("span");
-    fillIn.className = "now";
-    fillIn.style.width = share(now);
-    track.append(fillIn);
-    if (isChanged) {
-      const mark = document.createElement("span");
-      mark.className = "was";
-      mark.style.left = share(before);
-      track.append(mark);
-    }
+    const row = element("tr"), head = element("th", name), bar = element("td"), track = element("span", "", "track");
+    const filled = element("span", "", "now"), was = element("span", "", "was");
+    head.scope = "row";
+    filled.style.width = share(now);
+    was.style.left = share(before);
+    was.hidden = !isChanged;
+    track.append(filled, was);
     bar.append(track);
-    const number = document.createElement("td"), change = document.createElement("td");
-    number.className = "number";
-    number.textContent = now.toFixed(places);
-    change.className = "change";
-    change.textContent = isChanged ? this.signed(now - before, places) : "";
-    row.append(head, bar, number, change);
-    row.classList.toggle("top", Boolean(isTop));
+    row.append(head, bar, element("td", now.toFixed(places), "number"), element("td", isChanged ? this.signed(now - before, places) : "", "change"));
+    row.classList.toggle("likeliest", Boolean(isTop));
     return row;
   }
 
@@ -190,7 +174,7 @@ class Column {
     const [gone, added] = [listed(true), listed(false)];
     const parts = [gone && fill(say.gone, { words: gone }), added && fill(say.added, { words: added })].filter(Boolean);
     this.find(".changes").hidden = !parts.length;
-    this.find(".changes").textContent = parts.join("   ");
+    this.find(".changes").replaceChildren(...parts.map((text) => element("p", text)));
   }
 
   remarks() {

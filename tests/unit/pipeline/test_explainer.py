@@ -5,11 +5,12 @@ import torch
 
 from infocal.config import Task
 from infocal.errors import StateError
+from infocal.methods.registry import METHODS, method
 from pipeline.base.errors import PipelineError
 from pipeline.training import explainer as explainer_module
 from pipeline.training.checkpoints import Package, load_package
 from pipeline.training.explainer import Explainer, Explanation, NoTokenError
-from tests.small_store import WORDS, small_package
+from tests.small_store import WORDS, metadata, small_package
 
 TEXT = "A  Smooth body\n(isn't it creamy?)  thin ..."
 
@@ -198,3 +199,56 @@ def test_a_text_that_spells_a_special_word_holds_an_unknown_one(package: Package
     """The English tokenizer would split it; a corpus of ready tokens need not."""
     explainer = Explainer(package)
     assert {explainer.number.get(word, 1) for word in ("<pad>", "<unk>", "zebra")} == {1}
+
+
+# -------------------------------------------------------------------------------------- counterfactual
+
+
+def of_method(name: str, task: Task) -> Explainer:
+    """An untrained model of a method, which selects some of its words."""
+    torch.manual_seed(1)
+    found = method(name)
+    config = found.config_class().from_mapping({"hidden_size": 3, "encoder": "lstm"})
+    model = found.trainer_class().model_class(config, task, torch.randn(len(WORDS), 5)).eval()
+    return Explainer(Package(model, WORDS, metadata()))
+
+
+@pytest.mark.parametrize("task", [Task(kind="regression"), Task(kind="classification", num_classes=3)])
+@pytest.mark.parametrize("name", METHODS)
+def test_the_models_own_marks_give_its_own_prediction_unless_it_reads_whole_texts(name: str, task: Task):
+    explainer = of_method(name, task)
+    tokens = explainer.tokenize("a smooth creamy body . thin thin body . a smooth thin")
+    (found,) = explainer.explain_tokens([tokens])
+    own = [i for i, token in enumerate(found.tokens) if token.selected]
+    seen = range(len(tokens)) if explainer.reads_whole_texts else own
+    again = explainer.predict_from(tokens, seen)
+    assert again.label == found.label
+    assert [again.prediction, *again.probabilities] == pytest.approx(
+        [found.prediction, *found.probabilities], abs=1e-6
+    )
+    assert explainer.reads_whole_texts == (name == "attention")
+
+
+def test_other_marks_give_another_prediction_and_words_that_are_not_marked_are_not_read(package: Package):
+    explainer = Explainer(package)
+    tokens, others = (explainer.tokenize(text) for text in ("smooth thin body", "smooth creamy body"))
+    values = [explainer.predict_from(tokens, marks).prediction for marks in ([], [0], [1], [0, 1], [0, 1, 2])]
+    assert len(set(values)) == len(values)
+    assert explainer.predict_from(others, [0, 2]) == explainer.predict_from(tokens, [0, 2])
+
+
+@pytest.mark.parametrize("marks", [[3], [-1], [0, 99]])
+def test_a_mark_has_to_be_at_a_token(package: Package, marks: list[int]):
+    explainer = Explainer(package)
+    with pytest.raises(ValueError, match="expected positions from 0 to 2, but got"):
+        explainer.predict_from(explainer.tokenize("smooth thin body"), marks)
+
+
+def test_which_words_are_known(package: Package):
+    explainer = Explainer(package)
+    assert [explainer.knows(word) for word in ("smooth", "zebra", "<pad>", "<unk>")] == [
+        True,
+        False,
+        False,
+        False,
+    ]

@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.judging import web
 from pipeline.judging.sheet import ANNOTATE
+from tests import web_server
 from tests.judging_server import Pages, pages_of, small_sheet
 
 SCORES = {"usefulness": 4.5, "completeness": None, "fluency": 1}
@@ -32,14 +33,7 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
 def ask(
     pages: Pages, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
 ) -> tuple[int, dict[str, str], str]:
-    connection = http.client.HTTPConnection("127.0.0.1", pages.port, timeout=30)
-    try:
-        sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        connection.request(method, path, sent, {"Content-Type": "application/json"} | (headers or {}))
-        answer = connection.getresponse()
-        return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read().decode()
-    finally:
-        connection.close()
+    return web_server.ask(pages.port, method, path, body, headers)
 
 
 def path_of(pages: Pages, judge: int, rest: str = "") -> str:
