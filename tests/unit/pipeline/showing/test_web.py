@@ -1,4 +1,4 @@
-"""What the demo's server lets through: link, sizes, texts, marks; and that it answers while a model thinks."""
+"""What the demo's server lets through: link, sizes, texts, marks; it answers while a model thinks."""
 
 import json
 import threading
