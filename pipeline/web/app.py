@@ -34,7 +34,8 @@ def new_app(refuse: Refuse, errors: Sequence[type[Exception]] = ()) -> FastAPI:
 
 def with_slash(token: str) -> Response:
     """To the page of a link that lacks its last slash."""
-    return RedirectResponse(f"{token}/", 303)
+    # with `./` in front, a token that begins as an address leads nowhere else
+    return RedirectResponse(f"./{token}/", 303)
 
 
 def reason(error: Exception) -> tuple[int, str]:

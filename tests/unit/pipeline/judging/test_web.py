@@ -186,3 +186,10 @@ def test_a_page_speaks_the_language_that_is_asked_for(judged: Pages):
     _, headers, text = ask(judged, "GET", path_of(judged, 0, "1?language=zh"), headers=cookie)
     assert "有用性" in text and "language=zh" in headers["set-cookie"] + str(headers)
     assert "Usefulness" in ask(judged, "GET", path_of(judged, 0, "1?language=xx"), headers=cookie)[2]
+
+
+@pytest.mark.parametrize("token", ["https:evil.example", "javascript:alert(1)", "%0d%0aSet-Cookie:%20a=b"])
+def test_a_link_without_its_last_slash_leads_to_no_other_place(judged: Pages, token: str):
+    status, headers, _ = ask(judged, "GET", f"/j/{token}")
+    assert status == 303 and headers["location"].startswith("./")
+    assert "set-cookie" not in headers and headers["location"].endswith("/")

@@ -71,7 +71,7 @@ def test_the_page_is_kept_by_nobody_and_runs_no_script_but_its_own(port: int):
     assert headers["referrer-policy"] == "no-referrer" and headers["x-frame-options"] == "DENY"
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
-    assert web_server.ask(port, "GET", f"/d/{TOKEN}")[1]["location"] == f"{TOKEN}/"
+    assert web_server.ask(port, "GET", f"/d/{TOKEN}")[1]["location"] == f"./{TOKEN}/"
 
 
 def test_the_page_speaks_the_language_that_is_asked_for(port: int):
