@@ -192,7 +192,7 @@ def _package(given: argparse.Namespace) -> "Package":
         return load_package(Path(given.package))
     from pipeline.cli import models
 
-    return models.registered(models.tracker_of(given), given.model)[0]
+    return models.registered(models.tracker_of(given, [given.model]), given.model)[0]
 
 
 def how_marked(held_threshold: float) -> str:

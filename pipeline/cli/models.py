@@ -2,6 +2,7 @@
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,16 +22,21 @@ def model_uri(place: str) -> str:
     return f"models:/{name}" if "@" in name or "/" in name else f"models:/{name}@{CHAMPION}"
 
 
-def tracker_of(given: argparse.Namespace) -> "Tracker":
+def tracker_of(given: argparse.Namespace, uris: Sequence[str]) -> "Tracker":
     """The store that the flags name, which must be there.
 
     Args:
         given: parsed flags; `storage`, `sample` and `tracking_uri` are read.
+        uris: of the models that are wanted from it.
 
     Raises:
-        PipelineError: if there is none.
+        PipelineError: if a URI is none, or there is no store.
     """
+    from pipeline.tracking import registry
     from pipeline.tracking.tracking import Tracker
+
+    for uri in uris:
+        registry.parse_uri(uri)
 
     storage = settings.storage(given.storage, given.sample)
     return Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)

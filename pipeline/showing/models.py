@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feature_store.scripts import CHINESE
+from feature_store.scripts import CHINESE, language
 from feature_store.tokens import Token
 from infocal.methods.registry import INFOCAL
 from pipeline.cli.models import model_uri, registered, tracker_of
@@ -20,6 +20,8 @@ from pipeline.training.explainer import Explainer, Explanation, Predicted
 logger = logging.getLogger("pipeline.demo")
 
 _DIGITS = 5
+_JIEBA = "jieba"
+"""The tokenizer of Chinese texts."""
 _ABOUT = ("method", "criterion", "study", "run_id", "tokenizer")
 """Entries of a package's metadata that the page shows as they are."""
 
@@ -116,11 +118,12 @@ def load(given: argparse.Namespace) -> tuple[list[ShownModel], list[str]]:
     is_asked = not (given.examples or given.no_examples)
     cache = settings.cache_dir(given.cache_dir)
     found: list[ShownModel] = []
-    tracker = tracker_of(given) if given.model else None
-    for place in given.model:
+    uris = [model_uri(place) for place in given.model]
+    tracker = tracker_of(given, uris) if uris else None
+    for uri in uris:
         assert tracker is not None
-        package, version = registered(tracker, model_uri(place))
-        name = model_uri(place).removeprefix("models:/")
+        package, version = registered(tracker, uri)
+        name = uri.removeprefix("models:/")
         found.append(_shown_model(name, package, {"version": str(version.version)}))
         if is_asked and not texts:
             texts = examples.of_run(tracker, version.run_id) or examples.of_features(package, cache)
@@ -152,6 +155,4 @@ def _shown_model(name: str, package: Package, about: Mapping[str, str]) -> Shown
 
 def _reads_chinese(metadata: Mapping[str, Any], vocabulary: Sequence[str]) -> bool:
     """Whether most words of the model are Chinese, whatever its tokenizer is called."""
-    from feature_store.scripts import language
-
-    return metadata["tokenizer"] == "chinese" or language(" ".join(vocabulary[2:102])) == CHINESE
+    return metadata["tokenizer"] == _JIEBA or language(" ".join(vocabulary[2:102])) == CHINESE

@@ -128,11 +128,15 @@ class Stand:
 
 
 def _checked(text: str) -> str:
-    """A text that is neither blank nor too long.
+    """A text that is neither blank nor too long, nor holds half of a character.
 
     Raises:
-        Refused: if it is.
+        Refused: if it does.
     """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise Refused(422, "bad") from error
     if not text.strip():
         raise Refused(422, "empty")
     if len(text) > MAX_TEXT:

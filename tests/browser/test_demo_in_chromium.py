@@ -35,7 +35,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> list[ShownModel]:
     score = small_package(folder / "score", score_range=[1, 5], max_length=12)
     names = ["intentional injury", "theft", "<b>fraud</b>", "arson", "perjury", "bribery", "smuggling"]
     task = Task(kind="classification", num_classes=len(names))
-    classes = small_package(folder / "classes", task, tokenizer="chinese", class_names=names)
+    classes = small_package(folder / "classes", task, tokenizer="jieba", class_names=names)
     return models.load(given("--package", str(score), "--package", str(classes)))[0]
 
 
