@@ -91,13 +91,14 @@ def notes(verdict: Verdict) -> list[str]:
 
 
 def _number(value: float | None, digits: int) -> str:
-    return MISSING if value is None else f"{value:.{digits}f}"
+    """A number as it is printed; one that rounds to 0 has no sign."""
+    return MISSING if value is None else f"{value:z.{digits}f}"
 
 
 def _estimate(one: Estimate, digits: int) -> str:
     if one.low is None or one.high is None:
         return _number(one.value, digits)
-    return f"{_number(one.value, digits)} [{one.low:.{digits}f}, {one.high:.{digits}f}]"
+    return f"{_number(one.value, digits)} [{_number(one.low, digits)}, {_number(one.high, digits)}]"
 
 
 def _p(value: float | None) -> str:
