@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from infocal.config import Task
 from pipeline.showing import models, web
@@ -36,7 +37,10 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> list[ShownModel]:
     names = ["intentional injury", "theft", "<b>fraud</b>", "arson", "perjury", "bribery", "smuggling"]
     task = Task(kind="classification", num_classes=len(names))
     classes = small_package(folder / "classes", task, tokenizer="jieba", class_names=names)
-    return models.load(given("--package", str(score), "--package", str(classes)))[0]
+    found = models.load(given("--package", str(score), "--package", str(classes)))[0]
+    with torch.no_grad():  # untrained as it is, it would predict nearly the same from any words
+        found[0].explainer.model.output.weight.mul_(100)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +86,7 @@ def test_a_click_changes_a_mark_and_the_prediction_and_back(
         other = shown[0].predict(TEXT, marks)
         assert other is not None and score(page) == f"{other['score']:.2f}"
         said = page.locator(".headline").inner_text()
+        assert abs(other["score"] - own["predicted"]["score"]) > 0.01
         change = f"{other['score'] - own['predicted']['score']:+.2f}".replace("-", "\u2212")
         assert f"before: {own['predicted']['score']:.2f}; change: {change}" in said
         assert page.locator(".changes").inner_text() == f"Taken out: {own['tokens'][first]['text']}"
