@@ -100,7 +100,8 @@ def test_a_click_changes_a_mark_and_the_prediction_and_back(
 def test_the_keyboard_alone_is_enough(chromium: Browser, link: str):
     with chromium.visit(link, "demo-keys") as visited:
         page = visited.page
-        page.keyboard.type("a smooth body")  # the field has the focus
+        page.locator("#text:focus").wait_for()  # of itself, once the page is drawn
+        page.keyboard.type("a smooth body")
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
         visited.wait_for("palate")
