@@ -1,8 +1,9 @@
 """The pages that people read: rationales on their texts, a trial's curves, a study's report.
 
 Each page is one file with nothing outside it: no script, font or picture is loaded, so that it opens from a
-disk, from the tracker and from an e-mail alike. A number that is not there is shown as a dash. Epochs are
-counted from 0 in the data and from 1 on the pages.
+disk, from the tracker (which shows an artifact without the files beside it) and from an e-mail alike. A page
+with charts carries plotly's script, deflated, of some 2 MB. A number that is not there is shown as a dash.
+Epochs are counted from 0 in the data and from 1 on the pages.
 """
 
 import functools
@@ -13,8 +14,16 @@ import jinja2
 from markupsafe import Markup
 
 from infocal.gradient_shares import LEAST
-from pipeline.reporting import figures, markup
-from pipeline.reporting.figures import ERRORS, Epochs
+from pipeline.reporting import (
+    comparison_plots,
+    epoch_plots,
+    markup,
+    optuna_plots,
+    plots,
+    trial_plots,
+    weight_shares,
+)
+from pipeline.reporting.epoch_plots import ERRORS, Epochs
 from pipeline.reporting.published import PublishedRow
 from pipeline.reporting.results import MISSING, Findings, ScoreRow, TrialResult, give_or_take, number, percent
 from pipeline.reporting.standings import Standings
@@ -93,14 +102,15 @@ def curve_page(*, title: str, history: Epochs, criterion: Criterion, dataset: st
         criterion: its bounds are drawn, and the epoch it prefers is marked.
         dataset: whose scores are shown.
     """
-    best = figures.best_epoch(history, criterion)
+    best = epoch_plots.best_epoch(history, criterion)
     return _render(
         "curve_page.html.j2",
         title=title,
         criterion=sentence(criterion, dataset),
         summary=_summary(history, criterion, best, dataset),
-        scores=figures.score_chart(history, criterion, best, dataset) if history else None,
-        panels=figures.loss_panels(history, best),
+        scores=epoch_plots.score_plot(history, criterion, best, dataset) if history else None,
+        panels=epoch_plots.loss_plots(history, best),
+        plotly=plots.script(),
         table=_epoch_table(history, criterion, best, dataset),
     )
 
@@ -110,7 +120,7 @@ def _summary(history: Epochs, criterion: Criterion, best: int | None, dataset: s
     if entry is None:
         return "No epoch has the scores that it reads."
     found = ", ".join(
-        f"{label} {number(entry.get(key))}" for key, label in figures.scores_of(dataset, criterion)
+        f"{label} {number(entry.get(key))}" for key, label in epoch_plots.scores_of(dataset, criterion)
     )
     met = "meets" if criterion.is_met(entry) else "does not meet"
     return f"Best epoch {entry['epoch'] + 1} of {len(history)}: {found}; it {met} the criterion."
@@ -119,7 +129,7 @@ def _summary(history: Epochs, criterion: Criterion, best: int | None, dataset: s
 def _epoch_table(
     history: Epochs, criterion: Criterion, best: int | None, dataset: str
 ) -> dict[str, Any] | None:
-    every = [*figures.scores_of(dataset, criterion), *ERRORS]
+    every = [*epoch_plots.scores_of(dataset, criterion), *ERRORS]
     shown = [(key, label) for key, label in every if any(key in entry for entry in history)]
     if not shown:
         return None
@@ -178,11 +188,9 @@ def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
         groups=groups,
         compared=compared,
         shown=shown,
-        scatter=figures.precision_recall_chart(findings, published),
-        panels=figures.hyper_parameter_panels(findings),
-        shares=figures.share_panels(findings),
+        **_study_plots(findings, published),
+        shares=weight_shares.summary(findings.searched, findings.trials),
         least_share=LEAST,
-        curves=figures.curve_panels(findings),
         trials=[_trial_row(trial, findings) for trial in (*findings.trials, *findings.replicates)],
         texts=markup.marked_texts(examples),
         num_texts=len(findings.predictions),
@@ -191,6 +199,23 @@ def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
 
 def _decisive(findings: Findings) -> tuple[str, ...]:
     return () if findings.criterion is None else findings.criterion.metrics
+
+
+def _study_plots(findings: Findings, published: Sequence[PublishedRow]) -> dict[str, Any]:
+    """The charts of a study's page by their names in its template, and the script that draws them."""
+    over_time = (optuna_plots.history_plot(findings), optuna_plots.timeline_plot(findings))
+    together = (optuna_plots.parallel_plot(findings), optuna_plots.contour_plot(findings))
+    return {
+        "scatter": trial_plots.precision_recall_plot(findings, published),
+        "over_time": [plot for plot in over_time if plot],
+        "importance": optuna_plots.importance_plot(findings),
+        "slices": optuna_plots.slice_plots(findings),
+        "together": [plot for plot in together if plot],
+        "share_plots": trial_plots.share_plots(findings),
+        "curves": epoch_plots.curve_plots(findings),
+        "num_left_out": sum(not trial.is_complete for trial in findings.trials),
+        "plotly": plots.script(),
+    }
 
 
 def _study_title(findings: Findings) -> str:
@@ -335,8 +360,15 @@ def comparison_page(table: Standings, *, command: str, is_sample: bool) -> str:
         command: that made it.
         is_sample: whether the corpus was the made-up one.
     """
+    made = (comparison_plots.score_plot(table), comparison_plots.difference_plot(table))
     return _render(
-        "comparison_page.html.j2", title=table.title, table=table, command=command, is_sample=is_sample
+        "comparison_page.html.j2",
+        title=table.title,
+        table=table,
+        command=command,
+        is_sample=is_sample,
+        drawn=[plot for plot in made if plot],
+        plotly=plots.script(),
     )
 
 

@@ -54,6 +54,9 @@ class TrialResult:
     """Scores of the best epoch by their flat names, without `val_`."""
     errors: Mapping[str, float] = field(default_factory=dict)
     """Their standard errors over draws of validation texts, where they were drawn."""
+    started: float | None = None
+    """Seconds since 1970."""
+    ended: float | None = None
     shares: Mapping[str, float] = field(default_factory=dict)
     """Weight -> share of the gradient that its term has in the last epoch; see `infocal.gradient_shares`."""
 
@@ -66,6 +69,16 @@ class TrialResult:
     def recall(self) -> float | None:
         """Token recall."""
         return self.scores.get("token_recall")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it was trained to its end and has a value of the criterion."""
+        return self.objective is not None and not self.is_stopped_early and self.status == "FINISHED"
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took; None where its end is not known."""
+        return None if self.started is None or self.ended is None else self.ended - self.started
 
     @property
     def is_met(self) -> bool:

@@ -20,7 +20,7 @@ from feature_store.wording import counted
 from infocal.errors import ConfigError, StateError
 from infocal.metrics import trivial as baselines
 from pipeline.base.errors import PipelineError
-from pipeline.reporting import gradient_shares, pages, published
+from pipeline.reporting import optuna_plots, pages, published, weight_shares
 from pipeline.reporting.results import Findings, Links, ScoreRow, Searched, TrialResult
 from pipeline.study.criterion import CRITERION_TAG, Standing, best_first
 from pipeline.tracking import epoch_steps, mlflow_page, mlflow_view, registry
@@ -153,7 +153,7 @@ def gather(tracker: Tracker, study_run_id: str) -> Findings:
         num_seeds=int(study.metrics.get("num_seeds", 1)),
         importance=importances,
         importance_note=importance_note,
-        unheard=gradient_shares.unheard(searched, trials, _parameter(study, "space_name")),
+        unheard=weight_shares.unheard(searched, trials, _parameter(study, "space_name")),
         curves={trial.name: _history(tracker, runs[trial.run_id], shown) for trial in best[:_NUM_CURVES]},
         predictions=predictions,
         trivial=trivial,
@@ -195,9 +195,7 @@ def importance(trials: Sequence[TrialResult], searched: Sequence[Searched]) -> t
     """
     names = [one.name for one in searched]
     scored = [
-        t
-        for t in trials
-        if t.objective is not None and not t.is_stopped_early and all(name in t.searched for name in names)
+        trial for trial in trials if trial.is_complete and all(name in trial.searched for name in names)
     ]
     if len(scored) < _MIN_TRIALS:
         found = "is 1" if len(scored) == 1 else f"are {len(scored)}"
@@ -215,28 +213,9 @@ def importance(trials: Sequence[TrialResult], searched: Sequence[Searched]) -> t
         f"{counted(len(scored), 'trial')} (fANOVA). With few trials it is a rough guide: "
         "two searches of this size may rank them differently."
     )
-    return _fanova(scored, varied), note + (f" Not varied: {', '.join(fixed)}." if fixed else "")
-
-
-def _fanova(trials: Sequence[TrialResult], varied: Sequence[Searched]) -> dict[str, float]:
-    import optuna
-
-    values = {one.name: [trial.searched[one.name] for trial in trials] for one in varied}
-    distributions: dict[str, optuna.distributions.BaseDistribution] = {
-        one.name: optuna.distributions.FloatDistribution(
-            min(values[one.name]), max(values[one.name]), log=one.log and min(values[one.name]) > 0
-        )
-        for one in varied
-    }
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(direction="maximize")
-    for trial in trials:
-        params = {one.name: trial.searched[one.name] for one in varied}
-        study.add_trial(
-            optuna.trial.create_trial(params=params, distributions=distributions, value=trial.objective)
-        )
-    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
-    return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+    return optuna_plots.importance(scored, varied), note + (
+        f" Not varied: {', '.join(fixed)}." if fixed else ""
+    )
 
 
 # ------------------------------------------------------------------------------------ parts of a study
@@ -409,7 +388,9 @@ def _trial(run: TrackedRun, searched: Sequence[Searched], shown: Sequence[str]) 
         lower_bound=metrics.get("best_lower_bound"),
         scores=_scores(metrics, "best_val_", shown),
         errors={n: metrics[f"best_val_{n}_se"] for n in shown if f"best_val_{n}_se" in metrics},
-        shares=gradient_shares.of_metrics(metrics),
+        started=run.started,
+        ended=run.ended,
+        shares=weight_shares.of_metrics(metrics),
     )
 
 

@@ -49,7 +49,14 @@ class Browser:
 
     @contextlib.contextmanager
     def visit(
-        self, url: str, name: str, *, width: int = 1500, scheme: str = "light", full: bool = False
+        self,
+        url: str,
+        name: str,
+        *,
+        width: int = 1500,
+        scheme: str = "light",
+        full: bool = False,
+        javascript: bool = True,
     ) -> Iterator[Visited]:
         """A page, until the block ends; then its picture is taken.
 
@@ -59,9 +66,12 @@ class Browser:
             width: of the window, in pixels.
             scheme: `light` or `dark`.
             full: take the whole page, not what fits the window.
+            javascript: whether scripts run.
         """
         viewport = {"width": width, "height": 1000}
-        context = self._chromium.new_context(viewport=viewport, color_scheme=scheme)
+        context = self._chromium.new_context(
+            viewport=viewport, color_scheme=scheme, java_script_enabled=javascript
+        )
         with contextlib.closing(context):
             visited = Visited(context.new_page())
             visited.page.on("request", lambda request: visited.requests.append(request.url))

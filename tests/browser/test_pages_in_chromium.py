@@ -13,9 +13,11 @@ from urllib.parse import quote
 
 import pytest
 
+from pipeline.reporting import pages
+from pipeline.reporting.results import Findings, ScoreRow, Searched, TrialResult
 from pipeline.tracking import registry
 from pipeline.tracking.tracking import TrackedRun, Tracker
-from tests.browser.chromium import Browser, Visited, browser
+from tests.browser.chromium import PAGE_TIMEOUT_MS, Browser, Visited, browser
 from tests.integration.commands import run, search_command, store_of, study_run
 from tests.integration.servers import free_port, served
 
@@ -72,6 +74,16 @@ def finished(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Ite
         )
 
 
+def wait_for_charts(visited: Visited) -> None:
+    """Until every chart of a page of ours is drawn."""
+    visited.page.locator("html[data-plots=drawn]").wait_for(timeout=PAGE_TIMEOUT_MS)
+
+
+def alone(visited: Visited, page: Path) -> bool:
+    """Whether a page asked for nothing but itself, and what it holds."""
+    return {url for url in visited.requests if not url.startswith(("data:", "blob:"))} == {page.as_uri()}
+
+
 def check(visited: Visited) -> None:
     """Nothing was asked of another machine, and nothing of ours went wrong."""
     assert visited.foreign_requests() == []
@@ -119,6 +131,7 @@ def test_the_report_is_shown_among_the_artifacts(chromium: Browser, finished: Fi
         report = visited.page.frame_locator("iframe")
         report.get_by_text("first: beer palate").wait_for()
         report.get_by_text("Against published and trivial rationales").wait_for()
+        report.locator("#chart-precision-recall .main-svg").first.wait_for()
     check(visited)
 
 
@@ -140,7 +153,9 @@ def test_the_report_reads_well_on_any_screen(chromium: Browser, finished: Finish
         paper = visited.page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (paper == "rgb(22, 23, 26)") == (scheme == "dark")
         assert visited.page.locator("article.text").count() == 10
-    assert visited.requests == [finished.report.as_uri()]
+        wait_for_charts(visited)
+        assert not visited.is_cut_off(), "no chart is wider than the page"
+    assert alone(visited, finished.report)
     assert visited.complaints == []
 
 
@@ -154,3 +169,109 @@ def test_the_table_of_trials_is_sorted_by_a_heading(chromium: Browser, finished:
         heading.click()
         assert [float(text) for text in column.all_text_contents()] == sorted(before, reverse=True)
     assert visited.complaints == []
+
+
+def test_a_trial_is_read_by_pointing_at_it(chromium: Browser, finished: Finished):
+    with chromium.visit(finished.report.as_uri(), "pointed") as visited:
+        wait_for_charts(visited)
+        mark = visited.page.locator("#chart-precision-recall .scatterlayer .trace .points path").last
+        mark.scroll_into_view_if_needed()
+        mark.hover(force=True)
+        label = visited.page.locator("#chart-precision-recall .hoverlayer .hovertext")
+        label.first.wait_for()
+        said = label.first.text_content()
+        assert "trial-0" in said and "precision" in said
+        assert all(name in said for name in LAMBDAS)
+    assert visited.complaints == []
+
+
+def test_charts_follow_the_page_from_light_to_dark(chromium: Browser, finished: Finished):
+    ink = "getComputedStyle(document.querySelector('#chart-precision-recall .xtitle')).fill"
+    with chromium.visit(finished.report.as_uri(), "turned-dark") as visited:
+        wait_for_charts(visited)
+        light = visited.page.evaluate(ink)
+        visited.page.emulate_media(color_scheme="dark")
+        dark = visited.page.locator("#chart-precision-recall .xtitle[style*='168, 162, 153']")
+        dark.wait_for(timeout=PAGE_TIMEOUT_MS)
+        assert visited.page.evaluate(ink) == "rgb(168, 162, 153)" != light
+    assert visited.complaints == []
+
+
+def hostile_page(folder: Path, name: str) -> Path:
+    """A trial's curves and a study's report, with a name from data that is HTML to a careless page."""
+    trials = [
+        TrialResult(
+            run_id=f"run{i}",
+            name=f"{name}{i}",
+            status="FINISHED",
+            epoch=1,
+            searched={name: 0.1 * (i + 1), "lambda_g": 0.2 * (i + 1)},
+            objective=0.5 + 0.1 * i,
+            scores={"token_precision": 0.9 - 0.1 * i, "token_recall": 0.5},
+            started=60.0 * i,
+            ended=60.0 * i + 30,
+        )
+        for i in range(3)
+    ]
+    findings = Findings(
+        study=name,
+        run_id="p",
+        dataset="beer",
+        aspect="palate",
+        status="FINISHED",
+        is_sample=False,
+        criterion=None,
+        notes=[],
+        facts={},
+        searched=[Searched(name=name), Searched(name="lambda_g")],
+        trials=trials,
+        winner=trials[0],
+        curves={name: [{"epoch": 0, "val_token_precision": 0.5}]},
+        trivial=[ScoreRow(name=name, scores={"token_precision": 0.8, "token_recall": 0.5})],
+    )
+    path = folder / "hostile.html"
+    path.write_text(pages.study_page(findings, []), encoding="utf-8")
+    return path
+
+
+EVIL = '<script>document.title="script"</script><img src=x onerror="document.title=1"><b>bold</b>&amp;'
+
+
+def test_a_name_that_is_html_is_shown_as_it_is(chromium: Browser, tmp_path: Path):
+    path = hostile_page(tmp_path, EVIL)
+    with chromium.visit(path.as_uri(), "hostile", full=True) as visited:
+        wait_for_charts(visited)
+        page = visited.page
+        mark = page.locator("#chart-precision-recall .scatterlayer .trace .points path").last
+        mark.scroll_into_view_if_needed()
+        mark.hover(force=True)
+        label = page.locator("#chart-precision-recall .hoverlayer .hovertext")
+        label.first.wait_for()
+        assert EVIL in label.first.text_content()
+        assert EVIL in page.locator("#chart-precision-recall .legend").text_content()
+        assert page.title() == f"{EVIL}: beer palate"
+        assert page.locator("img").count() == 0
+        assert page.locator(".plot b, .plot script").count() == 0
+    assert alone(visited, path)
+    assert visited.complaints == []
+
+
+def test_without_javascript_the_report_says_so_and_leaves_no_holes(chromium: Browser, tmp_path: Path):
+    path = hostile_page(tmp_path, "lambda_x")
+    with chromium.visit(path.as_uri(), "no-javascript", full=True, javascript=False) as visited:
+        visited.wait_for("Each circle is a trial", "All trials")
+        # Playwright looks for no text in a `noscript`, though the page shows it
+        hint = visited.page.locator("noscript p").filter(visible=True)
+        assert hint.inner_text().startswith("JavaScript is off, so no chart is drawn.")
+        assert visited.page.locator(".plot").filter(visible=True).count() == 0
+    assert visited.complaints == []
+
+
+def test_a_browser_that_cannot_unpack_the_charts_says_so(chromium: Browser, tmp_path: Path):
+    path = tmp_path / "old.html"
+    page = hostile_page(tmp_path, "lambda_x").read_text(encoding="utf-8")
+    old = page.replace("<body>", "<body><script>delete window.DecompressionStream;</script>", 1)
+    path.write_text(old, encoding="utf-8")
+    with chromium.visit(path.as_uri(), "old-browser", full=True) as visited:
+        visited.wait_for("This browser cannot draw the charts")
+        assert visited.page.locator(".plot").filter(visible=True).count() == 0

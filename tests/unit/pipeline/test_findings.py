@@ -228,6 +228,8 @@ def test_a_trial_has_the_scores_of_its_best_epoch():
         searched={"lambda_ib": 0.0001, "lambda_g": 1.0, "lambda_mi": 0.1, "lambda_lm": 0.005},
         epoch=2,
         objective=0.5,
+        started=0.0,
+        ended=3725.0,
         scores={
             "token_precision": 0.9,
             "token_recall": 0.5,

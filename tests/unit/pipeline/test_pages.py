@@ -1,6 +1,7 @@
 """Pages say what they were given: matching tags, escaped text, the numbers given, dashes for the rest."""
 
 import dataclasses
+import json
 import re
 
 import pytest
@@ -42,6 +43,18 @@ def entry(epoch, precision, recall, **more):
 
 def curve_page(*history) -> Node:
     return read(pages.curve_page(title="Curves", history=history, criterion=CRITERION, dataset="beer"))
+
+
+def drawn(page: Node) -> dict[str, dict]:
+    """The figures of a page by the id of their chart, as plotly gets them."""
+    data = [one for one in page.find("script") if one.attributes.get("type") == "application/json"]
+    found = {
+        one.attributes["id"].removeprefix("chart-").removesuffix("-data"): json.loads(one.text)
+        for one in data
+    }
+    assert {f"chart-{name}" for name in found} == {one.attributes["id"] for one in page.find("div", "plot")}
+    assert len(found) == len(data), "each chart has an id of its own"
+    return found
 
 
 def assert_stands_alone(page: Node) -> None:
@@ -143,9 +156,16 @@ def test_notes_of_the_data_set_their_names_apart():
 def test_the_dashed_line_is_explained_where_it_is_drawn():
     missed = "Above the dashed line the bounds hold"
     assert missed in study_page().words
-    met = [trial for trial in findings().trials if trial.is_met]
+    met = [trial(i, 0.5 + 0.1 * i, 0.9, 0.5) for i in range(2)]
     assert missed not in study_page(trials=met).words
     assert "The bounds hold for every trial" in study_page(trials=met).words
+
+
+def test_the_page_says_which_trials_the_charts_leave_out():
+    assert "Trials that were not trained to their end are left out (1 of 3)." in study_page().words
+    page = study_page(trials=[trial(i, 0.5, 0.9, 0.5, is_stopped_early=True) for i in range(3)])
+    assert "it takes two trials with different values that were trained to their end" in page.words
+    assert not {"history", "parallel", "by-lambda_ib"} & set(drawn(page))
 
 
 def test_text_without_annotation_has_no_human_side_and_no_scores():
@@ -196,11 +216,13 @@ def test_page_of_no_texts_says_so():
 def test_curve_page_shows_threshold_and_best_epoch():
     page = curve_page(entry(0, 0.5, 0.9), entry(1, 0.82, 0.6), entry(2, 0.85, 0.55))
     assert_stands_alone(page)
-    svg = page.find("svg")[0]
-    assert svg.find("title")[0].text == "Validation scores by epoch"
-    assert "the best epoch is 2" in svg.find("desc")[0].text
-    assert [svg.attributes["aria-labelledby"]] == ["scores-title scores-desc"]
-    assert {"precision ≥ 0.8", "best epoch"} <= {text.text for text in svg.find("text")}
+    chart = page.find("div", "plot")[0]
+    assert chart.attributes["role"] == "img"
+    assert chart.attributes["aria-label"].startswith(
+        "Validation scores by epoch. 3 epochs; precision ends at 0.850"
+    )
+    layout = drawn(page)["scores"]["layout"]
+    assert [text["text"] for text in layout["annotations"]] == ["precision ≥ 0.8", "best epoch"]
     note = page.find("p", "note")[0].words
     assert "Best epoch 2 of 3: precision 0.820, recall 0.600, F1 –, selected –; it meets" in note
 
@@ -223,23 +245,42 @@ def test_losses_have_panels_with_their_equation():
     page = curve_page(
         entry(0, 0.5, 0.9, train_ib=30.0, train_lm=2.0), entry(1, 0.5, 0.9, train_ib=10.0, train_lm=1.0)
     )
-    captions = [caption.words for caption in page.find("figcaption")]
-    assert captions == [
-        "L_ib, information bottleneck (Eq. 11) train_ib",
-        "L_lm, language model (Eq. 15) train_lm",
-    ]
+    headings = [heading.words for heading in page.find("h3")]
+    assert headings == ["L_ib, information bottleneck (Eq. 11)", "L_lm, language model (Eq. 15)"]
 
 
-def test_markers_hold_the_input():
-    svg = curve_page(entry(3, 0.25, 0.75), entry(4, 0.5, None)).find("svg")[0]
-    titles = {title.text for mark in svg.find("path", "mark") for title in mark.find("title")}
-    assert titles == {"precision: 0.25 at epoch 4", "precision: 0.5 at epoch 5", "recall: 0.75 at epoch 4"}
+def test_charts_hold_the_input():
+    lines = drawn(curve_page(entry(3, 0.25, 0.75), entry(4, 0.5, None)))["scores"]["data"]
+    assert {line["name"]: (line["x"], line["y"]) for line in lines} == {
+        "precision": ([4, 5], [0.25, 0.5]),
+        "recall": ([4, 5], [0.75, None]),
+    }
 
 
 def test_one_epoch_and_none_at_all():
-    assert len(curve_page(entry(0, 0.9, 0.3)).find("svg")) == 1
+    assert len(drawn(curve_page(entry(0, 0.9, 0.3)))) == 1
     page = curve_page()
-    assert page.find("svg") == [] and "No epoch has the scores that it reads." in page.words
+    assert drawn(page) == {} and "No epoch has the scores that it reads." in page.words
+    assert page.find("script") == [], "nothing is carried that draws nothing"
+
+
+def test_without_javascript_captions_and_tables_say_what_the_charts_show():
+    page = study_page(published_rows("beer", "palate"))
+    (hint,) = page.find("noscript")
+    assert "JavaScript is off, so no chart is drawn." in hint.words
+    assert re.match(r"\.plot, .* { display: none; }", hint.find("style")[0].text)
+    for chart in page.find("figure"):
+        assert chart.find("div", "plot")[0].attributes["aria-label"]
+    assert ["lambda_ib", "100.0 %"] in table(page, "shares")
+    captions = [caption.words for caption in page.find("figcaption")]
+    assert "After the last epoch: trial-00 0.900." in captions
+
+
+def test_a_page_moves_nothing_where_motion_is_unwanted():
+    style = study_page().find("style")[0].text
+    assert "@media (prefers-reduced-motion: reduce)" in style and "transition: none !important" in style
+    for figure in drawn(study_page()).values():
+        assert figure["layout"]["template"]["layout"]["transition"] == {"duration": 0}
 
 
 @pytest.mark.parametrize(
@@ -335,9 +376,9 @@ def test_study_page_stands_alone_and_names_its_charts():
     page = study_page(published_rows("beer", "palate"))
     assert_stands_alone(page)
     assert page.find("h1")[0].words == "study-1: beer palate"
-    for svg in page.find("svg"):
-        assert svg.attributes["role"] == "img"
-        assert svg.find("title")[0].text and svg.find("desc")[0].text
+    assert len(drawn(page)) > 3
+    for chart in page.find("div", "plot"):
+        assert chart.attributes["role"] == "img" and chart.attributes["aria-label"]
 
 
 def test_study_page_names_the_options_of_its_data():
@@ -442,11 +483,13 @@ def test_ten_examples_are_shown_and_the_rest_is_pointed_to():
     assert "rationales.html of the trial's run shows 12" in page.words
 
 
-def test_importance_has_bars_or_a_reason():
-    (bar,) = study_page().find("span", "bar")
-    assert bar.attributes["style"] == "width:70.0%"
+def test_importance_has_a_chart_and_a_table_or_a_reason():
+    page = study_page()
+    (bar,) = drawn(page)["importance"]["data"]
+    assert bar["y"] == ["lambda_ib"] and bar["text"] == ["100.0\N{NO-BREAK SPACE}%"]
+    assert table(page, "shares") == [["hyper-parameter", "importance"], ["lambda_ib", "100.0 %"]]
     page = study_page(importance={}, importance_note="No importance: too few.")
-    assert page.find("span", "bar") == [] and "No importance: too few." in page.words
+    assert "importance" not in drawn(page) and "No importance: too few." in page.words
 
 
 def test_study_without_a_trial():
@@ -470,7 +513,7 @@ def test_hostile_names_stay_text():
     page = study_page(
         study="<script>1</script>", notes=["<i>x</i>"], facts={"command": "a && <b>", "seed": "7"}
     )
-    assert len(page.find("script")) == 1 and page.find("i") == []
+    assert "<script>1" not in "".join(one.text for one in page.find("script")) and page.find("i") == []
     assert page.find("pre")[0].text == "a && <b>"
     assert [cell.words for cell in page.find("table", "facts")[0].find("td")] == ["7"]
 

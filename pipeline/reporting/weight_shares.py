@@ -32,6 +32,14 @@ def measured(name: str, trials: Sequence[TrialResult]) -> list[tuple[TrialResult
     return [(trial, value, share) for trial, value, share in found if value > 0 and share > 0]
 
 
+def summary(
+    searched: Sequence[Searched], trials: Sequence[TrialResult]
+) -> list[tuple[str, int, float, float, float]]:
+    """Weight, number of trials, and the lowest, median and highest share; of weights that were measured."""
+    found = {one.name: [share for _, _, share in measured(one.name, trials)] for one in searched}
+    return [(name, len(some), min(some), median(some), max(some)) for name, some in found.items() if some]
+
+
 def at_the_top(one: Searched, trials: Sequence[TrialResult]) -> float | None:
     """Share that a weight has at the highest value of its range; None where nobody measured it.
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from infocal.gradient_shares import LEAST
-from pipeline.reporting import figures, gradient_shares, pages
+from pipeline.reporting import epoch_plots, pages, trial_plots, weight_shares
 from pipeline.reporting.results import Searched, TrialResult
 from tests.unit.pipeline.test_findings import child, gather, study
 
@@ -21,29 +21,29 @@ IB = Searched(name="lambda_ib", high=0.001)
 
 def test_shares_are_those_of_the_last_epoch_once_every_weight_is_in_force():
     metrics = {"gradient_share_ib": 0.01, "train_pressure": 1.0, "val_mse": 0.1}
-    assert gradient_shares.of_metrics(metrics) == {"lambda_ib": 0.01}
-    assert gradient_shares.of_metrics(metrics | {"train_pressure": 0.7}) == {}
-    assert gradient_shares.of_metrics({"gradient_share_ib": 0.01}) == {"lambda_ib": 0.01}
+    assert weight_shares.of_metrics(metrics) == {"lambda_ib": 0.01}
+    assert weight_shares.of_metrics(metrics | {"train_pressure": 0.7}) == {}
+    assert weight_shares.of_metrics({"gradient_share_ib": 0.01}) == {"lambda_ib": 0.01}
 
 
 def test_the_share_at_the_top_of_the_range_follows_from_each_trial():
     # 20, 10 and 30 a unit of weight: the median is 20, at .001 two percent
     trials = [trial(0.0001, 0.002), trial(0.0005, 0.005), trial(0.0002, 0.006), trial(0.0, 0.0)]
-    assert gradient_shares.at_the_top(IB, trials) == pytest.approx(0.02)
-    assert gradient_shares.at_the_top(IB, [trial(0.0, 0.0)]) is None
-    assert gradient_shares.at_the_top(Searched(name="lambda_ib"), trials) is None
+    assert weight_shares.at_the_top(IB, trials) == pytest.approx(0.02)
+    assert weight_shares.at_the_top(IB, [trial(0.0, 0.0)]) is None
+    assert weight_shares.at_the_top(Searched(name="lambda_ib"), trials) is None
 
 
 def test_a_weight_is_named_only_where_its_whole_range_is_too_low():
-    quiet = gradient_shares.unheard([IB], [trial(0.0001, 0.002)], "paper")
+    quiet = weight_shares.unheard([IB], [trial(0.0001, 0.002)], "paper")
     assert quiet == [
         "`lambda_ib` cannot matter in this search: at 0.001, the highest value of its range, its gradient "
         "at the selector is 2.0\N{NO-BREAK SPACE}% of that of L_sp. Below 3\N{NO-BREAK SPACE}% the trials "
         "differ by chance, and not by this weight. `--space wide` reaches further."
     ]
     just = LEAST * 0.0001 / 0.001
-    assert gradient_shares.unheard([IB], [trial(0.0001, just)], "paper") == []
-    (guider,) = gradient_shares.unheard(
+    assert weight_shares.unheard([IB], [trial(0.0001, just)], "paper") == []
+    (guider,) = weight_shares.unheard(
         [Searched(name="lambda_mi", high=1.0)], [trial(0.1, 0.001, "lambda_mi")], "wide"
     )
     assert "its gradient at the guider is 1.0\N{NO-BREAK SPACE}% of that of L_guide." in guider
@@ -64,28 +64,30 @@ def test_a_study_gathers_its_shares_and_says_what_it_could_not_hear():
     (sentence,) = found.unheard  # at 2.0 lambda_g has 9 %
     assert sentence.startswith("`lambda_ib` cannot matter in this search: at 0.001")
     page = pages.study_page(found, [])
-    assert "What could be heard" in page
+    assert "Which weights can matter" in page
     assert "<code>lambda_ib</code> cannot matter in this search" in page
-    panels = {panel.name: panel for panel in figures.share_panels(found)}
-    assert set(panels) == {"share-lambda_ib", "share-lambda_g"}
-    assert [(dot.x, dot.y) for dot in panels["share-lambda_g"].dots] == [(1.0, 0.05), (1.0, 0.04)]
+    drawn = {plot.name: plot.figure for plot in trial_plots.share_plots(found)}
+    assert set(drawn) == {"share-lambda_ib", "share-lambda_g"}
+    marks = [point for trace in drawn["share-lambda_g"].data for point in zip(trace.x, trace.y, strict=True)]
+    assert sorted(marks) == [(1.0, 0.04), (1.0, 0.05)]
+    assert weight_shares.summary(found.searched, found.trials)[1] == ("lambda_g", 2, 0.04, 0.045, 0.05)
 
 
 def test_a_study_of_before_there_were_shares_has_no_such_part():
     found = gather(child(0, 0.5), study_run=study())
     assert found.unheard == []
-    assert "What could be heard" not in pages.study_page(found, [])
+    assert "Which weights can matter" not in pages.study_page(found, [])
 
 
 def test_a_page_of_curves_shows_the_shares_by_epoch():
     history = [
         {"epoch": n, "val_mse": 0.1, "gradient_share_ib": 0.01 * n, "gradient_share_lm": 0.2} for n in (0, 1)
     ]
-    (panel,) = (p for p in figures.loss_panels(history, 1) if "share" in p.name)
-    assert [line.name for line in panel.lines] == ["ib", "lm"]
-    assert all("share" not in p.name for p in figures.loss_panels([{"epoch": 0, "val_mse": 0.1}], 0))
+    (panel,) = (p for p in epoch_plots.loss_plots(history, 1) if "share" in p.name)
+    assert [line.name for line in panel.figure.data] == ["ib", "lm"]
+    assert all("share" not in p.name for p in epoch_plots.loss_plots([{"epoch": 0, "val_mse": 0.1}], 0))
 
 
 def test_the_trial_that_has_no_value_of_a_weight_is_left_out():
     bare = dataclasses.replace(trial(0.1, 0.2), searched={})
-    assert gradient_shares.measured("lambda_ib", [bare]) == []
+    assert weight_shares.measured("lambda_ib", [bare]) == []

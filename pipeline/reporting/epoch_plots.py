@@ -1,0 +1,209 @@
+"""Charts over epochs: a trial's scores and losses, and the scores of a study's best trials.
+
+Epochs are counted from 0 in the data and from 1 in the charts.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from feature_store.wording import counted
+from pipeline.reporting import weight_shares
+from pipeline.reporting.plots import Plot, level, line
+from pipeline.reporting.results import Findings, number
+from pipeline.training.columns import columns
+from search_spaces.base import Criterion
+
+Epochs = Sequence[Mapping[str, Any]]
+"""A trial's `history.json`: one entry an epoch, `epoch` and any of `val_*` and `train_*`."""
+
+ERRORS = (
+    ("val_mse", "MSE"),
+    ("val_guider_mse", "guider MSE"),
+    ("val_guider_accuracy", "guider accuracy"),
+    ("train_objective", "objective"),
+)
+"""What a trial's epochs have besides the scores."""
+
+_TERMS = {
+    "train_objective": "whole objective (Eq. 21)",
+    "train_sp": "L_sp, selector and predictor (Eq. 5)",
+    "train_guide": "L_guide, guider (Eq. 9)",
+    "train_ib": "L_ib, information bottleneck (Eq. 11)",
+    "train_mi": "L_mi (Eq. 12)",
+    "train_d": "L_d, discriminator (Eq. 13)",
+    "train_g": "L_g, calibration (Eq. 14)",
+    "train_guider_minus_predictor": "L_guide - L_sp: below 0 the guider knows more",
+    "train_discriminator_accuracy": "balanced accuracy of the discriminator",
+    "train_lm": "L_lm, language model (Eq. 15)",
+    "train_coherence": "coherence of the mask",
+    "train_rate": "control of the selection rate",
+}
+"""Losses with a panel of their own, and their equation in [Sha2023]."""
+
+
+def scores_of(dataset: str, criterion: Criterion | None = None) -> list[tuple[str, str]]:
+    """Validation scores between 0 and 1 that the charts of a data set show, with their labels.
+
+    Args:
+        dataset: whose scores are shown.
+        criterion: whose scores are shown, too.
+    """
+    decisive = () if criterion is None else criterion.metrics
+    return [(f"val_{column.score}", column.label) for column in columns(dataset, decisive) if column.is_share]
+
+
+def best_epoch(history: Epochs, criterion: Criterion) -> int | None:
+    """The epoch with the highest value of the criterion, of equal ones the first; None where none has one."""
+    values = [
+        (value, entry["epoch"]) for entry in history if (value := objective(entry, criterion)) is not None
+    ]
+    return max(values, key=lambda pair: (pair[0], -pair[1]))[1] if values else None
+
+
+def objective(scores: Mapping[str, Any], criterion: Criterion) -> float | None:
+    """The criterion's value, or None where a score that it reads is missing or not finite."""
+    read = [scores.get(name) for name in criterion.metrics]
+    if any(not isinstance(value, int | float) or not math.isfinite(value) for value in read):
+        return None
+    return criterion.value(scores)
+
+
+def score_plot(history: Epochs, criterion: Criterion, best: int | None, dataset: str) -> Plot:
+    """Scores and selection rate over epochs, with the criterion's bounds and the best epoch."""
+    scores = scores_of(dataset, criterion)
+    shown = {key: label for key, label in scores if any(key in entry for entry in history)}
+    figure = _figure(history, shown, "score")
+    figure.update_yaxes(range=[-0.03, 1.03])
+    for bound in criterion.bounds:
+        if bound.metric in shown:
+            level(figure, bound.limit, f"{shown[bound.metric]} {_SIGNS[bound.kind]} {bound.limit:g}")
+    _mark_best(figure, best, "best epoch")
+    marked = (
+        "No epoch has every score that the criterion reads."
+        if best is None
+        else f"The dotted line is epoch {best + 1}, the best by the criterion."
+    )
+    bounds = " The dashed lines are the criterion's bounds." if figure.layout.shapes else ""
+    return Plot(
+        name="scores",
+        title="Validation scores by epoch",
+        caption=f"Each line is a score on the validation texts. {marked}{bounds if criterion.bounds else ''}",
+        description=_description(history, shown, best),
+        figure=figure,
+        height=420,
+    )
+
+
+_SIGNS = {"at_least": "≥", "at_most": "≤"}
+
+
+def _mark_best(figure: go.Figure, best: int | None, text: str = "") -> None:
+    if best is not None:
+        level(figure, best + 1, text, is_upright=True, is_best=True)
+
+
+def _points(history: Epochs, key: str) -> list[tuple[float, float | None]]:
+    return [(entry["epoch"] + 1, entry.get(key)) for entry in history]
+
+
+def _figure(history: Epochs, shown: Mapping[str, str], y_label: str) -> go.Figure:
+    """A line for each key of the epochs, under its label."""
+    figure = go.Figure([line(name, _points(history, key), i) for i, (key, name) in enumerate(shown.items())])
+    _count_epochs(figure, history)
+    figure.update_layout(yaxis_title_text=y_label, showlegend=len(shown) > 1)
+    return figure
+
+
+def _count_epochs(figure: go.Figure, history: Epochs) -> None:
+    """Label the axis below with whole epochs."""
+    epochs = [entry["epoch"] + 1 for entry in history]
+    first, last = min(epochs), max(epochs)
+    air = max(0.5, 0.02 * (last - first)) if first == last else 0.03 * (last - first)
+    step = {"dtick": 1} if last - first < 10 else {"nticks": 10}
+    figure.update_xaxes(title_text="epoch", range=[first - air, last + air], tickformat="d", **step)
+
+
+def _description(history: Epochs, shown: Mapping[str, str], best: int | None) -> str:
+    ends = [f"{label} ends at {number(history[-1].get(key))}" for key, label in shown.items()]
+    marked = "no epoch is marked" if best is None else f"the best epoch is {best + 1}"
+    return f"{counted(len(history), 'epoch')}; {', '.join([*ends, marked])}."
+
+
+def loss_plots(history: Epochs, best: int | None) -> list[Plot]:
+    """A small chart for the errors on validation, then one for each loss that was recorded."""
+    panels = [
+        _loss_plot(
+            f"{title} on validation",
+            words,
+            {f"val_{name}": "rationale", f"val_guider_{name}": "guider"},
+            history,
+            best,
+        )
+        for name, title, words in (("mse", "MSE", "mean squared error"), ("accuracy", "accuracy", "accuracy"))
+    ]
+    panels += [_loss_plot(title, key, {key: key}, history, best) for key, title in _TERMS.items()]
+    names = dict.fromkeys(name for entry in history for name in entry)
+    measured = {n: n.removeprefix(weight_shares.PREFIX) for n in names if n.startswith(weight_shares.PREFIX)}
+    panels.append(_loss_plot("gradient as a share of L_sp's", "share", measured, history, best))
+    return [panel for panel in panels if panel is not None]
+
+
+def _loss_plot(
+    title: str, y_label: str, keys: Mapping[str, str], history: Epochs, best: int | None
+) -> Plot | None:
+    known = [
+        key
+        for key in keys
+        if any(entry.get(key) is not None and math.isfinite(entry[key]) for entry in history)
+    ]
+    if not known:
+        return None
+    shown = {key: keys[key] for key in known}
+    figure = _figure(history, shown, y_label)
+    _mark_best(figure, best)
+    return Plot(
+        name=f"loss-{known[0]}",
+        title=title,
+        caption="",
+        description=_description(history, shown, best),
+        figure=figure,
+        height=230,
+    )
+
+
+def curve_plots(findings: Findings) -> list[Plot]:
+    """The scores of the best trials over their epochs, a chart for each score."""
+    longest = max(findings.curves.values(), key=len, default=())
+    plots = []
+    for key, label in scores_of(findings.dataset, findings.criterion):
+        shown = {
+            name: history
+            for name, history in findings.curves.items()
+            if any(key in entry for entry in history)
+        }
+        if not shown:
+            continue
+        figure = go.Figure(
+            [line(n, _points(history, key), i) for i, (n, history) in enumerate(shown.items())]
+        )
+        _count_epochs(figure, longest)
+        figure.update_yaxes(range=[-0.03, 1.03], title_text=label)
+        figure.update_layout(showlegend=True)
+        for bound in () if findings.criterion is None else findings.criterion.bounds:
+            if bound.metric == key:
+                level(figure, bound.limit, f"{_SIGNS[bound.kind]} {bound.limit:g}")
+        ends = [f"{name} {number(history[-1].get(key))}" for name, history in shown.items()]
+        plots.append(
+            Plot(
+                name=f"curves-{key}",
+                title=f"{label} by epoch",
+                caption=f"After the last epoch: {', '.join(ends)}.",
+                description=f"Up to {counted(len(longest), 'epoch')}; after the last one {', '.join(ends)}.",
+                figure=figure,
+                height=320,
+            )
+        )
+    return plots

@@ -1,0 +1,384 @@
+"""Charts of a study that `optuna.visualization` draws, from its trials as frozen trials of Optuna.
+
+Optuna is imported where it is used: its charts import matplotlib, which takes a second.
+"""
+
+import datetime
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import plotly.graph_objects as go
+
+from pipeline.reporting.plots import (
+    CLEAR,
+    COLOURS,
+    INK,
+    LINE,
+    MISS,
+    PAPER,
+    SCALE,
+    SOFT,
+    Plot,
+    escaped,
+    level,
+    log_ticks,
+)
+from pipeline.reporting.results import Findings, Searched, TrialResult, percent
+from pipeline.reporting.trial_plots import MET, UNMET, said
+
+if TYPE_CHECKING:
+    import optuna
+
+_TARGET = "criterion's value"
+_BEST = "best so far"
+_SEED = 0
+"""Of the forest in fANOVA, so that two reports of a study agree."""
+
+_PALETTE = {
+    **dict.fromkeys(("black", "#2F3B52"), INK),
+    **dict.fromkeys(("Grey", "Gray", "gray", "#555"), SOFT),
+    **{"#888": LINE, "#cccccc": "var(--q0)", "white": CLEAR},
+    **{"blue": COLOURS[0], "red": MISS, "orange": COLOURS[1], "green": COLOURS[2]},
+}
+"""Optuna's colours -> the page's."""
+_NAMES = {
+    "Feasible Trial": MET,
+    "Infeasible Trial": UNMET,
+    "Feasible": MET,
+    "Infeasible": UNMET,
+    "Best Value": _BEST,
+    _TARGET: MET,
+    "COMPLETE": MET,
+    "INFEASIBLE": UNMET,
+    "PRUNED": "stopped early",
+    "FAIL": "failed",
+}
+"""Optuna's entries of a legend -> ours."""
+
+
+# ------------------------------------------------------------------------------------- trials as Optuna's
+
+
+def frozen_study(trials: Sequence[TrialResult], searched: Sequence[Searched]) -> "optuna.Study":
+    """A study in memory with these trials, numbered from 0 in their order.
+
+    A trial that misses the criterion breaks a constraint by as much as it is short. Each range is that of the
+    values which the trials have. Names of hyper-parameters are escaped: Optuna's charts show them.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    values = {one.name: [t.searched[one.name] for t in trials if one.name in t.searched] for one in searched}
+    ranges: dict[str, optuna.distributions.BaseDistribution] = {
+        escaped(one.name): optuna.distributions.FloatDistribution(
+            min(values[one.name]), max(values[one.name]), log=one.log and min(values[one.name]) > 0
+        )
+        for one in searched
+        if values[one.name]
+    }
+    study = optuna.create_study(direction="maximize")
+    study.add_trials([_frozen(trial, ranges) for trial in trials])
+    return study
+
+
+def _frozen(
+    trial: TrialResult, ranges: "dict[str, optuna.distributions.BaseDistribution]"
+) -> "optuna.trial.FrozenTrial":
+    from optuna.trial import TrialState, create_trial
+
+    named = {escaped(name): value for name, value in trial.searched.items()}
+    params = {name: value for name, value in named.items() if name in ranges}
+    state = TrialState.COMPLETE if trial.is_complete else TrialState.FAIL
+    if trial.status == "RUNNING":
+        state = TrialState.RUNNING
+    elif trial.is_stopped_early:
+        state = TrialState.PRUNED
+    made = create_trial(
+        state=state,
+        value=trial.objective if trial.is_complete else None,
+        params=params,
+        distributions={name: ranges[name] for name in params},
+        constraints=None if trial.objective is None else {"criterion": max(0.0, -trial.objective)},
+    )
+    if trial.started is not None and trial.ended is not None and state != TrialState.RUNNING:
+        made.datetime_start, made.datetime_complete = (
+            datetime.datetime.fromtimestamp(seconds, datetime.UTC).replace(tzinfo=None)
+            for seconds in (trial.started, trial.ended)
+        )
+    return made
+
+
+def _evaluator() -> "optuna.importance.BaseImportanceEvaluator":
+    import optuna
+
+    return optuna.importance.FanovaImportanceEvaluator(seed=_SEED)
+
+
+def importance(trials: Sequence[TrialResult], varied: Sequence[Searched]) -> dict[str, float]:
+    """Share of the criterion's variance that each hyper-parameter explains, highest first: seeded fANOVA."""
+    import optuna
+
+    study = frozen_study(trials, varied)
+    names = {escaped(one.name): one.name for one in varied}
+    found = optuna.importance.get_param_importances(study, evaluator=_evaluator())
+    return {names[name]: share for name, share in found.items()}
+
+
+# ----------------------------------------------------------------------------------------- their look
+
+
+def _mended(figure: go.Figure, texts: Mapping[str, Sequence[str]]) -> go.Figure:
+    """A figure of Optuna's in the page's colours and words, with a text at each point.
+
+    Args:
+        figure: by `optuna.visualization`.
+        texts: name of a trace -> escaped texts of its points.
+    """
+    mended = go.Figure(_recoloured(figure.to_plotly_json()))
+    mended.layout.title = None
+    for trace in mended.data:
+        if trace.name in texts:
+            trace.update(hovertext=list(texts[trace.name]), hoverinfo="text", hovertemplate=None)
+        if trace.name in ("Feasible Trial", _TARGET):
+            trace.update(marker={"size": 9, "line": {"color": SOFT, "width": 0.5}})
+        if trace.name == "Infeasible Trial":
+            trace.update(_HOLLOW)
+        trace.name = _NAMES.get(trace.name, trace.name)
+    return mended
+
+
+_HOLLOW = {"marker": {"symbol": "circle-open", "size": 9, "color": COLOURS[0], "line": {"width": 1.6}}}
+
+
+def _recoloured(part: Any, key: str = "") -> Any:
+    if isinstance(part, dict):
+        return {name: _recoloured(value, name) for name, value in part.items() if name != "template"}
+    if key == "colorscale":
+        return SCALE
+    if isinstance(part, list | tuple):
+        return [_recoloured(value) for value in part]
+    return _PALETTE.get(part, part) if isinstance(part, str) else part
+
+
+def _points(trials: Sequence[TrialResult]) -> dict[str, list[str]]:
+    """Texts at the points of the two traces into which Optuna divides trials."""
+    return {
+        name: [said(trial) for trial in trials if trial.is_met == is_met]
+        for name, is_met in (("Feasible Trial", True), ("Infeasible Trial", False))
+    }
+
+
+def _complete(findings: Findings) -> list[TrialResult]:
+    return [trial for trial in findings.trials if trial.is_complete]
+
+
+def _varied(findings: Findings) -> list[Searched]:
+    """Hyper-parameters that every complete trial has, with more than one value among them."""
+    values = {
+        one.name: [trial.searched.get(one.name) for trial in _complete(findings)] for one in findings.searched
+    }
+    return [one for one in findings.searched if None not in values[one.name] and len({*values[one.name]}) > 1]
+
+
+def _mark_zero(figure: go.Figure, trials: Sequence[TrialResult]) -> None:
+    """Draw where the criterion's bounds begin to hold, if a trial misses them."""
+    if any(not trial.is_met for trial in trials):
+        level(figure, 0, "")
+
+
+# --------------------------------------------------------------------------------- how the search went
+
+
+def history_plot(findings: Findings) -> Plot | None:
+    """The criterion's value of each trial, and the best so far; None with fewer than two complete trials."""
+    from optuna.visualization import plot_optimization_history
+
+    complete = _complete(findings)
+    if len(complete) < 2:
+        return None
+    study = frozen_study(findings.trials, findings.searched)
+    texts = _points(complete)
+    figure = _mended(
+        plot_optimization_history(study, target_name=_TARGET), texts | {_TARGET: texts["Feasible Trial"]}
+    )
+    figure.update_traces(showlegend=True, selector={"name": UNMET})
+    figure.update_traces(
+        line={"color": COLOURS[1], "width": 2, "shape": "hv"}, hoverinfo="skip", selector={"name": _BEST}
+    )
+    for trace in figure.data:  # before the first value the best is -inf, which JSON lacks
+        trace.y = [y if y is not None and math.isfinite(y) else None for y in trace.y]
+    figure.data = [trace for trace in figure.data if any(y is not None for y in trace.y)]
+    _mark_zero(figure, complete)
+    step = {"dtick": 1} if len(findings.trials) < 12 else {}
+    figure.update_xaxes(title_text="trial, in the order of their start", tickformat="d", **step)
+    values = [trial.objective or 0.0 for trial in complete]
+    return Plot(
+        name="history",
+        title="The criterion's value, trial by trial",
+        caption=(
+            "Each mark is a trial that was trained to its end; point at it to read its hyper-parameters. "
+            "The line is the best value so far. Where it stays flat for long, more trials found nothing "
+            "better."
+        ),
+        description=f"{len(complete)} trials with values from {min(values):.3g} to {max(values):.3g}.",
+        figure=figure,
+        height=360,
+    )
+
+
+def timeline_plot(findings: Findings) -> Plot | None:
+    """When each trial ran; None with fewer than two trials that have ended."""
+    from optuna.visualization import plot_timeline
+
+    timed = [trial for trial in findings.trials if trial.seconds is not None and trial.status != "RUNNING"]
+    if len(timed) < 2:
+        return None
+    figure = _mended(plot_timeline(frozen_study(timed, findings.searched)), {})
+    for bar in figure.data:
+        texts = [f"{said(timed[i])}<br>took {_duration(timed[i].seconds)}" for i in bar.y]
+        bar.update(hovertext=texts, hoverinfo="text", hovertemplate=None, text=None)
+    names = {"tickvals": list(range(len(timed))), "ticktext": [escaped(trial.name) for trial in timed]}
+    figure.update_yaxes(title_text="", autorange="reversed", **(names if len(timed) <= _MAX_NAMES else {}))
+    figure.update_xaxes(title_text="time (UTC)")
+    figure.update_layout(bargap=0.3)
+    slowest = max(timed, key=lambda trial: trial.seconds or 0)
+    return Plot(
+        name="timeline",
+        title="When each trial ran",
+        caption=(
+            f"Each bar is a trial from its start to its end. The longest is {slowest.name} with "
+            f"{_duration(slowest.seconds)}. Room between bars is time in which fewer trials ran."
+        ),
+        description=f"{len(timed)} trials; the longest took {_duration(slowest.seconds)}.",
+        figure=figure,
+        height=min(640, 140 + 18 * len(timed)),
+    )
+
+
+_MAX_NAMES = 30
+"""Trials whose names stand beside their bars."""
+
+
+def _duration(seconds: float | None) -> str:
+    return str(datetime.timedelta(seconds=round(seconds or 0)))
+
+
+# ------------------------------------------------------------------------------------- what mattered
+
+
+def importance_plot(findings: Findings) -> Plot | None:
+    """A bar for each hyper-parameter's importance; None where there is no importance."""
+    from optuna.visualization import plot_param_importances
+
+    names = list(findings.importance)
+    complete = [t for t in _complete(findings) if all(one.name in t.searched for one in findings.searched)]
+    if not names or len(complete) < 2:
+        return None
+    study = frozen_study(complete, [one for one in findings.searched if one.name in names])
+    figure = _mended(plot_param_importances(study, evaluator=_evaluator()), {})
+    shares = [percent(share) for share in figure.data[0].x]
+    figure.update_traces(marker_color=COLOURS[0], text=shares, hovertemplate=None, hoverinfo="skip")
+    figure.update_xaxes(title_text="share of the variance", tickformat=".0%", range=[0, 1.1])
+    figure.update_yaxes(title_text="")
+    most, share = next(iter(findings.importance.items()))
+    return Plot(
+        name="importance",
+        title="Importance of the hyper-parameters",
+        caption=findings.importance_note,
+        description=f"{most} explains most, {percent(share)}.",
+        figure=figure,
+        height=120 + 36 * len(names),
+    )
+
+
+def slice_plots(findings: Findings) -> list[Plot]:
+    """For each hyper-parameter that was varied: its value against the criterion's value."""
+    from optuna.visualization import plot_slice
+
+    complete = _complete(findings)
+    study = frozen_study(complete, findings.searched)
+    plots = []
+    for one in _varied(findings):
+        values = [trial.searched[one.name] for trial in complete]
+        best = max(complete, key=lambda trial: trial.objective or 0.0).searched[one.name]
+        drawn = plot_slice(study, params=[escaped(one.name)], target_name=_TARGET)
+        figure = _mended(drawn, _points(complete))
+        figure.update_traces(marker_showscale=False, selector={"name": MET})
+        ticks = log_ticks(values) if one.log and min(values) > 0 else {}
+        figure.update_xaxes(title_text=escaped(one.name), **ticks)
+        _mark_zero(figure, complete)
+        plots.append(
+            Plot(
+                name=f"by-{one.name}",
+                title=one.name,
+                caption=f"The highest value is at {best:.4g}.",
+                description=f"{len(complete)} trials by {one.name}, from {min(values):g} to {max(values):g}.",
+                figure=figure,
+                height=270,
+            )
+        )
+    return plots
+
+
+def parallel_plot(findings: Findings) -> Plot | None:
+    """A line for each trial through all its hyper-parameters; None with fewer than two of either."""
+    from optuna.visualization import plot_parallel_coordinate
+
+    complete, varied = _complete(findings), _varied(findings)
+    if len(complete) < 2 or len(varied) < 2:
+        return None
+    study = frozen_study(complete, varied)
+    figure = _mended(plot_parallel_coordinate(study, target_name="criterion"), {})
+    for trial, trace in zip(complete, figure.data, strict=False):  # behind them, entries of the legend
+        shade = f"var(--q{round(4 * trace.y[0])})"
+        trace.update(hovertext=said(trial), hoverinfo="text", hovertemplate=None, opacity=0.85)
+        trace.update(customdata=None, line={"color": shade, "width": 2})
+    figure.update_annotations(font={"color": INK, "size": 11}, bgcolor=PAPER, borderpad=1)
+    names = ["criterion", *sorted(escaped(one.name) for one in varied)]  # whole, which Optuna cuts
+    figure.update_layout(margin_t=40, xaxis={"ticktext": names, "showline": False, "ticks": ""})
+    return Plot(
+        name="parallel",
+        title="All hyper-parameters of each trial",
+        caption=(
+            "Each line is a trial; it crosses each axis at the trial's value. Darker lines (in dark mode, "
+            "lighter ones) have a higher value of the criterion: look where they come together. Point at "
+            "an axis to read a trial."
+        ),
+        description=f"{len(complete)} trials through {len(varied)} hyper-parameters.",
+        figure=figure,
+        height=420,
+        least_width=680,
+    )
+
+
+def contour_plot(findings: Findings) -> Plot | None:
+    """The criterion's value over the two most important hyper-parameters; None without an importance."""
+    from optuna.visualization import plot_contour
+
+    names = [one.name for one in _varied(findings)]
+    pair = [name for name in findings.importance if name in names][:2]
+    if len(pair) < 2:
+        return None
+    complete = _complete(findings)
+    study = frozen_study(complete, findings.searched)
+    figure = _mended(
+        plot_contour(study, params=[*map(escaped, pair)], target_name="criterion"), _points(complete)
+    )
+    for name, colour in ((MET, COLOURS[1]), (UNMET, PAPER)):
+        mark = {"color": colour, "size": 10, "line": {"color": PAPER, "width": 1.5}}
+        figure.update_traces(marker=mark, selector={"name": name})
+    for axis in (figure.layout.xaxis, figure.layout.yaxis):
+        if axis.type == "log":
+            axis.dtick = 1 if axis.range[1] - axis.range[0] > 2 else "D2"
+    return Plot(
+        name="contour",
+        title=f"{pair[0]} and {pair[1]} together",
+        caption=(
+            "The two most important hyper-parameters. Dots are trials that meet the criterion, hollow ones "
+            "miss it. The colour between them is interpolated, and says little where there are few dots."
+        ),
+        description=f"{len(complete)} trials over {pair[0]} and {pair[1]}.",
+        figure=figure,
+        height=460,
+    )
