@@ -11,9 +11,9 @@
     const figure = JSON.parse(document.getElementById(`${box.id}-data`).textContent, coloured);
     const layout = { ...figure.layout, autosize: true, width: undefined };
     if (touched) layout.dragmode = false;
-    const buttons = ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "toImage"];
+    const buttons = [["zoom2d", "pan2d", "resetScale2d"]];  // none that leaves the page
     return Plotly.react(box, figure.data, layout, {
-      responsive: true, displaylogo: false, modeBarButtonsToRemove: buttons, scrollZoom: false,
+      responsive: true, displaylogo: false, modeBarButtons: buttons, scrollZoom: false,
     });
   };
   try {
