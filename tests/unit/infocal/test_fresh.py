@@ -127,6 +127,10 @@ def test_the_support_model_is_settled_once_whatever_the_number_of_steps(support_
     run = trainer(support_epochs=support_epochs)
     for steps in range(1, 700):
         run.steps_per_epoch = steps
+        expected = max(1, math.ceil(Fraction(str(support_epochs)) * steps))
+        assert run.num_support_steps == expected
+        if steps > 10 and steps % 20 and steps not in (334, 600):
+            continue  # the number of support steps does not depend on the step: some are walked through
         settled, supported = [], 0
         for done in range(int(support_epochs * steps) + 3):
             run.epoch, run.position = divmod(done, steps)
@@ -134,7 +138,7 @@ def test_the_support_model_is_settled_once_whatever_the_number_of_steps(support_
             settled += [done] if done == run.num_support_steps else []
             supported += done < run.num_support_steps
         assert settled == [supported], steps
-        assert supported == max(1, math.ceil(Fraction(str(support_epochs)) * steps))
+        assert supported == expected
 
 
 @pytest.mark.parametrize("seed", range(20))
