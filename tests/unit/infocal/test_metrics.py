@@ -65,8 +65,9 @@ def test_every_number_has_a_definition_and_a_name_fit_for_a_tracking_server(mode
 def test_a_score_nobody_makes_has_no_definition():
     with pytest.raises(KeyError, match="no score is called `token_f2`"):
         definition("token_f2")
-    assert definition("calibrated_token_f1").startswith(DEFINITIONS["token_f1"])
-    assert "target" in definition("calibrated_token_f1")
+    assert definition("token_f1") == DEFINITIONS["token_f1"]
+    of_rate = ", at the threshold that gives the target selection rate"
+    assert definition("calibrated_token_f1") == DEFINITIONS["token_f1"] + of_rate
 
 
 def test_rationale_scores_by_hand():
@@ -276,6 +277,11 @@ def test_degenerate_masks_are_named(num_selected, kind):
     assert degenerate_kind([mask[:300], mask[300:]]) == kind
 
 
+def test_a_mask_of_numbers_is_refused_by_its_name():
+    with pytest.raises((TypeError, ValueError), match="masks"):
+        degenerate_kind([np.array([0.5, 1.0])])
+
+
 def test_tolerances_can_be_stated():
     mask = np.arange(100) < 90
     assert degenerate_kind([mask], all_above=0.85) == "degenerate_all"
@@ -416,6 +422,33 @@ def test_a_class_ruled_out_gives_a_finite_kl():
     assert flat["comprehensiveness_kl"] == pytest.approx(math.log(0.5) + 0.5 * math.log(1e12))
 
 
+def test_the_fall_is_that_of_the_class_predicted_for_each_text():
+    p_full = np.array([[0.6, 0.4], [0.1, 0.9]])
+    p_without = np.array([[0.5, 0.5], [0.4, 0.6]])
+    found = faithfulness_scores(p_full, p_without, p_full)
+    assert found["comprehensiveness"] == pytest.approx((0.1 + 0.3) / 2)
+    assert found["sufficiency"] == 0.0
+    curve = aopc_scores(p_full, np.stack([p_without] * 4 + [p_full]), np.stack([p_full] * 5))
+    assert curve["comprehensiveness_at_50"] == 0.0
+    assert curve["comprehensiveness_at_20"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("score", [faithfulness_scores, aopc_scores])
+@pytest.mark.parametrize(("place", "name"), [(0, "p_full"), (1, "p_without"), (2, "p_only")])
+def test_the_table_that_holds_no_probabilities_is_named(score, place, name):
+    tables = [np.array([[0.25, 0.75], [0.5, 0.5]])] * 3
+    tables[place] = tables[place] - 0.005
+    if score is aopc_scores:
+        tables[1:] = [np.stack([table] * len(AOPC_SHARES)) for table in tables[1:]]
+    with pytest.raises(ValueError, match=rf"each row of `{name}` must be .* from 0\.99 to 0\.99"):
+        score(*tables)
+
+
+def test_sums_of_single_precision_are_accepted():
+    p = np.array([[0.25, 0.7495]], dtype=np.float32)
+    assert faithfulness_scores(p, p, p)["comprehensiveness"] == 0.0
+
+
 def test_predictions_must_be_probabilities_of_one_shape():
     p_full, p_without, p_only = faithfulness_case()
     with pytest.raises(ValueError, match=r"`p_only` must have the \(texts, classes\) \(2, 3\), .* \(1, 3\)"):
@@ -441,6 +474,19 @@ def test_top_share_masks_hold_their_share(share):
     assert [int(mask.sum()) for mask in masks] == [math.ceil(round(share * n, 6)) for n in (1, 7, 100, 200)]
 
 
-def test_an_impossible_share_is_refused():
-    with pytest.raises(ValueError, match=r"`share` must lie in \(0, 1\], but got 0\.0"):
-        top_share_masks([np.zeros(3)], 0.0)
+def test_a_share_of_one_takes_every_token():
+    (mask,) = top_share_masks([np.array([0.3, 0.1, 0.2])], 1.0)
+    assert mask.all()
+    assert mask.dtype == np.bool_
+
+
+def test_of_equal_scores_the_earlier_tokens_are_taken():
+    scores = np.tile([0.2, 0.7, 0.7, 0.1], 50)
+    (mask,) = top_share_masks([scores], 0.25)
+    assert np.flatnonzero(mask).tolist() == np.flatnonzero(scores == 0.7)[:50].tolist()
+
+
+@pytest.mark.parametrize("share", [0.0, -0.5, 1.001, 2.0])
+def test_an_impossible_share_is_refused(share):
+    with pytest.raises(ValueError, match=rf"`share` must lie in \(0, 1\], but got {share}"):
+        top_share_masks([np.zeros(3)], share)
