@@ -17,15 +17,15 @@ from pathlib import Path
 
 from benchmarks.timing import Figure
 from pipeline.base.errors import PipelineError, run_command
+from pipeline.cli import common_flags, flag_values
 from pipeline.study import cluster
-from pipeline.training import settings
 
 PARTS = ("encoders", "step", "data", "segmentation", "search", "serving")
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = settings.parser("benchmarks", "Time encoders, training step, data path, search and answers.")
+    parser = common_flags.parser("benchmarks", "Time encoders, training step, data path, search and answers.")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--data-dir", metavar="DIR", type=Path, help="folder that holds beer/ (default: INFOCAL_DATA)"
@@ -33,7 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
     which.add_argument("--sample", action="store_true", help="measure on the made-up corpus")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts to run (default: all)")
     parser.add_argument(
-        "--rounds", type=settings.positive_int, default=7, help="rounds of each (default: %(default)s)"
+        "--rounds", type=flag_values.positive_int, default=7, help="rounds of each (default: %(default)s)"
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the figures there")
     return parser

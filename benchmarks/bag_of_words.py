@@ -17,17 +17,16 @@ from feature_store.cache import as_numpy
 from feature_store.store import Features, load_features
 from infocal.metrics.scores import classification_scores
 from pipeline.base.errors import PipelineError, run_command
-from pipeline.cli import planning
-from pipeline.training import settings
+from pipeline.cli import common_flags, planning
 
 
 def main(arguments: Sequence[str]) -> int:
     """Train on `train`, score on `val` and `test`; returns the exit code."""
-    parser = settings.parser(
+    parser = common_flags.parser(
         "benchmarks.bag_of_words", "A bag-of-words logistic regression on the same split."
     )
-    settings.add_data_arguments(parser)
-    settings.add_training_arguments(parser)
+    common_flags.add_data_arguments(parser)
+    common_flags.add_training_arguments(parser)
     given = parser.parse_args(arguments)
     run = planning.with_features(given, planning.run_settings(given, {}))
     features = load_features(Path(run.features_dir))

@@ -18,8 +18,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pipeline.base.errors import USER_ERRORS, PipelineError, run_command
+from pipeline.cli import common_flags, flag_values
 from pipeline.study import cluster
-from pipeline.training import settings
 
 if TYPE_CHECKING:
     from benchmarks.faulting.frame import Bench, Counts, Fault
@@ -29,14 +29,16 @@ _NOT_HERE = "not possible here"
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = settings.parser("benchmarks.faults", "Inject faults into searches and count what they cost.")
+    parser = common_flags.parser("benchmarks.faults", "Inject faults into searches and count what they cost.")
     parser.add_argument(
         "--only", nargs="+", metavar="FAULT", default=[], help="faults to inject (default: all)"
     )
-    parser.add_argument("--seed", type=settings.seed, default=0, help="of the moments (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=flag_values.seed, default=0, help="of the moments (default: %(default)s)"
+    )
     parser.add_argument(
         "--moments",
-        type=settings.positive_int,
+        type=flag_values.positive_int,
         default=20,
         help="at which a driver is killed; other faults get a share of as many (default: %(default)s)",
     )

@@ -26,8 +26,8 @@ from random import Random
 from typing import Any
 
 from pipeline.base.errors import PipelineError, run_command
+from pipeline.cli import common_flags, flag_values
 from pipeline.study import cluster
-from pipeline.training import settings
 
 LIMIT_S = 30.0
 """No read takes longer, on a machine with other work too."""
@@ -70,14 +70,16 @@ class Row:
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = settings.parser("benchmarks.fuzz", "Feed damaged files to every reader.")
-    count = settings.positive_int
+    parser = common_flags.parser("benchmarks.fuzz", "Feed damaged files to every reader.")
+    count = flag_values.positive_int
     parser.add_argument("--inputs", type=count, default=1000, help="for each reader (default: %(default)s)")
     parser.add_argument(
         "--only", nargs="+", metavar="READER", default=[], help="readers to try (default: all)"
     )
-    parser.add_argument("--seed", type=settings.seed, default=0, help="of the damage (default: %(default)s)")
-    parser.add_argument("--first", type=settings.seed, default=0, help="number of the first input")
+    parser.add_argument(
+        "--seed", type=flag_values.seed, default=0, help="of the damage (default: %(default)s)"
+    )
+    parser.add_argument("--first", type=flag_values.seed, default=0, help="number of the first input")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="write the inputs there, read nothing")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the figures there")
     return parser

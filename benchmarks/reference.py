@@ -22,7 +22,7 @@ class LoopRCNN(RCNN):
 
     def forward(self, embedded: Embedded, gate: Float[Tensor, "B T"]) -> Float[Tensor, "B T Z"]:
         """States of both directions, zero where `gate` is zero."""
-        words = functional.embedding(embedded.index, embedded.words).unbind(1)
+        words = functional.embedding(embedded.index, embedded.vectors).unbind(1)
         gates = gate.unsqueeze(-1).unbind(1)
         forward = self._loop(0, words, gates)
         backward = self._loop(1, words[::-1], gates[::-1])[::-1]
@@ -69,7 +69,7 @@ class TorchLSTM(nn.Module):
 
     def forward(self, embedded: Embedded, gate: Float[Tensor, "B T"]) -> Float[Tensor, "B T Z"]:
         """States of both directions, zero at padding."""
-        states: Tensor = self.recurrent(functional.embedding(embedded.index, embedded.words))[0]
+        states: Tensor = self.recurrent(functional.embedding(embedded.index, embedded.vectors))[0]
         return states * gate.unsqueeze(-1)
 
 

@@ -11,12 +11,13 @@ from benchmarks.server import Reply, Server, model_server
 from benchmarks.timing import Figure, alternate
 from infocal.config import InfoCalConfig
 from infocal.methods.infocal.model import InfoCal
-from pipeline.explain import BATCH, WINDOW, Line, explained
-from pipeline.tracking import registry
+from pipeline.cli.explanations import BATCH, explained
+from pipeline.cli.text_input import WINDOW, Line
+from pipeline.tracking import model_registry
 from pipeline.tracking.tracking import Tracker
 from pipeline.training.checkpoints import Package, load_package, save_package
 from pipeline.training.explainer import Explainer
-from search_spaces.registry import first_points, preset
+from search_spaces.lookup import first_points, preset
 
 _AT_ONCE = 200
 _NUM_TEXTS = WINDOW
@@ -32,18 +33,18 @@ def run(corpus: Corpus, rounds: int, work: Path) -> Iterator[Figure]:
     yield from _explaining(corpus.label, Explainer(load_package(work / "package"), BATCH), texts, rounds)
     tracker = Tracker(f"sqlite:///{work / 'mlflow.db'}")
     experiment = tracker.experiment("beer", "palate")
-    registry.register(
+    model_registry.register(
         tracker,
         work / "package",
         name="infocal-beer-palate",
         run_id=tracker.start_run(experiment, "untrained", {}, {}),
         tags={},
-        alias=registry.CHAMPION,
+        alias=model_registry.CHAMPION,
     )
     (work / "server").mkdir()
     # the environment that a reader of the README has, not that of a search's workers
     environment = {"OMP_NUM_THREADS": "1", "GLIBC_TUNABLES": ""}
-    uri = f"models:/infocal-beer-palate@{registry.CHAMPION}"
+    uri = f"models:/infocal-beer-palate@{model_registry.CHAMPION}"
     with model_server(uri, tracker.uri, work / "server", environment) as server:
         yield from _serving(corpus.label, server, texts[:_AT_ONCE], rounds)
 

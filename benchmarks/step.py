@@ -13,7 +13,7 @@ from infocal import gradient_shares, losses
 from infocal.batch import Batch
 from infocal.config import InfoCalConfig
 from infocal.methods.infocal.trainer import InfoCalTrainer
-from search_spaces import registry
+from search_spaces import lookup
 
 _NUM_BATCHES = 6
 _SELECTED = -2.4
@@ -23,8 +23,8 @@ _SELECTED = -2.4
 def run(corpus: Corpus, rounds: int) -> Iterator[Figure]:
     """The step with beer's preset against the same step with plain encoders, and the share of each part."""
     torch.set_num_threads(1)
-    base = registry.preset("infocal", "beer", "palate", sample=False)
-    base |= registry.first_points("infocal", "beer")[0]
+    base = lookup.preset("infocal", "beer", "palate", sample=False)
+    base |= lookup.first_points("infocal", "beer")[0]
     for hidden_size in (int(base["hidden_size"]), 200):
         config = InfoCalConfig.from_mapping(base | {"hidden_size": hidden_size})
         shuffled = corpus.loader.shuffled(config.batch_size, seed=0, epoch=0)

@@ -21,7 +21,7 @@ from feature_store.errors import (
     UserError,
     let_streams_take_every_text,
 )
-from feature_store.sources import REGISTRY, get_source
+from feature_store.sources import DEFAULT_DATASET, REGISTRY, aspects_in_words, get_source
 from feature_store.sources.base import Source, resolve_aspect, source_options
 from feature_store.wording import counted
 
@@ -44,11 +44,11 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run)
         command.add_argument("--debug", action="store_true", help="show the traceback of an error")
         every = name in ("list", "verify")
-        default = None if every else "beer"
+        default = None if every else DEFAULT_DATASET
         text = f"name of the data set (default: {default or 'all'})"
         command.add_argument("--dataset", default=default, help=text)
         if name != "list":
-            text = "which of its targets (beer: appearance, smell, palate; CAIL: charges, articles, terms)"
+            text = f"which of its targets ({aspects_in_words()})"
             command.add_argument("--aspect", "--task", help=text)
         if name != "verify":
             text = f"folder that holds DATASET/ (default: {_ENV_DATA})"

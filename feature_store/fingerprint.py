@@ -50,7 +50,7 @@ def _refuse_other_keys(value: object) -> None:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes, read in blocks."""
+    """SHA-256 of a file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

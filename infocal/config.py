@@ -5,15 +5,14 @@ InfoCal's own are here too; another method's stand with the method, in `infocal/
 """
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
-from infocal.errors import ConfigError
+from infocal.errors import ConfigError, did_you_mean
 
-Encoder = Literal["rcnn", "lstm"]
+EncoderKind = Literal["rcnn", "lstm"]
 Sampling = Literal["straight_through", "relaxed"]
 DiscriminatorLoss = Literal["standard", "printed"]
 Calibration = Literal["mean", "sample"]
@@ -110,7 +109,7 @@ class MethodConfig:
     target_selection_rate: float = closed_unit(0.0)
     """Share of tokens that the selection is held at, in [0, 1]; 0: it is not held, 1: nothing is left out."""
 
-    encoder: Encoder = "rcnn"
+    encoder: EncoderKind = "rcnn"
     """Recurrent encoder of every part: `rcnn` (beer, HateXplain) or `lstm` (CAIL)."""
 
     pooling: Pooling = "mean"
@@ -171,9 +170,8 @@ class MethodConfig:
         names = [field.name for field in dataclasses.fields(cls)]
         for name in values:
             if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                guess = f"; did you mean `{near[0]}`?" if near else f"; known are {', '.join(names)}"
-                raise ConfigError(f"unknown hyper-parameter `{name}`{guess}")
+                guess = did_you_mean(name, names) or f"known are {', '.join(names)}"
+                raise ConfigError(f"unknown hyper-parameter `{name}`; {guess}")
         return cls(**values)
 
     @classmethod

@@ -1,7 +1,16 @@
 """Errors that a user of the model can cause or has to know about."""
 
+import difflib
+from collections.abc import Iterable
+
 MAX_MESSAGE = 1000
 """Characters of a message; a value that it quotes may be longer than one can read."""
+
+
+def did_you_mean(given: str, known: Iterable[str], prefix: str = "", suffix: str = "") -> str | None:
+    """A question that names the known name nearest to the given one; None where none is near."""
+    near = difflib.get_close_matches(given, list(known), n=1)
+    return f"did you mean `{prefix}{near[0]}{suffix}`?" if near else None
 
 
 class UserError(Exception):

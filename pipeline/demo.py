@@ -10,18 +10,18 @@ from collections.abc import Sequence
 
 from feature_store import terminal
 from pipeline.base.errors import run_command
-from pipeline.training import settings
+from pipeline.cli import common_flags
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.demo`."""
-    parser = settings.parser(
+    parser = common_flags.parser(
         "pipeline.demo", "Show models on a web page: what they mark, predict, and predict from other marks."
     )
     from pipeline.showing.flags import add_flags
 
     add_flags(parser)
-    settings.add_storage_arguments(parser)
+    common_flags.add_storage_arguments(parser)
     return parser
 
 

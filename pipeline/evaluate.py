@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feature_store import terminal
+from pipeline.base import locations
 from pipeline.base.errors import PipelineError, run_command
-from pipeline.training import settings
+from pipeline.cli import common_flags
 
 if TYPE_CHECKING:
     from pipeline.tracking.assessment import Subject
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.evaluate`."""
-    parser = settings.parser(
+    parser = common_flags.parser(
         "pipeline.evaluate", "Score a trial or a registered model on the sealed test split."
     )
     which = parser.add_mutually_exclusive_group(required=True)
@@ -30,8 +31,8 @@ def build_parser() -> argparse.ArgumentParser:
     which.add_argument("--model", metavar="URI", help="models:/NAME@ALIAS or models:/NAME/VERSION")
     parser.add_argument("--json", metavar="FILE", help="also write every score to this file")
     parser.add_argument("--sample", action="store_true", help="look in runs/sample for results, not in runs")
-    settings.add_storage_arguments(parser)
-    group = settings.add_feature_arguments(parser)
+    common_flags.add_storage_arguments(parser)
+    group = common_flags.add_feature_arguments(parser)
     group.add_argument("--embedding", help="as it was given to the search (default: none was given)")
     return parser
 
@@ -44,18 +45,18 @@ def main(arguments: Sequence[str]) -> int:
     if target is not None and not target.absolute().parent.is_dir():
         # found out before the test split is read, not after
         raise PipelineError(f"there is no folder `{target.parent}`", where=f"--json {target}")
-    storage = settings.storage(given.storage, given.sample)
-    uri = settings.tracking_uri(given.tracking_uri, storage)
+    storage = locations.storage(given.storage, given.sample)
+    uri = locations.tracking_uri(given.tracking_uri, storage)
     with terminal.opened():
         with terminal.step("loading the packages"):
-            from pipeline.tracking import assessment, registry
+            from pipeline.tracking import assessment, model_registry
             from pipeline.tracking.tracking import Tracker
 
         with terminal.step("loading the model and the data"), tempfile.TemporaryDirectory() as folder:
-            name_and_which = registry.parse_uri(given.model) if given.model else None
+            name_and_which = model_registry.parse_uri(given.model) if given.model else None
             tracker = Tracker(uri, create=False)
             if name_and_which is not None:
-                version = registry.find(tracker, *name_and_which)
+                version = model_registry.find(tracker, *name_and_which)
                 subject = assessment.of_version(tracker, version, given, Path(folder))
             else:
                 subject = assessment.of_run(tracker, given.run, given, Path(folder))

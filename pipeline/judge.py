@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from feature_store import terminal
+from pipeline.base import locations
 from pipeline.base.errors import PipelineError, run_command
-from pipeline.training import settings
+from pipeline.cli import common_flags
 
 logger = logging.getLogger("pipeline.judge")
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.judge`."""
-    parser = settings.parser(
+    parser = common_flags.parser(
         "pipeline.judge", "Let people judge rationales or mark their own, and say what came of it."
     )
     place = parser.add_mutually_exclusive_group(required=True)
@@ -30,11 +31,11 @@ def build_parser() -> argparse.ArgumentParser:
     from pipeline.judging.flags import add_flags
 
     add_flags(parser)
-    settings.add_data_arguments(parser)
+    common_flags.add_data_arguments(parser)
     parser.add_argument(
         "--embedding", help="as it was given when the models were trained (default: none was)"
     )
-    settings.add_storage_arguments(parser)
+    common_flags.add_storage_arguments(parser)
     return parser
 
 
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
 def _results(given: argparse.Namespace) -> int:
     uri = None
     if given.run:
-        uri = settings.tracking_uri(given.tracking_uri, settings.storage(given.storage, given.sample))
+        uri = locations.tracking_uri(given.tracking_uri, locations.storage(given.storage, given.sample))
     elif given.tracking_uri:
         raise PipelineError(
             "nothing is stored unless a run is named", where="--tracking-uri", hint="add `--run RUN_ID`"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from feature_store import terminal
 from pipeline.base.errors import PipelineError, run_command
+from pipeline.cli import common_flags, flag_values
 from pipeline.study import ended_study
-from pipeline.training import settings
 from search_spaces.base import Criterion
 
 logger = logging.getLogger("pipeline.register")
@@ -20,20 +20,20 @@ logger = logging.getLogger("pipeline.register")
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.register`."""
-    parser = settings.parser(
+    parser = common_flags.parser(
         "pipeline.register", "Register a trial of a study that has ended, under a criterion stated now."
     )
-    parser.add_argument("--name", type=settings.study_name, required=True, help="name of the study")
+    parser.add_argument("--name", type=flag_values.study_name, required=True, help="name of the study")
     parser.add_argument(
         "--trial",
-        type=settings.count,
+        type=flag_values.count,
         metavar="N",
         help="number of the trial, as in trial-02 (default: the best one by the criterion)",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--min-precision",
-        type=settings.fraction,
+        type=flag_values.fraction,
         help="another precision threshold for the study's criterion",
     )
     which.add_argument(
@@ -42,9 +42,9 @@ def build_parser() -> argparse.ArgumentParser:
         help='another criterion, such as "best val_token_f1 with val_selection_rate <= 0.2" '
         "(default: the study's)",
     )
-    settings.add_model_name(parser)
+    common_flags.add_model_name(parser)
     parser.add_argument("--sample", action="store_true", help="the study was made on the sample corpus")
-    settings.add_storage_arguments(parser)
+    common_flags.add_storage_arguments(parser)
     return parser
 
 

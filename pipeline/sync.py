@@ -14,19 +14,20 @@ import sys
 from collections.abc import Sequence
 
 from feature_store import terminal
+from pipeline.base import command_text
 from pipeline.base.errors import run_command
+from pipeline.cli import common_flags, flag_values
 from pipeline.study import ended_study
-from pipeline.training import settings
 
 logger = logging.getLogger("pipeline.sync")
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.sync`."""
-    parser = settings.parser("pipeline.sync", "Write to MLflow what it lacks of a study.")
-    parser.add_argument("--name", type=settings.study_name, required=True, help="name of the study")
+    parser = common_flags.parser("pipeline.sync", "Write to MLflow what it lacks of a study.")
+    parser.add_argument("--name", type=flag_values.study_name, required=True, help="name of the study")
     parser.add_argument("--sample", action="store_true", help="the study was made on the sample corpus")
-    settings.add_storage_arguments(parser)
+    common_flags.add_storage_arguments(parser)
     return parser
 
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     ):
         from pipeline.study.conduct import synchronise
 
-        command = settings.commands(given.name, study.storage, study.tracking).resume
+        command = command_text.next_commands(given.name, study.storage, study.tracking).resume
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 result = synchronise(study.prepared, study.folder, study.uri, command)

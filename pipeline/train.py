@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feature_store import terminal
+from pipeline.base import command_text, locations
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.base.storage import Storage
-from pipeline.cli import planning
+from pipeline.cli import common_flags, flag_values, planning
 from pipeline.study import cluster
-from pipeline.training import settings
-from search_spaces import registry
+from pipeline.training import naming
+from search_spaces import lookup
 
 if TYPE_CHECKING:
     from pipeline.tracking.tracking import Tracker
@@ -26,14 +27,14 @@ logger = logging.getLogger("pipeline.train")
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.train`."""
-    parser = settings.parser("pipeline.train", "Train one configuration, without Ray.")
-    settings.add_data_arguments(parser)
-    settings.add_training_arguments(parser)
-    settings.add_storage_arguments(parser)
+    parser = common_flags.parser("pipeline.train", "Train one configuration, without Ray.")
+    common_flags.add_data_arguments(parser)
+    common_flags.add_training_arguments(parser)
+    common_flags.add_storage_arguments(parser)
     group = parser.add_argument_group("model")
     group.add_argument("--from-run", metavar="RUN_ID", help="take the hyper-parameters of this MLflow run")
     group.add_argument(
-        "--threads", type=settings.positive_int, default=1, help="torch threads (default: %(default)s)"
+        "--threads", type=flag_values.positive_int, default=1, help="torch threads (default: %(default)s)"
     )
     group.add_argument(
         "--track", action="store_true", help="log the training to MLflow, where --tracking-uri says"
@@ -49,10 +50,10 @@ def main(arguments: Sequence[str]) -> int:
     given = build_parser().parse_args(arguments)
     terminal.log_to_stderr()
     cluster.prepare_environment()
-    storage = settings.storage(given.storage, given.sample)
+    storage = locations.storage(given.storage, given.sample)
     start = _start(given, storage)
     run = planning.run_settings(given, start, num_threads=given.threads, holds_rate=True)
-    name = settings.default_name(run.dataset, run.aspect)
+    name = naming.default_name(run.dataset, run.aspect)
     output = Path(given.output) if given.output else storage.folder / "models" / name
     if output.exists():
         raise PipelineError(f"`{output}` is there already", where="--output", hint="name a new folder")
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         with terminal.step("loading the packages"):
             from pipeline.study.outcome import train_alone
 
-        command = settings.stored_command("pipeline.train", arguments)
+        command = command_text.stored_command("pipeline.train", arguments)
         with terminal.step("training"):
             text = train_alone(run, output, sample=given.sample, tracker=tracker, command=command)
     terminal.answer(text)
@@ -78,7 +79,7 @@ def _tracker(given: argparse.Namespace, storage: Storage) -> "Tracker | None":
         return None
     from pipeline.tracking.tracking import Tracker
 
-    tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage))
+    tracker = Tracker(locations.tracking_uri(given.tracking_uri, storage))
     logger.info("tracking: %s", tracker.uri)
     return tracker
 
@@ -86,10 +87,11 @@ def _tracker(given: argparse.Namespace, storage: Storage) -> "Tracker | None":
 def _start(given: argparse.Namespace, storage: Storage) -> dict[str, Any]:
     """The hyper-parameters to start from: the tracked run's, else the published best."""
     if not given.from_run:
-        return registry.first_points(given.method, given.dataset)[0]
-    from pipeline.tracking.tracking import Tracker, config_of
+        return lookup.first_points(given.method, given.dataset)[0]
+    from pipeline.tracking.studies import config_of
+    from pipeline.tracking.tracking import Tracker
 
-    tracker = Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
+    tracker = Tracker(locations.tracking_uri(given.tracking_uri, storage), create=False)
     return config_of(tracker.run(given.from_run))
 
 

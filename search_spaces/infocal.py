@@ -141,12 +141,6 @@ OWN_DATA = Search(
     first_points=[PAPER_BEER_BEST],
 )
 
-SEARCHES = {
-    "beer": BEER,
-    "hatexplain": HATEXPLAIN,
-    "cail-small": CAIL,
-    "cail-big": CAIL,
-    "jsonl": OWN_DATA,
-    "eraser": OWN_DATA,
-}
-"""By data set."""
+OWN = "own"
+SEARCHES = {"beer": BEER, "hatexplain": HATEXPLAIN, "cail": CAIL, OWN: OWN_DATA}
+"""By the name that a data set's preset gives as `ranges`; without one, they are `own`."""

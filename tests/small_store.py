@@ -14,8 +14,8 @@ import torch
 from feature_store.store import FeatureRequest, Features, open_features
 from infocal.config import InfoCalConfig, Task
 from infocal.methods.infocal.model import InfoCal
-from pipeline.tracking import registry
-from pipeline.tracking.registry import ModelVersion
+from pipeline.tracking import model_registry
+from pipeline.tracking.model_registry import ModelVersion
 from pipeline.tracking.tracking import Tracker
 from pipeline.training import checkpoints
 from pipeline.training.loaders import embeddings_of, task_of
@@ -128,7 +128,7 @@ def registered(tracker: Tracker, package: Path, **changes: Any) -> tuple[int, st
     """Register a package under a run of its own; returns the version and the run's id."""
     experiment = tracker.experiment("beer", "palate")
     run_id = tracker.start_run(experiment, "trial-00", {"lambda_ib": 0.1}, {})
-    version = registry.register(tracker, package, name=NAME, run_id=run_id, tags={}, **changes)
+    version = model_registry.register(tracker, package, name=NAME, run_id=run_id, tags={}, **changes)
     return version, run_id
 
 
@@ -144,16 +144,16 @@ def store_with_model(folder: Path) -> tuple[Tracker, ModelVersion]:
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(_registered_database(), folder / "mlflow.db")
     tracker = Tracker(f"sqlite:///{folder / 'mlflow.db'}")
-    return tracker, registry.find(tracker, NAME, registry.CHALLENGER)
+    return tracker, model_registry.find(tracker, NAME, model_registry.CHALLENGER)
 
 
 def next_version(tracker: Tracker, **tags: str) -> ModelVersion:
     """Register version 1 once more, as challenger; `tags` on top of its own."""
-    first = registry.find(tracker, NAME, 1)
+    first = model_registry.find(tracker, NAME, 1)
     source = tracker.client.get_model_version_download_uri(NAME, "1")
     made = tracker.client.create_model_version(NAME, source, first.run_id, {**first.tags, **tags})
-    tracker.client.set_registered_model_alias(NAME, registry.CHALLENGER, made.version)
-    return registry.find(tracker, NAME, int(made.version))
+    tracker.client.set_registered_model_alias(NAME, model_registry.CHALLENGER, made.version)
+    return model_registry.find(tracker, NAME, int(made.version))
 
 
 def save_trial_checkpoint(folder: Path, model: InfoCal, scores: dict[str, float], **best: Any) -> Path:

@@ -22,7 +22,8 @@ from pipeline.study.study import StudySettings
 from pipeline.study.study_folder import OPTUNA_DB, STUDIES
 from pipeline.tracking.epoch_steps import first_step
 from pipeline.tracking.sections import flat, flat_value
-from pipeline.tracking.tracking import PARENT_TAG, STUDY_TAG, TRIAL_TAG, TrackedRun, Tracker, config_of
+from pipeline.tracking.studies import config_of
+from pipeline.tracking.tracking import PARENT_TAG, STUDY_TAG, TRIAL_TAG, TrackedRun, Tracker
 from pipeline.training import checkpoints
 from pipeline.training.trainable import EPOCHS
 

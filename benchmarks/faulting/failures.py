@@ -9,6 +9,7 @@ from benchmarks.faulting.driver import EPOCHS, TRIALS, Searches
 from benchmarks.faulting.evidence import Expected, Place, count_study
 from benchmarks.faulting.frame import Bench, Counts
 from pipeline.study.study_folder import OPTUNA_DB
+from pipeline.tracking.studies import latest_study
 from pipeline.tracking.tracking import Tracker
 from pipeline.training.trainable import FAILURE
 
@@ -41,7 +42,7 @@ def _count_reasons(counts: Counts, place: Place, reason: str) -> None:
     """Count trials that failed for another reason, and those of which Optuna was told something else."""
     tracker = Tracker(f"sqlite:///{place.tracked}", create=False)
     experiment = tracker.experiment("beer", "palate")
-    study = tracker.latest_study(experiment, place.name)
+    study = latest_study(tracker, experiment, place.name)
     children = tracker.children(study.run_id) if study else []
     tags = Counter(child.tags.get(FAILURE, "none") for child in children)
     counts.add("trials_lost", tags.total() - tags[reason], f"failure tags {dict(tags)}")

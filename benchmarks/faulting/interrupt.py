@@ -9,6 +9,7 @@ from benchmarks.faulting.driver import EPOCHS, EXPECTED, TRIALS, Searches, print
 from benchmarks.faulting.evidence import Place, count_study, count_trained_again, finished
 from benchmarks.faulting.frame import Bench, Counts
 from benchmarks.faulting.reference import Reference
+from pipeline.tracking.studies import latest_study
 from pipeline.tracking.tracking import Tracker
 
 STOP_S = 60.0
@@ -49,7 +50,7 @@ def _inject(bench: Bench, interrupt: Callable[[Command, Bench], tuple[int, float
 def _count_stopped(counts: Counts, place: Place) -> None:
     """Count what a search that ended as asked should have closed."""
     tracker = Tracker(f"sqlite:///{place.tracked}", create=False)
-    study = tracker.latest_study(tracker.experiment("beer", "palate"), place.name)
+    study = latest_study(tracker, tracker.experiment("beer", "palate"), place.name)
     runs = [study, *tracker.children(study.run_id)] if study else []
     counts.add("trials_lost", int(not runs), "no run of the study")
     running = [run.name for run in runs if run.status not in ("FINISHED", "FAILED", "KILLED")]

@@ -30,9 +30,10 @@ from infocal.config import InfoCalConfig, Task
 from infocal.methods.infocal.model import InfoCal
 from infocal.methods.infocal.trainer import InfoCalTrainer
 from pipeline import search
-from pipeline.base.reading import read_settings
+from pipeline.base.command_text import parsed_again
 from pipeline.base.storage import Storage
-from pipeline.explain import windows
+from pipeline.base.stored_files import read_settings
+from pipeline.cli.text_input import windows
 from pipeline.study.ledger import LEDGER, OBJECTIVE, VIOLATION, Ledger, Proposal
 from pipeline.study.scheduler import asha
 from pipeline.study.study import Study, StudySettings
@@ -42,9 +43,9 @@ from pipeline.tracking.tracking import CONFIG_ARTIFACT
 from pipeline.training import checkpoints
 from pipeline.training.explainer import Explainer
 from pipeline.training.loaders import Loader, embeddings_of, task_of
-from pipeline.training.settings import RunSettings, parsed_again
+from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import Progress
-from search_spaces.registry import criterion, first_points, space
+from search_spaces.lookup import criterion, first_points, space
 
 _SCORES = "lm_logit"
 _HOSTILE: tuple[Any, ...] = (

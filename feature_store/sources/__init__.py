@@ -10,8 +10,20 @@ from feature_store.sources.jsonl import Jsonl
 
 _SOURCES: tuple[Source, ...] = (Beer(), HateXplain(), CAIL_SMALL, CAIL_BIG, Jsonl(), Eraser())
 
+DEFAULT_DATASET = "beer"
+"""Where no data set is named."""
+
 REGISTRY: dict[str, Source] = {source.name: source for source in _SOURCES}
 """Every source by its data set's name."""
+
+
+def aspects_in_words() -> str:
+    """The targets of the data sets that have several, for the help of flags."""
+    known: dict[tuple[str, ...], list[str]] = {}
+    for source in REGISTRY.values():
+        if source.aspects:
+            known.setdefault(source.aspects, []).append(source.name)
+    return "; ".join(f"{', '.join(names)}: {', '.join(aspects)}" for aspects, names in known.items())
 
 
 def get_source(dataset: str) -> Source:

@@ -31,7 +31,7 @@ from feature_store.sources.base import (
     TaskSpec,
 )
 from feature_store.sources.fields import (
-    Ledger,
+    SeenExamples,
     check_id,
     check_spans,
     check_text,
@@ -105,16 +105,16 @@ class Eraser(ReadsRows):
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
         """The files in the order train, val, test; see `Source.frames`."""
         reader = _Reader(query, task)
-        ledger = Ledger()
+        seen = SeenExamples()
         for split in _SPLITS:
             path = query.inputs[split]
             for number, line in filled_lines(path, max_bytes=query.max_bytes):
                 where = f"{path}:{number}"
                 example = reader.example(line, where, split)
                 report.counts[f"{split}_without_evidence"] += example.rationale is None
-                ledger.add(example.example_id, split, example.tokens, where)
+                seen.add(example.example_id, split, example.tokens, where)
                 yield example
-        ledger.tell(report)
+        seen.tell(report)
         reader.tell(report)
 
     def write_sample(self, data_dir: Path, seed: int) -> None:

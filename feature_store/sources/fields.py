@@ -192,7 +192,7 @@ def unread_keys(counts: Counter[str], known: Sequence[str]) -> str:
     return "keys that are not read: " + ", ".join(parts) + (", ..." if len(counts) > _MAX_UNREAD else "")
 
 
-class Ledger:
+class SeenExamples:
     """What was read so far: ids, which must differ, and texts, which may stand in several splits."""
 
     def __init__(self) -> None:

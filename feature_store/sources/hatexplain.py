@@ -22,7 +22,7 @@ from feature_store.sources.base import (
     SourceOption,
     TaskSpec,
 )
-from feature_store.sources.fields import Ledger, check_encodable, check_tokens, whole
+from feature_store.sources.fields import SeenExamples, check_encodable, check_tokens, whole
 from feature_store.sources.locate import find_inputs, plain_or_gz
 from feature_store.sources.members import read_members
 from feature_store.sources.reads_rows import ReadsRows
@@ -121,7 +121,7 @@ class HateXplain(ReadsRows):
         """Posts in the order of the file; see `Source.frames`."""
         divisions = query.inputs["divisions"]
         split_of, lines = _read_divisions(divisions, query.max_bytes)
-        waiting, ledger, cases = set(split_of), Ledger(), _Cases()
+        waiting, seen, cases = set(split_of), SeenExamples(), _Cases()
         for post, where in _read_posts(query.inputs["posts"], query.max_bytes):
             waiting.discard(post.post_id)
             if post.label is None:
@@ -136,7 +136,7 @@ class HateXplain(ReadsRows):
                     "are both files of one release?",
                 )
             split = split_of[post.post_id]
-            ledger.add(post.post_id, split, post.tokens, where)
+            seen.add(post.post_id, split, post.tokens, where)
             yield Example(
                 example_id=post.post_id,
                 split=split,
@@ -154,7 +154,7 @@ class HateXplain(ReadsRows):
                 hint="is the posts' file complete, and of the same release?",
             )
         _tell(report, cases)
-        ledger.tell(report)
+        seen.tell(report)
 
     def write_sample(self, data_dir: Path, seed: int) -> None:
         """Write the made-up corpus of `feature_store.sample_posts`."""

@@ -49,7 +49,7 @@ from feature_store.sources.base import (
     TaskSpec,
 )
 from feature_store.sources.fields import (
-    Ledger,
+    SeenExamples,
     check_encodable,
     check_id,
     check_spans,
@@ -151,7 +151,7 @@ class Jsonl(ReadsRows):
         is_changed = DICTIONARY in query.inputs or STOP_WORDS in query.inputs
         tokenize = ChineseTokenizer(own) if is_changed else make_tokenizer(str(task.tokenizer), {})
         reader = _Reader(stated, task, tokenize)
-        ledger = Ledger()
+        seen = SeenExamples()
         if "val" not in query.inputs:
             name = query.inputs["train"].name
             report.notes.append(f"no val.jsonl: {VAL_RATE:.0%} of {name} is cut off as val, by content")
@@ -165,11 +165,11 @@ class Jsonl(ReadsRows):
                 example = reader.example(line, where, split, f"{split}:{number}")
                 if split == "train" and "val" not in query.inputs:
                     example = _cut(example)
-                ledger.add(example.example_id, example.split, example.tokens, where)
+                seen.add(example.example_id, example.split, example.tokens, where)
                 yield example
             if note := spans.note(path.name):
                 report.notes.append(note)
-        ledger.tell(report)
+        seen.tell(report)
         reader.tell(report, query.inputs["train"].name)
         report.notes += own.notes()
 

@@ -45,7 +45,7 @@ class AttentionModel(Rationalizer):
     def weights(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
         """The attention of each token of the whole text; zero at padding."""
         weight: Tensor
-        _, weight = self.reader(embedded, is_token.to(embedded.words.dtype), is_token)
+        _, weight = self.reader(embedded, is_token.to(embedded.vectors.dtype), is_token)
         return weight
 
     def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
@@ -75,7 +75,7 @@ class AttentionTrainer(Trainer):
     def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
         """L_sp of the whole text."""
         embedded = self.model.embed(batch.words)
-        everything = batch.is_token.to(embedded.words.dtype)
+        everything = batch.is_token.to(embedded.vectors.dtype)
         output = self.model.respond(embedded, everything, batch.is_token)
         terms: Terms = {"sp": losses.prediction_loss(output, batch.target, self.task)}
         return terms, everything, None

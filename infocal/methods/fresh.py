@@ -87,7 +87,7 @@ class FreshModel(Rationalizer):
 
     def read_whole(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B C"]:
         """The support model's logits from the whole text."""
-        feature, _ = self.support(embedded, is_token.to(embedded.words.dtype), is_token)
+        feature, _ = self.support(embedded, is_token.to(embedded.vectors.dtype), is_token)
         logit: Tensor = self.support_output(feature)
         return logit
 
@@ -97,7 +97,7 @@ class FreshModel(Rationalizer):
         By gradient: |d y / d g_t| at g_t = 1, the gate that shows a token, y the logit of what is predicted.
         A gate multiplies what its token adds, so this is gradient times input, with its state for input.
         """
-        gate = is_token.to(embedded.words.dtype)
+        gate = is_token.to(embedded.vectors.dtype)
         if self.config.saliency == "attention":
             with torch.no_grad():
                 weight: Tensor = self.support(embedded, gate, is_token)[1]
@@ -176,11 +176,11 @@ class FreshTrainer(Trainer):
             self._settle_support()
         embedded = self.model.embed(batch.words)
         if self.num_steps_done < self.num_support_steps:
-            mask = batch.is_token.to(embedded.words.dtype)
+            mask = batch.is_token.to(embedded.vectors.dtype)
             output = self.model.read_whole(embedded, batch.is_token)
         else:
             mask = self.model.extract(batch.words, batch.is_token)
-            still = Embedded(embedded.words.detach(), embedded.index)
+            still = Embedded(embedded.vectors.detach(), embedded.index)
             output = self.model.respond(still, mask, batch.is_token)
         terms: Terms = {"sp": losses.prediction_loss(output, batch.target, self.task)}
         return terms, mask, None

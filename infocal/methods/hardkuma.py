@@ -108,7 +108,7 @@ class KumaSelector(nn.Module):
 
     def forward(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Kuma:
         """Each token's distribution, [B T]; at padding it means nothing."""
-        states = self.encoder(embedded, is_token.to(embedded.words.dtype))
+        states = self.encoder(embedded, is_token.to(embedded.vectors.dtype))
         a, b = functional.softplus(self.output(states)).float().clamp(*_SHAPES).unbind(dim=-1)
         return Kuma(a, b)
 

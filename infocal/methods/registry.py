@@ -1,12 +1,11 @@
 """The methods by name. Nothing is imported before it is asked for: a name can be checked without torch."""
 
-import difflib
 import pkgutil
 from dataclasses import dataclass
 from typing import Any
 
 from infocal.config import MethodConfig
-from infocal.errors import ConfigError
+from infocal.errors import ConfigError, did_you_mean
 
 INFOCAL = "infocal"
 """The method that is meant where none is named, as in packages from before there were others."""
@@ -77,9 +76,8 @@ def method(name: str) -> Method:
     """
     if name in METHODS:
         return METHODS[name]
-    near = difflib.get_close_matches(name, METHODS, n=1)
     raise ConfigError(
         f"no method `{name}`; there is {', '.join(f'`{known}`' for known in METHODS)}",
         where="--method",
-        hint=f"did you mean `--method {near[0]}`?" if near else None,
+        hint=did_you_mean(name, METHODS, "--method "),
     )

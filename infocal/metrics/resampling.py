@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from infocal.metrics.agreement import Counts, Golds, Mask, Masks, Values, lay_out_golds, sum_by_document
+from infocal.metrics.overlap import Counts, Golds, Mask, Masks, Values, lay_out_golds, sum_by_document
 
 NUM_DRAWS = 1000
 LEVEL = 0.95

@@ -2,7 +2,7 @@
 
 A name has one definition in every mode, and `DEFINITIONS` says which. A name with `_macro` is an average over
 texts, one without is computed over the whole corpus at once (micro). Arrays are those of
-`infocal.metrics.agreement`: one per text, without padding.
+`infocal.metrics.overlap`: one per text, without padding.
 
 Sources: [DeYoung2020] ERASER benchmark, [Mathew2021] HateXplain, [Bastings2019] HardKuma, [Sha2023] InfoCal.
 """
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from infocal.metrics.agreement import (
+from infocal.metrics.overlap import (
     IOU_THRESHOLD,
     Counts,
     Golds,

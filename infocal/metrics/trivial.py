@@ -1,7 +1,7 @@
 """Trivial rationales, the lines that every score stands beside: all, none, random-k, first-k and oracle-k.
 
 They select a given share of all tokens, so that they compare at equal selection. Arrays are those of
-`infocal.metrics.agreement`: one per text, without padding.
+`infocal.metrics.overlap`: one per text, without padding.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from infocal.metrics.agreement import (
+from infocal.metrics.overlap import (
     Counts,
     Golds,
     Mask,

@@ -24,10 +24,10 @@ from infocal.kernels import lstm_cpp, rcnn_cpp, rcnn_torch
 class Embedded:
     """The words of a batch: the vectors of its distinct words, and which word stands where."""
 
-    words: Float[Tensor, "U E"]
+    vectors: Float[Tensor, "U E"]
     """Vectors of the U distinct words."""
     index: Int[Tensor, "B T"]
-    """Row of `words` at each position."""
+    """Row of `vectors` at each position."""
 
 
 class Encoder(nn.Module):
@@ -64,7 +64,7 @@ class Encoder(nn.Module):
         Differs: the input is not multiplied by the gate as well (m_i x_i of [Sha2023]). Where gates are 0
         or 1 the states are the same, but so the gradient by the gate of an unseen token knows its word.
         """
-        return self.layer(embedded.words @ self.input_weight, embedded.index, gate)
+        return self.layer(embedded.vectors @ self.input_weight, embedded.index, gate)
 
     def layer(
         self, projected: Float[Tensor, "U W"], index: Int[Tensor, "B T"], gate: Float[Tensor, "B T"]

@@ -21,7 +21,7 @@ def selected_only(
     # stable: selected tokens in their order, then unselected ones, then padding
     order = (~seen).to(torch.uint8).argsort(dim=1, stable=True)[:, :length]
     index = embedded.index.gather(1, order)
-    return Embedded(embedded.words, index), mask.gather(1, order), is_token.gather(1, order)
+    return Embedded(embedded.vectors, index), mask.gather(1, order), is_token.gather(1, order)
 
 
 class Predictor(nn.Module):

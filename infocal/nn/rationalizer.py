@@ -107,7 +107,7 @@ class Rationalizer(nn.Module):
         """
         embedded = self.embed(words)
         if self.config.is_dense:
-            probability = is_token.to(embedded.words.dtype)
+            probability = is_token.to(embedded.vectors.dtype)
         else:
             probability = shifted(self.select_probability(embedded, is_token), self.threshold) * is_token
         chosen = ((probability >= HALF) & is_token).to(torch.float32)

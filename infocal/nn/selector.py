@@ -28,7 +28,7 @@ class Selector(nn.Module):
 
     def forward(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
         """Logits of selection; at padding their value means nothing."""
-        gate = is_token.to(embedded.words.dtype)
+        gate = is_token.to(embedded.vectors.dtype)
         states = self.encoder(embedded, gate)
         logit: Tensor = self.output(states).squeeze(-1)
         return logit

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.training import settings
+from pipeline.base import locations
 
 if TYPE_CHECKING:
-    from pipeline.tracking.registry import ModelVersion
+    from pipeline.tracking.model_registry import ModelVersion
     from pipeline.tracking.tracking import Tracker
     from pipeline.training.checkpoints import Package
 
@@ -32,14 +32,14 @@ def tracker_of(given: argparse.Namespace, uris: Sequence[str]) -> "Tracker":
     Raises:
         PipelineError: if a URI is none, or there is no store.
     """
-    from pipeline.tracking import registry
+    from pipeline.tracking import model_registry
     from pipeline.tracking.tracking import Tracker
 
     for uri in uris:
-        registry.parse_uri(uri)
+        model_registry.parse_uri(uri)
 
-    storage = settings.storage(given.storage, given.sample)
-    return Tracker(settings.tracking_uri(given.tracking_uri, storage), create=False)
+    storage = locations.storage(given.storage, given.sample)
+    return Tracker(locations.tracking_uri(given.tracking_uri, storage), create=False)
 
 
 def registered(tracker: "Tracker", uri: str) -> "tuple[Package, ModelVersion]":
@@ -49,9 +49,9 @@ def registered(tracker: "Tracker", uri: str) -> "tuple[Package, ModelVersion]":
         PipelineError: if the URI is none, or there is no such model, alias or version; says what there is.
         StateError: if a file of it is damaged.
     """
-    from pipeline.tracking import registry
+    from pipeline.tracking import model_registry
 
-    name, which = registry.parse_uri(uri)
-    version = registry.find(tracker, name, which)
+    name, which = model_registry.parse_uri(uri)
+    version = model_registry.find(tracker, name, which)
     with tempfile.TemporaryDirectory() as folder:
-        return registry.load_version(tracker, name, version.version, Path(folder)), version
+        return model_registry.load_version(tracker, name, version.version, Path(folder)), version

@@ -9,20 +9,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feature_store.command_line import cache_folder
 from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect, source_options
 from feature_store.wording import counted
 from infocal.config import LanguageModelConfig
 from infocal.errors import ConfigError
 from pipeline.base.errors import PipelineError
-from pipeline.training import settings
+from pipeline.cli import flag_values
+from pipeline.study.criterion import criterion_of
+from pipeline.training import naming, settings
 from pipeline.training.columns import TASK_SCORES
-from search_spaces import registry
+from search_spaces import lookup
 from search_spaces.base import Criterion
-from search_spaces.criteria import PAPER, RELATIVE, RIVAL, expected, out_of_reach
+from search_spaces.criteria import PAPER, RELATIVE, RIVAL, expected
+from search_spaces.datasets import out_of_reach
 
 if TYPE_CHECKING:
-    from feature_store.store import FeatureRequest, Features
+    from feature_store.store import FeatureRequest
     from feature_store.survey import Survey
 
 logger = logging.getLogger("pipeline.cli.planning")
@@ -52,16 +56,16 @@ def run_settings(
         UserError: of the room that refuses a name or a value.
     """
     aspect = resolve_aspect(get_source(given.dataset), given.aspect) or ""
-    chosen = {**tracked, **settings.hyper_parameters(given.config, given.set)}
-    base = registry.preset(given.method, given.dataset, aspect, given.sample) | chosen
+    chosen = {**tracked, **flag_values.hyper_parameters(given.config, given.set)}
+    base = lookup.preset(given.method, given.dataset, aspect, given.sample) | chosen
     if given.target_selection_rate is not None:
         base["target_selection_rate"] = _target_rate(given)
     _check_variant(base, given.method)
     _check(base, given)
-    criterion = registry.criterion(given.dataset, aspect)
+    criterion = lookup.criterion(given.dataset, aspect)
     if given.min_precision is not None:
         criterion = _with_min_precision(criterion, given.min_precision)
-    language_model = LanguageModelConfig(**registry.language_model_preset(given.dataset, given.sample))
+    language_model = LanguageModelConfig(**lookup.language_model_preset(given.dataset, given.sample))
     run = settings.RunSettings(
         dataset=given.dataset,
         aspect=aspect,
@@ -82,7 +86,7 @@ def run_settings(
     if holds_rate and 0 < rate < 1 and _holds_by_default(given):
         run = dataclasses.replace(run, hold_rate=True)
     run = with_criterion(run, criterion, _kind(given, run))
-    if not given.sample and not registry.depends_on_data(given.dataset):
+    if not given.sample and not lookup.depends_on_data(given.dataset):
         check_epochs(run)  # where the start follows from the data, once these are read
     return run
 
@@ -122,7 +126,7 @@ def _kind(given: argparse.Namespace, run: settings.RunSettings) -> str:
     is_possible = run.hold_rate and not run.config().is_dense and reads_rationales(run.criterion)
     if given.criterion == RELATIVE and not is_possible:
         lack = (
-            f"{settings.title(run.dataset, run.aspect)} is judged by its predictions, not by human rationales"
+            f"{naming.title(run.dataset, run.aspect)} is judged by its predictions, not by human rationales"
             if not reads_rationales(run.criterion)
             else "a model without a target selection rate cannot be compared with another at one rate"
         )
@@ -141,7 +145,7 @@ def criterion_in_words(run: settings.RunSettings) -> str:
     """The criterion, or what is known of it before its rival was measured."""
     if run.criterion_kind != RELATIVE or run.rival:
         return str(run.criterion)
-    return expected(run.criterion, registry.title(RIVAL))
+    return expected(run.criterion, lookup.title(RIVAL))
 
 
 def _target_rate(given: argparse.Namespace) -> float:
@@ -157,7 +161,7 @@ def _target_rate(given: argparse.Namespace) -> float:
 
 def _check_variant(base: Mapping[str, Any], method: str) -> None:
     """Refuse to train a variant without what makes it one."""
-    for name, value in registry.fixed_by(method).items():
+    for name, value in lookup.fixed_by(method).items():
         if base[name] != value:
             raise PipelineError(
                 f"`{method}` is the variant with {name} = {value}, but {base[name]} was asked for",
@@ -178,7 +182,7 @@ def _with_min_precision(criterion: Criterion, limit: float) -> Criterion:
 def _check(base: Mapping[str, Any], given: argparse.Namespace) -> None:
     """Refuse hyper-parameters of which no config can be made, naming the flags that they may come from."""
     try:
-        registry.implementation(given.method).config_class().from_mapping(base)
+        lookup.implementation(given.method).config_class().from_mapping(base)
     except ConfigError as error:
         flags = ["--set"] * bool(given.set) + [f"--config {given.config}"] * bool(given.config)
         raise PipelineError(
@@ -196,7 +200,7 @@ def feature_request(given: argparse.Namespace, run: settings.RunSettings) -> "Fe
         dataset=run.dataset,
         aspect=run.aspect or None,
         data_dir=Path(given.data_dir) if given.data_dir else None,
-        cache_dir=settings.cache_dir(given.cache_dir),
+        cache_dir=cache_folder(given.cache_dir),
         sample=given.sample,
         options=run.options,
         max_length=run.config().max_length,
@@ -238,16 +242,6 @@ def check_data(given: argparse.Namespace, run: settings.RunSettings) -> None:
     raw_files(feature_request(given, run))
 
 
-def criterion_of(features: "Features") -> Criterion:
-    """By what models on these features are chosen; for data of one's own, that depends on what they hold."""
-    import pyarrow.compute as pc
-
-    lengths = pc.list_value_length(features.annotated_validation()["rationale"])
-    has_rationales = (pc.max(lengths).as_py() or 0) > 0
-    aspect = features.aspect or ""
-    return registry.settled_criterion(features.dataset, aspect, features.task.kind, has_rationales)
-
-
 def with_features(
     given: argparse.Namespace, run: settings.RunSettings, *, is_first: bool = True
 ) -> settings.RunSettings:
@@ -275,7 +269,7 @@ def with_features(
         logger.info("note: %s", note)
     run = dataclasses.replace(run, features_dir=str(features.directory.resolve()), origin=origin_of(features))
     validation = features.annotated_validation()["rationale"]
-    if registry.depends_on_data(run.dataset):
+    if lookup.depends_on_data(run.dataset):
         num_texts = len(features.table("train"))
         run = _settled(given, run, criterion_of(features), num_texts)
         logger.info("criterion: %s", criterion_in_words(run))
@@ -306,9 +300,9 @@ def looked_at(
     is_first = found is None
     found = survey(feature_request(given, run)) if found is None else found
     held = found.sizes.get("val_annotated") or found.sizes.get("val")
-    if registry.depends_on_data(run.dataset):
+    if lookup.depends_on_data(run.dataset):
         has_rationales = held is not None and held.marked > 0
-        criterion = registry.settled_criterion(run.dataset, run.aspect, found.kind, has_rationales)
+        criterion = lookup.settled_criterion(run.dataset, run.aspect, found.kind, has_rationales)
         return _settled(given, run, criterion, found.sizes["train"].rows), found
     if held is not None:
         _check_annotated(given, run, held.rows, held.annotated)
@@ -338,7 +332,7 @@ def _check_annotated(
     if not num_annotated and reads_rationales(run.criterion):
         raise PipelineError(
             f"none of the {num_texts} annotated validation texts of "
-            f"{settings.title(run.dataset, run.aspect)} has a human rationale: no epoch could be chosen",
+            f"{naming.title(run.dataset, run.aspect)} has a human rationale: no epoch could be chosen",
             where=given.data_dir,
             hint="the criterion needs annotated texts; is the annotations' file complete?",
         )
@@ -404,11 +398,11 @@ def _schedule(given: argparse.Namespace, run: settings.RunSettings, num_texts: i
     Raises:
         PipelineError: if too few epochs follow that start.
     """
-    if given.sample or not registry.depends_on_data(run.dataset):
+    if given.sample or not lookup.depends_on_data(run.dataset):
         return run.base
-    chosen = settings.hyper_parameters(given.config, given.set)
+    chosen = flag_values.hyper_parameters(given.config, given.set)
     known = run.config().to_dict()
-    settled = registry.settled_preset(run.dataset, num_texts)
+    settled = lookup.settled_preset(run.dataset, num_texts)
     # a method that does not start dense has no such epochs to settle
     base = run.base | {name: value for name, value in settled.items() if name in known} | chosen
     check_epochs(dataclasses.replace(run, base=base), f"{counted(num_texts, 'training text')}: ")
@@ -426,7 +420,7 @@ def check_epochs(run: settings.RunSettings, of_what: str = "") -> None:
         PipelineError: if there are too few; names the fewest that are accepted.
     """
     start = run.config().start_epochs
-    after = _OWN_AFTER_START if registry.depends_on_data(run.dataset) else _OFFICIAL_AFTER_START
+    after = _OWN_AFTER_START if lookup.depends_on_data(run.dataset) else _OFFICIAL_AFTER_START
     fewest = math.ceil(start + after) if start else 1
     better = max(fewest + 1, math.ceil(2 * start))
     if run.num_epochs < fewest:

@@ -4,12 +4,10 @@ Ray workers train and know nothing of MLflow; the driver logs, reads the test sp
 whole, into the comparison's folder when it is there. What lies there is not trained again.
 """
 
-import contextlib
 import dataclasses
-import functools
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,138 +16,41 @@ import ray
 import torch
 
 from feature_store import terminal
-from feature_store.masks import read_masks
-from feature_store.sources.beer import Beer
-from feature_store.store import Features, load_features
-from feature_store.wording import counted
-from infocal.errors import StateError
+from feature_store.store import Features
 from infocal.metrics.scores import apply_threshold, degenerate_kind
-from pipeline.base.reading import read_settings
+from pipeline.base.stored_files import read_settings
 from pipeline.comparing.comparison_board import ComparisonBoard
+from pipeline.comparing.comparison_settings import ComparisonSettings, Entry, entries
+from pipeline.comparing.comparison_table import (
+    TABLE,
+    features_in,
+    masks_of_others,
+    metrics,
+    published_masks,
+)
+from pipeline.comparing.entry_worker import LAST, train_entry
 from pipeline.reporting import pages, typeset
-from pipeline.reporting.standings import Outcome, Row, Standings, given_row, standings, trivial_rows
+from pipeline.reporting.standings import Outcome, Standings, standings, trivial_rows
 from pipeline.study import cluster, outcome
 from pipeline.study.criterion import CRITERION_TAG
 from pipeline.study.progress import epoch_line
-from pipeline.tracking import assessment, epoch_steps, registry
+from pipeline.tracking import assessment, epoch_steps, model_registry
 from pipeline.tracking.assessment import Subject
+from pipeline.tracking.studies import end_children, reconcile
 from pipeline.tracking.tracked_dataset import dataset_of
 from pipeline.tracking.tracking import CONFIG_ARTIFACT, MAX_TAG, NAME_TAG, PARENT_TAG, TRIAL_TAG, Tracker
 from pipeline.training import checkpoints, data_options
 from pipeline.training.loaders import embeddings_of
-from pipeline.training.scoring import published_test, trivial_test
-from pipeline.training.settings import RunSettings, title
-from pipeline.training.trainable import Result, train
+from pipeline.training.naming import title
+from pipeline.training.scoring import trivial_test
+from pipeline.training.trainable import Result
 
 logger = logging.getLogger("pipeline.comparing.comparison")
 
-SETTINGS, OUTCOMES, TABLE = "comparison.json", "outcomes", "table"
-"""In a comparison's folder: what is to be done, what came of it, and the table in each format."""
-_WORKING, _LAST = "working", "last"
-"""Where entries are trained, and in an entry's folder the checkpoint of its last epoch."""
-_LEI = "lei2016_rationales.jsonl"
+OUTCOMES, _WORKING = "outcomes", "working"
+"""In a comparison's folder: what came of the entries, and where they are trained."""
 _POLL_S = 2.0
 _HALF = 0.5
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ComparisonSettings:
-    """Everything that decides a comparison; stored with it, so that it can be resumed."""
-
-    name: str
-    runs: list[RunSettings]
-    """One for each method."""
-    seeds: list[int]
-    target_rate: float
-    sample: bool
-    data_dir: str | None
-    """Folder with `DATASET/`, for masks that others published; None: of the sample corpus there are none."""
-    cpus_per_run: float
-    gpus_per_run: float
-    command: str
-    run_id: str = ""
-    """The parent run; empty until it is started."""
-
-    def save(self, directory: Path) -> None:
-        """Write `comparison.json`, whole or not at all."""
-        checkpoints.write_json_whole(directory / SETTINGS, dataclasses.asdict(self))
-
-    @classmethod
-    def load(cls, directory: Path) -> "ComparisonSettings":
-        """Read `comparison.json`.
-
-        Raises:
-            StateError: if it is missing, not JSON, or not what `save` writes.
-        """
-        path = directory / SETTINGS
-        found = read_settings(cls, path, "the settings of a comparison")
-        if found.name != directory.name:
-            raise StateError(
-                f"these are the settings of the comparison `{found.name[:100]}`", where=str(path)
-            )
-        return found
-
-
-@dataclass(slots=True)
-class Entry:
-    """One method with one seed, and how far it is."""
-
-    run: RunSettings
-    """With the entry's own seed."""
-    run_id: str = ""
-    """Its MLflow run, once it trains."""
-    num_epochs: int = 0
-    """Epochs that are logged."""
-
-    @property
-    def name(self) -> str:
-        """Of its run and its files."""
-        return f"{self.run.method}-seed{self.run.seed}"
-
-
-def entries(prepared: ComparisonSettings) -> list[Entry]:
-    """All of a comparison: every method with the first seed, then with the next."""
-    return [Entry(dataclasses.replace(run, seed=seed)) for seed in prepared.seeds for run in prepared.runs]
-
-
-def train_entry(run: RunSettings, folder: str) -> Result:
-    """Train in a worker: leaves the best epoch and the history in the folder.
-
-    Each epoch leaves its checkpoint there too, and where one lies already, training goes on from it.
-
-    Returns:
-        The failure that has a name; empty where training came to its end.
-    """
-    directory = Path(folder)
-    checkpoint = directory / _LAST
-    last: Result = {}
-
-    def report(result: Result, written: Path) -> None:
-        last.clear()
-        last.update(result)
-        if "failure" not in result:  # from there it would go on as if nothing had been
-            _replace(checkpoint, written)
-        _publish_history(written, directory)
-
-    if checkpoint.is_dir():
-        _publish_history(checkpoint, directory)
-    train({}, run, report, directory, checkpoint if checkpoint.is_dir() else None)
-    return {name: last[name] for name in ("failure", "failure_message") if name in last}
-
-
-def _replace(kept: Path, written: Path) -> None:
-    """Put a copy of a folder where another stood; interrupted, it leaves one of them or none."""
-    staged = kept.with_name(f".{kept.name}")
-    shutil.copytree(written, staged)
-    shutil.rmtree(kept, ignore_errors=True)
-    staged.replace(kept)
-
-
-def _publish_history(checkpoint: Path, directory: Path) -> None:
-    """Let the driver see the epochs of a checkpoint, which it may read at any moment."""
-    staged = directory / f".{checkpoints.HISTORY}"
-    shutil.copyfile(checkpoint / checkpoints.HISTORY, staged)
-    staged.replace(directory / checkpoints.HISTORY)
 
 
 @dataclass(slots=True)
@@ -186,7 +87,7 @@ class Comparison:
             return
         prepared = self.prepared
         # the workers are this machine's: they share the folder of features and the comparison's
-        with _session():
+        with cluster.session(cluster.LOCAL):
             cluster.check_resources(cluster.LOCAL, prepared.cpus_per_run, prepared.gpus_per_run, what="run")
             task = ray.remote(num_cpus=prepared.cpus_per_run, num_gpus=prepared.gpus_per_run, max_retries=0)(
                 train_entry
@@ -220,7 +121,7 @@ class Comparison:
         folder = (self.directory / _WORKING / entry.name).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.iterdir():
-            if path.is_dir() and path.name != _LAST:
+            if path.is_dir() and path.name != LAST:
                 shutil.rmtree(path)
             elif not path.is_dir():
                 path.unlink()
@@ -260,14 +161,14 @@ class Comparison:
             "criterion": str(run.criterion),
             CRITERION_TAG: run.criterion.to_json(),
             **data_options.tags(run.dataset, run.options),
-            registry.CORPUS_TAG: registry.SAMPLE_CORPUS if self.prepared.sample else registry.REAL_CORPUS,
+            **model_registry.corpus_tag(self.prepared.sample),
         }
         experiment = self.tracker.experiment(run.dataset, run.aspect)
         entry.run_id = self.tracker.start_run(experiment, entry.name, run.config().to_dict(), tags)
         self.tracker.log_dataset(entry.run_id, dataset_of(features))
 
     def _features(self, entry: Entry) -> Features:
-        return _features_in(entry.run.features_dir)
+        return features_in(entry.run.features_dir)
 
     def _break(self, entry: Entry, error: Exception) -> None:
         """Keep what ended a worker; the others go on."""
@@ -336,15 +237,18 @@ class Comparison:
 
     def table(self) -> Standings:
         """The standings of what is done so far."""
-        run, features = self.prepared.runs[0], _features_in(self.prepared.runs[0].features_dir)
+        run, features = self.prepared.runs[0], features_in(self.prepared.runs[0].features_dir)
         every = [self.outcome(entry) for entry in entries(self.prepared)]
         order = [run.method for run in self.prepared.runs]
         found = sorted((o for o in every if o is not None), key=lambda o: (order.index(o.method), o.seed))
         lines = trivial_test(features, self.prepared.target_rate)
         beside, notes = list(published_masks(self.prepared, features)), list(features.notes)
         notes += [f"{name} broke and is not in the table: {reason}" for name, reason in self.broken.items()]
-        if _has_masks(run, self.prepared) and not beside:
-            notes.append(f"the masks of Lei et al. (2016) are left out: no test text of {_LEI} is here")
+        published = masks_of_others(self.prepared)
+        if published is not None and not beside:
+            notes.append(
+                f"the masks of {published.title} are left out: no test text of {published.file} is here"
+            )
         return standings(
             run.dataset,
             run.aspect,
@@ -373,50 +277,6 @@ class Comparison:
         return files
 
 
-def tables(directory: Path) -> list[Path]:
-    """The files in which a comparison's folder holds its table, one for each format."""
-    return sorted(directory.glob(f"{TABLE}.*"))
-
-
-@contextlib.contextmanager
-def _session() -> Iterator[None]:
-    """A private Ray, which is started and left under a step of its own each."""
-    with contextlib.ExitStack() as stack:
-        with terminal.step("starting Ray"):
-            stack.enter_context(cluster.session(cluster.LOCAL))
-        try:
-            yield
-        finally:
-            with terminal.step("leaving Ray"):
-                stack.close()
-
-
-@functools.cache
-def _features_in(directory: str) -> Features:
-    return load_features(Path(directory))
-
-
-def _has_masks(run: RunSettings, prepared: ComparisonSettings) -> bool:
-    return run.dataset == Beer.name and not prepared.sample
-
-
-def published_masks(prepared: ComparisonSettings, features: Features) -> Iterator[Row]:
-    """The row of Lei et al.'s masks on the test texts that they are of; nothing where there are none."""
-    run = prepared.runs[0]
-    if not _has_masks(run, prepared) or not prepared.data_dir:
-        return
-    path = Path(prepared.data_dir) / Beer.name / _LEI
-    if not path.is_file():
-        return
-    records = read_masks(path, aspect=run.aspect).records
-    masks = {r.example_id: r.positions for r in records if r.example_id and r.positions is not None}
-    scores, num_texts = published_test(features, masks)
-    if scores:
-        yield given_row(
-            "masks of Lei et al. (2016)", scores, "paper", f"on {counted(num_texts, 'test text')}"
-        )
-
-
 def conduct(
     prepared: ComparisonSettings, directory: Path, uri: str, width: int | None = None
 ) -> tuple[str, Mapping[str, str]]:
@@ -434,14 +294,14 @@ def conduct(
     torch.set_num_threads(prepared.runs[0].num_threads)
     for run in prepared.runs:
         with terminal.step("training the language model, or finding its scores"):
-            outcome.prepare_language_model(run, _features_in(run.features_dir))
+            outcome.prepare_language_model(run, features_in(run.features_dir))
     tracker = Tracker(uri)
     prepared = _with_parent(prepared, tracker)
     prepared.save(directory)
     comparison = Comparison(prepared, directory, tracker)
     known = [entry for entry in entries(prepared) if comparison.outcome(entry) is not None]
     # runs of a process that died: their entries go on from their last epoch, in runs of their own
-    tracker.reconcile(prepared.run_id, {entry.name for entry in known})
+    reconcile(tracker, prepared.run_id, {entry.name for entry in known})
     status = "FAILED"
     try:
         comparison.run()
@@ -449,11 +309,11 @@ def conduct(
         files: dict[str, str | Path] = dict(comparison.write(table))
         for name, path in files.items():
             tracker.log_artifact(prepared.run_id, path, name)
-        tracker.log_metrics(prepared.run_id, _metrics(table), step=0)
+        tracker.log_metrics(prepared.run_id, metrics(table), step=0)
         status = "FAILED" if comparison.broken else "FINISHED"
     except (KeyboardInterrupt, SystemExit):
         status = "KILLED"
-        tracker.end_children(prepared.run_id)
+        end_children(tracker, prepared.run_id)
         raise
     finally:
         tracker.finish(prepared.run_id, status)
@@ -481,23 +341,3 @@ def _with_parent(prepared: ComparisonSettings, tracker: Tracker) -> ComparisonSe
     return dataclasses.replace(
         prepared, run_id=tracker.start_run(experiment, prepared.name, parameters, tags)
     )
-
-
-def _metrics(table: Standings) -> dict[str, float]:
-    """The methods' means, deviations and p-values, under names that MLflow takes."""
-    found: dict[str, float] = {}
-    for row in table.rows:
-        if row.kind != "ours":
-            continue
-        for column in table.columns:
-            cell = row.cells.get(column.score)
-            figures = {"p": row.p_values.get(column.score), "p_holm": row.corrected.get(column.score)}
-            gap = row.differences.get(column.score)
-            if gap is not None:
-                figures |= {"difference": gap.estimate, "difference_se": gap.interval.error}
-                figures |= {"difference_low": gap.interval.low, "difference_high": gap.interval.high}
-            if cell is not None:
-                figures |= {"mean": cell.mean, "sd": cell.deviation}
-            label = "".join(c if c.isalnum() or c in " -_." else "" for c in row.name)
-            found |= {f"{label}/{column.score}_{k}": v for k, v in figures.items() if v is not None}
-    return found

@@ -10,7 +10,14 @@ from feature_store import terminal
 from feature_store.store import Features
 from infocal.trainer import resolve_device
 from pipeline.base import environment
-from pipeline.base.agreement import BIT_FOR_BIT, Agreement, Failure, Trajectory, compare, compared
+from pipeline.base.trajectories import (
+    BIT_FOR_BIT,
+    Failure,
+    Trajectory,
+    TrajectoryComparison,
+    compare,
+    compared,
+)
 from pipeline.study.lone_board import LoneBoard
 from pipeline.study.outcome import git_commit, pack, package_metadata
 from pipeline.study.recorder import ERROR
@@ -31,7 +38,7 @@ class Repetition:
     """What came of it."""
 
     record: Record
-    agreement: Agreement
+    comparison: TrajectoryComparison
     warnings: list[str]
     """What is not as it was when the trial was recorded, a line each."""
     environment: dict[str, Any]
@@ -46,24 +53,26 @@ class Repetition:
         of = target(run.dataset, run.aspect, run.options)
         head = f"run {tracked.name} ({tracked.run_id}): {run.method} on {of}"
         lines = [f"{head}, seed {self.record.seed}", ""]
-        if self.agreement.cells:
+        if self.comparison.cells:
             scores = (f"val_{name}" for name in columns.shown(run.dataset))
-            lines += [self.agreement.aligned(["objective", "train_objective", *scores]), ""]
+            lines += [self.comparison.aligned(["objective", "train_objective", *scores]), ""]
         lines += [f"note: {text}" for text in [*self._notes(), *self.warnings]]
-        return "\n".join([*lines, self.agreement.sentence()])
+        return "\n".join([*lines, self.comparison.sentence()])
 
     def _notes(self) -> list[str]:
         found = []
-        if self.agreement.verdict != BIT_FOR_BIT and self.agreement.cells:
-            first = [f"{gap:.1e} at epoch {epoch + 1}" for epoch, gap in self.agreement.growth()[:_NUM_SHOWN]]
+        if self.comparison.verdict != BIT_FOR_BIT and self.comparison.cells:
+            first = [
+                f"{gap:.1e} at epoch {epoch + 1}" for epoch, gap in self.comparison.growth()[:_NUM_SHOWN]
+            ]
             found.append(f"largest difference {', '.join(first)}")
-        if self.agreement.recorded is not None and self.agreement.same_failure:
-            found.append(f"recorded {self.agreement.recorded}, again {self.agreement.again}")
-        if self.agreement.not_logged:
-            epochs = ", ".join(str(epoch + 1) for epoch in self.agreement.not_logged)
+        if self.comparison.recorded is not None and self.comparison.same_failure:
+            found.append(f"recorded {self.comparison.recorded}, again {self.comparison.again}")
+        if self.comparison.not_logged:
+            epochs = ", ".join(str(epoch + 1) for epoch in self.comparison.not_logged)
             found.append(f"not compared, for the run did not log them: epochs {epochs}")
-        if self.agreement.new:
-            found.append(f"not compared, for the run has no such metrics: {', '.join(self.agreement.new)}")
+        if self.comparison.new:
+            found.append(f"not compared, for the run has no such metrics: {', '.join(self.comparison.new)}")
         if self.weights is not None:
             found.append(
                 "the best epoch's weights are " + ("the same bytes" if self.weights else "other bytes")
@@ -85,7 +94,7 @@ class Repetition:
             "environment": {"recorded": record.environment, "again": self.environment},
             "same_weights": self.weights,
             "warnings": self.warnings,
-            **self.agreement.as_json(),
+            **self.comparison.as_json(),
         }
 
 
@@ -109,7 +118,7 @@ def repeat(record: Record, run: RunSettings, directory: Path, tolerance: float) 
     known = record.best_digest is not None and digest is not None
     return Repetition(
         record=record,
-        agreement=compare(record.trajectory, again, tolerance),
+        comparison=compare(record.trajectory, again, tolerance),
         warnings=warnings,
         environment=here,
         commit=commit,

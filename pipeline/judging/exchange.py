@@ -10,12 +10,12 @@ from feature_store.errors import shown
 from feature_store.masks import MAX_BYTES
 from feature_store.sources.fields import check_spans, is_mask, mask_positions, positions, whole
 from feature_store.sources.lines import filled_lines, parse_record
+from pipeline.base import locations
 from pipeline.base.errors import PipelineError
 from pipeline.judging.book import Answer, Book
 from pipeline.judging.guide import HIGHEST, LOWEST, SCALES, WORDS
 from pipeline.judging.sheet import JUDGE, Sheet, Slot, spans_of
 from pipeline.reporting import markup
-from pipeline.training import settings
 
 GUIDE = "guide.txt"
 _KEYS = ("sheet", "judge", "number")
@@ -27,7 +27,7 @@ def export(sheet: Sheet, book: Book, folder: Path) -> list[Path]:
     Raises:
         PipelineError: if one is there already: it may hold answers that nobody has read back.
     """
-    settings.make_folder(folder, "--export")
+    locations.make_folder(folder, "--export")
     paths = [folder / f"judge-{number}.jsonl" for number in range(1, len(sheet.plan) + 1)]
     if there := [path for path in [*paths, folder / GUIDE] if path.exists()]:
         raise PipelineError(

@@ -3,7 +3,7 @@
 import argparse
 
 from pipeline.base.errors import PipelineError
-from pipeline.training import settings
+from pipeline.cli import flag_values
 from pipeline.web import flags as web_flags
 from pipeline.web.words import CHINESE, ENGLISH
 
@@ -65,22 +65,25 @@ def _add_making(group: argparse._ArgumentGroup) -> None:
         "--split", choices=("train", "val", "test"), default="test", help="(default: %(default)s)"
     )
     group.add_argument(
-        "--texts", type=settings.positive_int, default=300, help="how many are drawn (default: %(default)s)"
+        "--texts",
+        type=flag_values.positive_int,
+        default=300,
+        help="how many are drawn (default: %(default)s)",
     )
     group.add_argument(
-        "--max-tokens", type=settings.positive_int, metavar="N", help="leave out texts that are longer"
+        "--max-tokens", type=flag_values.positive_int, metavar="N", help="leave out texts that are longer"
     )
     group.add_argument(
-        "--judges", type=settings.positive_int, default=6, help="people who answer (default: %(default)s)"
+        "--judges", type=flag_values.positive_int, default=6, help="people who answer (default: %(default)s)"
     )
     group.add_argument(
         "--per-text",
-        type=settings.positive_int,
+        type=flag_values.positive_int,
         help="people who see a text (default: 2, or 1 where there is but one)",
     )
     group.add_argument(
         "--repeats",
-        type=settings.fraction,
+        type=flag_values.fraction,
         default=0.1,
         metavar="RATE",
         help="share of what one judges that comes back unannounced (default: %(default)s)",
@@ -89,7 +92,7 @@ def _add_making(group: argparse._ArgumentGroup) -> None:
         "--language", choices=(ENGLISH, CHINESE), help="of the pages (default: that of the texts)"
     )
     group.add_argument(
-        "--seed", type=settings.seed, default=0, help="of all that is drawn (default: %(default)s)"
+        "--seed", type=flag_values.seed, default=0, help="of all that is drawn (default: %(default)s)"
     )
 
 

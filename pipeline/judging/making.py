@@ -5,12 +5,12 @@ import shutil
 from pathlib import Path
 
 from feature_store.wording import counted
+from pipeline.base import locations
 from pipeline.base.errors import PipelineError
 from pipeline.judging import exchange as exchanged
 from pipeline.judging import host
 from pipeline.judging import sheet as sheets
 from pipeline.judging.book import Book
-from pipeline.training import settings
 
 
 def make(folder: Path, given: argparse.Namespace) -> str:
@@ -25,7 +25,7 @@ def make(folder: Path, given: argparse.Namespace) -> str:
             where=f"--sheet {folder}",
             hint="a sheet that is there is served by `--sheet DIR` alone",
         )
-    settings.make_folder(folder.absolute().parent, "--sheet")
+    locations.make_folder(folder.absolute().parent, "--sheet")
     from pipeline.judging.material import make_sheet
 
     sheet = make_sheet(given)

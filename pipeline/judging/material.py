@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from feature_store.command_line import cache_folder
 from feature_store.masks import MAX_BYTES, read_masks
 from feature_store.scripts import CHINESE, language
 from feature_store.sources.base import source_options
@@ -20,7 +21,7 @@ from pipeline.base.errors import PipelineError
 from pipeline.cli.models import model_uri, registered, tracker_of
 from pipeline.judging.sheet import ANNOTATE, JUDGE, Sheet, Spans, Text, plan, spans_of
 from pipeline.reporting import markup
-from pipeline.training import settings
+from pipeline.training import naming, settings
 from pipeline.web import words
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def _from_data(given: argparse.Namespace, methods: Sequence[Named]) -> Chosen:
     table = texts_for_people(features, given.split)
     rows = drawn([len(tokens) for tokens in table["tokens"]], given)
     texts = [_text(features, row) for row in table.take(rows).to_pylist()]
-    title = settings.title(features.dataset, features.aspect)
+    title = naming.title(features.dataset, features.aspect)
     if given.split == _TEST:
         for record in readings:
             record()
@@ -225,7 +226,7 @@ def _features(given: argparse.Namespace, packages: Mapping[str, "Package"]) -> "
             dataset=given.dataset,
             aspect=given.aspect,
             data_dir=Path(given.data_dir) if given.data_dir else None,
-            cache_dir=settings.cache_dir(given.cache_dir),
+            cache_dir=cache_folder(given.cache_dir),
             sample=given.sample,
             **built,
         )
@@ -241,7 +242,7 @@ def _check_target(name: str, metadata: Mapping[str, Any], given: argparse.Namesp
     found = (metadata["dataset"], metadata["aspect"] or "", metadata["sample"])
     if found != wanted:
         expected, got = (
-            settings.target_flags(dataset, aspect) + " --sample" * sample
+            naming.target_flags(dataset, aspect) + " --sample" * sample
             for dataset, aspect, sample in (found, wanted)
         )
         raise PipelineError(
@@ -275,9 +276,11 @@ def _packages(
 
 
 def _reading(tracker: "Tracker", run_id: str, name: str) -> Callable[[], object]:
+    from pipeline.tracking.sealed_split import log_test_reading
+
     def record() -> None:
         if run_id:
-            count = tracker.log_test_reading(run_id, {})
+            count = log_test_reading(tracker, run_id, {})
             logger.info("reading %d of the test split by `%s`, recorded in run %s", count, name, run_id)
 
     return record

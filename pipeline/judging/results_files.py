@@ -4,6 +4,7 @@ from pathlib import Path
 
 from feature_store.cache import write_text
 from feature_store.wording import counted
+from pipeline.cli import json_output
 from pipeline.judging import gold as golden
 from pipeline.judging import sheet as sheets
 from pipeline.judging import verdict_tables
@@ -12,7 +13,6 @@ from pipeline.judging.ratings import Estimate
 from pipeline.judging.verdict import conclude
 from pipeline.judging.verdict_tables import Table
 from pipeline.reporting import pages
-from pipeline.training import settings
 
 ARTIFACTS = "judging"
 """Folder of the results in a run's artifacts."""
@@ -45,7 +45,7 @@ def _judged(sheet: sheets.Sheet, book: Book) -> dict[str, str]:
     return _shown(
         verdict_tables.tables(verdict),
         verdict_tables.notes(verdict),
-        settings.dumped(verdict_tables.as_json(verdict, sheet.digest)),
+        json_output.dumped(verdict_tables.as_json(verdict, sheet.digest)),
     )
 
 
@@ -83,7 +83,7 @@ def _annotated(sheet: sheets.Sheet, book: Book, vote: str) -> dict[str, str]:
         },
         "provenance": dict(sheet.provenance),
     }
-    files = _shown([table], notes, settings.dumped(document))
+    files = _shown([table], notes, json_output.dumped(document))
     files[GOLD] = golden.jsonl(golden.gold(found, sheet.texts, vote))
     for number, marks in enumerate(found.by_annotator, start=1):
         files[f"annotator-{number}.jsonl"] = golden.jsonl(golden.own_records(marks, sheet.texts))

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from feature_store.wording import counted
-from infocal.metrics.agreement import PAPER_AUPRC_END, harmonic_mean, paper_auprc, paper_iou_f1
+from infocal.metrics.overlap import PAPER_AUPRC_END, harmonic_mean, paper_auprc, paper_iou_f1
 from pipeline.marks.printed import Interval, Row, Table
 
 ASSUMED = (

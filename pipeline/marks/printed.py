@@ -59,7 +59,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class PrintedScore:
     """One printed number."""
 
     text: str
@@ -76,7 +76,7 @@ class Row:
     method: str
     corpus: str
     """Rows of one corpus were measured on the same texts."""
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, PrintedScore]
     """By column; without those that are not reported."""
 
 
@@ -152,9 +152,11 @@ def read_table(path: Path) -> Table:
         if name in found
     }
 
-    def cells(line: int) -> dict[str, Cell]:
+    def cells(line: int) -> dict[str, PrintedScore]:
         there = {name: column[line][0] for name, column in found.items() if line in column}
-        return {name: Cell(text, span_of(text, units[name] == "percent")) for name, text in there.items()}
+        return {
+            name: PrintedScore(text, span_of(text, units[name] == "percent")) for name, text in there.items()
+        }
 
     rows = [
         Row(line, label.get("method", ""), label.get("corpus", ""), cells(line))

@@ -24,7 +24,7 @@ from pipeline.reporting.significance import (
 )
 from pipeline.training.columns import Column, columns, compared
 from pipeline.training.data_options import target
-from search_spaces import registry
+from search_spaces import lookup
 
 MAX_OFF_TARGET = 0.01
 """Selection rates further than one point from the target are marked: such rows do not compare."""
@@ -75,7 +75,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MeanScore:
     """A score over seeds."""
 
     mean: float
@@ -90,7 +90,7 @@ class Row:
     name: str
     kind: str
     """`ours`, `paper` or `trivial`."""
-    cells: Mapping[str, Cell] = field(default_factory=dict)
+    cells: Mapping[str, MeanScore] = field(default_factory=dict)
     """By the scores' flat names; what nobody measured is left out."""
     p_values: Mapping[str, float] = field(default_factory=dict)
     """Of the paired t-test against InfoCal, by score."""
@@ -149,7 +149,7 @@ class Standings:
         return asdict(self)
 
 
-def _text(cell: Cell | None, column: Column) -> str:
+def _text(cell: MeanScore | None, column: Column) -> str:
     if cell is None:
         return _MISSING
     factor, digits = (100, 1) if column.is_share else (1, 4)
@@ -171,9 +171,9 @@ def _gap_text(gap: Difference | None, column: Column) -> str:
     return f"{estimate:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
 
 
-def over_seeds(values: Sequence[float]) -> Cell:
+def over_seeds(values: Sequence[float]) -> MeanScore:
     """Mean and sample deviation of one value or more."""
-    return Cell(mean(values), stdev(values) if len(values) > 1 else None)
+    return MeanScore(mean(values), stdev(values) if len(values) > 1 else None)
 
 
 def paired_p(ours: Mapping[int, float], theirs: Mapping[int, float]) -> float | None:
@@ -254,7 +254,7 @@ def _own_rows(
     printed = published.rows(dataset, aspect)
     reference = by_method.get(INFOCAL, ())
     for name, outcomes in by_method.items():
-        label = registry.title(name)
+        label = lookup.title(name)
         finished = [outcome for outcome in outcomes if not outcome.failure]
         scores = list(dict.fromkeys(score for outcome in finished for score in outcome.scores))
         tested = {} if name == INFOCAL else {s: _p_value(finished, reference, s) for s in scores}
@@ -284,7 +284,7 @@ def _with_share(row: Row, ceiling: float | None) -> Row:
     if ceiling is None or not is_held or _F1 not in row.cells:
         return row
     f1 = row.cells[_F1]
-    share = Cell(f1.mean / ceiling, None if f1.deviation is None else f1.deviation / ceiling)
+    share = MeanScore(f1.mean / ceiling, None if f1.deviation is None else f1.deviation / ceiling)
     return replace(row, cells={**row.cells, CEILING_SHARE.score: share})
 
 
@@ -305,7 +305,7 @@ def _with_differences(
     rows: Sequence[Row], by_method: Mapping[str, Sequence[Outcome]], scores: Sequence[str]
 ) -> list[Row]:
     """The rows of methods with their differences from InfoCal, and p-values corrected for their number."""
-    methods = {registry.title(name): name for name in by_method if name != INFOCAL}
+    methods = {lookup.title(name): name for name in by_method if name != INFOCAL}
     found: dict[str, dict[str, Difference]] = {}
     for title_, name in methods.items():
         pairs = _paired(by_method[name], by_method.get(INFOCAL, ()))
@@ -375,7 +375,7 @@ def _notes_on_differences(
             f"{MIN_SEEDS}`); with fewer, an interval over seeds is too narrow"
         )
     older = [
-        registry.title(n) for n, some in by_method.items() if any(not o.texts and not o.failure for o in some)
+        lookup.title(n) for n, some in by_method.items() if any(not o.texts and not o.failure for o in some)
     ]
     if older and len(older) < len(by_method):
         said.append(f"without an interval, for an older version stored them: {', '.join(older)}")
@@ -410,7 +410,7 @@ def _p_value(outcomes: Sequence[Outcome], reference: Sequence[Outcome], score: s
 
 def _published_row(row: published.PublishedRow, dataset: str) -> Row:
     values = {c.score: row.value(c.published) for c in columns(dataset) if c.published}
-    cells = {score: Cell(value) for score, value in values.items() if value is not None}
+    cells = {score: MeanScore(value) for score, value in values.items() if value is not None}
     return Row(name=f"{row.source}: {row.method}", kind="paper", cells=cells, note=row.note)
 
 
@@ -445,7 +445,7 @@ def _method_notes(by_method: Mapping[str, Sequence[Outcome]]) -> list[str]:
     ]
     for name, outcomes in by_method.items():
         if reason := _failures(outcomes):
-            said.append(f"{registry.title(name)}: {reason}")
+            said.append(f"{lookup.title(name)}: {reason}")
     return said
 
 
@@ -456,4 +456,4 @@ def trivial_rows(lines: Mapping[str, Mapping[str, float]]) -> list[Row]:
 
 def given_row(name: str, scores: Mapping[str, float], kind: str, note: str = "") -> Row:
     """A row of scores without seeds."""
-    return Row(name=name, kind=kind, cells={s: Cell(value) for s, value in scores.items()}, note=note)
+    return Row(name=name, kind=kind, cells={s: MeanScore(value) for s, value in scores.items()}, note=note)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from feature_store.command_line import cache_folder
 from feature_store.scripts import CHINESE, language
 from feature_store.tokens import Token
 from infocal.methods.registry import INFOCAL
 from pipeline.cli.models import model_uri, registered, tracker_of
 from pipeline.showing import examples
 from pipeline.showing.flags import MAX_MODELS
-from pipeline.training import settings
+from pipeline.training import naming
 from pipeline.training.checkpoints import Package, load_package
 from pipeline.training.explainer import Explainer, Explanation, Predicted
 
@@ -116,7 +117,7 @@ def load(given: argparse.Namespace) -> tuple[list[ShownModel], list[str]]:
     """
     texts = examples.of_file(Path(given.examples)) if given.examples else []
     is_asked = not (given.examples or given.no_examples)
-    cache = settings.cache_dir(given.cache_dir)
+    cache = cache_folder(given.cache_dir)
     found: list[ShownModel] = []
     uris = [model_uri(place) for place in given.model]
     tracker = tracker_of(given, uris) if uris else None
@@ -142,7 +143,7 @@ def _shown_model(name: str, package: Package, about: Mapping[str, str]) -> Shown
     explainer.warm_up()
     max_tokens = int(metadata.get("max_length") or package.model.config.max_length)
     known = {
-        "data": settings.title(metadata["dataset"], metadata.get("aspect")),
+        "data": naming.title(metadata["dataset"], metadata.get("aspect")),
         **about,
         **{key: str(metadata[key]) for key in _ABOUT if metadata.get(key)},
         "threshold": f"{package.model.threshold:.3g}",

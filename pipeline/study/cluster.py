@@ -7,10 +7,14 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 from unittest import mock
 
+from feature_store import terminal
+from feature_store.command_line import ENV_CACHE
 from pipeline.base import interruption, reach
 from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Storage
 
 logger = logging.getLogger("pipeline.study.cluster")
 
@@ -24,7 +28,7 @@ _RENEW_S = 0.01
 
 @contextlib.contextmanager
 def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
-    """Connect to Ray and leave it at the end; a local one is started and stopped.
+    """Connect to Ray and leave it at the end, each as a step; a local one is started and stopped.
 
     Args:
         address: of a running cluster; None: RAY_ADDRESS, else a private local one.
@@ -37,10 +41,11 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
 
     wanted = _wanted(address)
     try:
-        if wanted == LOCAL:
-            _start(num_cpus)
-        else:
-            ray.init(address=wanted, logging_level=logging.ERROR, log_to_driver=False)
+        with terminal.step("starting Ray" if wanted == LOCAL else "connecting to Ray"):
+            if wanted == LOCAL:
+                _start(num_cpus)
+            else:
+                ray.init(address=wanted, logging_level=logging.ERROR, log_to_driver=False)
     except Exception as error:  # Ray raises that class itself, as where a node does not start in time
         reason = " ".join(str(error).split())
         if wanted == LOCAL:
@@ -52,7 +57,8 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
     try:
         yield
     finally:
-        _leave()
+        with terminal.step("leaving Ray"):
+            _leave()
 
 
 def _leave() -> None:
@@ -113,6 +119,15 @@ def _without_usage_statistics() -> Iterator[None]:
 
 def _wanted(address: str | None) -> str:
     return address or os.environ.get("RAY_ADDRESS") or LOCAL
+
+
+def share_cache(storage: Storage, cache_dir: str | None) -> None:
+    """Let the workers of a private Ray look for features where `--cache-dir` says, if results are at a URI.
+
+    On other machines of a cluster the folder of cached features is their own business.
+    """
+    if storage.is_remote and cache_dir:
+        os.environ[ENV_CACHE] = str(Path(cache_dir).resolve())
 
 
 def check_address(address: str | None) -> None:

@@ -1,10 +1,8 @@
 """A study from its settings to its end: trains what is missing, while MLflow is written beside it."""
 
-import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 from feature_store import terminal
@@ -12,7 +10,9 @@ from feature_store.store import Features
 from feature_store.wording import counted
 from infocal.trainer import check_bf16, resolve_device
 from pipeline.base import uris
+from pipeline.base.command_text import Commands
 from pipeline.base.errors import USER_ERRORS, PipelineError
+from pipeline.base.locations import make_folder
 from pipeline.study import cluster, gpus, outcome
 from pipeline.study.criterion import CRITERION_TAG
 from pipeline.study.ledger import Ledger
@@ -24,12 +24,13 @@ from pipeline.study.study import Study, StudySettings
 from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
 from pipeline.study.trial_tracking import TrialTracking
 from pipeline.study.utilisation import Stopwatch, Utilisation, utilisation
-from pipeline.tracking import descriptions, registry
+from pipeline.tracking import descriptions, model_registry
+from pipeline.tracking.studies import refuse_another_study, start_study
 from pipeline.tracking.tracked_dataset import dataset_of
 from pipeline.tracking.tracking import ORIGIN_TAG, Tracker
 from pipeline.training import data_options, feature_copies
-from pipeline.training.settings import Commands, make_folder, title
-from search_spaces.registry import metric_mode, space
+from pipeline.training.naming import title
+from search_spaces.lookup import metric_mode
 
 logger = logging.getLogger("pipeline.study.conduct")
 
@@ -48,7 +49,7 @@ def check_model(prepared: StudySettings, uri: str) -> None:
     if file is not None and not file.is_file():
         return
     facts = outcome.model_facts(prepared, feature_copies.features_of(prepared.run))
-    registry.refuse_another(Tracker(uri, create=False), prepared.model_name, facts)
+    model_registry.refuse_another(Tracker(uri, create=False), prepared.model_name, facts)
 
 
 def conduct(
@@ -86,13 +87,12 @@ def conduct(
         sent = feature_copies.send(features, derived, folder.storage.opened())
         prepared = dataclasses.replace(prepared, run=dataclasses.replace(run, features_uri=sent.portable))
     save(prepared, folder)
-    ledger = Ledger(folder.directory, folder.publish)
+    study = Study.in_folder(prepared, folder)
     experiment = tracker.experiment(run.dataset, run.aspect)
     if not resume:
-        tracker.refuse_another(experiment, prepared.name, folder.origin)
-        registry.refuse_another(tracker, prepared.model_name, outcome.model_facts(prepared, features))
-    study = Study(prepared, space(run.method, run.dataset, prepared.space_name), folder, ledger)
-    tracking = tracked(prepared, folder, ledger, tracker, features)
+        refuse_another_study(tracker, experiment, prepared.name, folder.origin)
+        model_registry.refuse_another(tracker, prepared.model_name, outcome.model_facts(prepared, features))
+    tracking = tracked(prepared, folder, study.ledger, tracker, features)
     try:
         mirror = Mirror(tracking, commands.sync)
         study.notify = mirror.notify
@@ -123,7 +123,7 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
             prepared.num_trials,
         )
     stopwatch = Stopwatch()
-    with _session(address):
+    with cluster.session(address):
         if prepared.chooses_gpus:
             prepared = study.settings = gpus.chosen(prepared)
         elif prepared.gpus_per_trial:
@@ -147,19 +147,6 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
                         study.replicate(candidates[0], [progress])
     study.ledger.flush()
     return utilisation(stopwatch.epochs, num_cores, prepared.run.num_threads)
-
-
-@contextlib.contextmanager
-def _session(address: str | None) -> Iterator[None]:
-    """Ray, which is started and left under a step of its own each."""
-    with contextlib.ExitStack() as stack:
-        with terminal.step("starting Ray" if cluster.is_local(address) else "connecting to Ray"):
-            stack.enter_context(cluster.session(address))
-        try:
-            yield
-        finally:
-            with terminal.step("leaving Ray"):
-                stack.close()
 
 
 def plan_of(study: Study) -> Plan:
@@ -214,14 +201,13 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command:
     Raises:
         PipelineError: if there is nothing to write, or MLflow is away.
     """
-    ledger = Ledger(folder.directory, folder.publish)
+    study = Study.in_folder(prepared, folder)
+    ledger = study.ledger
     if not ledger.trials():
         raise PipelineError(
             f"no trial of the study `{prepared.name}` has started, so there is nothing to write"
         )
     features = feature_copies.features_of(prepared.run)
-    ranges = space(prepared.run.method, prepared.run.dataset, prepared.space_name)
-    study = Study(prepared, ranges, folder, ledger)
     tracking = tracked(prepared, folder, ledger, Tracker(uri), features)
     with tracking.tracker.closing(tracking.study_run_id), tracking.closing():
         tracking.sync(is_running=False)
@@ -254,7 +240,7 @@ def _tags(prepared: StudySettings, features: Features) -> dict[str, str]:
         "git_commit": outcome.git_commit(),
         "seed": str(prepared.run.seed),
         "metric_mode": metric_mode(prepared.run.dataset),
-        "corpus": "sample" if prepared.sample else "real",
+        **model_registry.corpus_tag(prepared.sample),
         "criterion": str(prepared.run.criterion),
         CRITERION_TAG: prepared.run.criterion.to_json(),
         "notes": "\n".join(features.notes),
@@ -275,7 +261,7 @@ def _parameters(prepared: StudySettings) -> dict[str, Any]:
 def _data_folder(prepared: StudySettings, features: Features) -> dict[str, str]:
     """The tag of the study's run that says in which folder own data lie; none for other data sets."""
     facts = outcome.model_facts(prepared, features)
-    return {name: value for name, value in facts.items() if name == registry.ORIGIN_TAG}
+    return {name: value for name, value in facts.items() if name == model_registry.ORIGIN_TAG}
 
 
 def tracked(
@@ -283,7 +269,8 @@ def tracked(
 ) -> TrialTracking:
     """The study in MLflow: its run is started, or opened again."""
     run, tags = prepared.run, _tags(prepared, features)
-    study_run = tracker.start_study(
+    study_run = start_study(
+        tracker,
         tracker.experiment(run.dataset, run.aspect),
         prepared.name,
         _parameters(prepared),

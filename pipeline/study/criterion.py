@@ -4,10 +4,14 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.base.storage import Location
+from search_spaces import lookup
 from search_spaces.base import Bound, Criterion
+
+if TYPE_CHECKING:
+    from feature_store.store import Features
 
 CRITERION_TAG = "criterion_json"
 """Tag of a run and of a model version: the criterion as `search_spaces.base.Criterion.to_json` writes it."""
@@ -146,3 +150,13 @@ def _kept(bound: Bound, scores: Mapping[str, float]) -> Bound:
     value = 100 * scores[bound.metric]
     limit = math.floor(value + 1e-9) if bound.kind == "at_least" else math.ceil(value - 1e-9)
     return dataclasses.replace(bound, limit=limit / 100)
+
+
+def criterion_of(features: "Features") -> Criterion:
+    """By what models on these features are chosen; for data of one's own, that depends on what they hold."""
+    import pyarrow.compute as pc
+
+    lengths = pc.list_value_length(features.annotated_validation()["rationale"])
+    has_rationales = (pc.max(lengths).as_py() or 0) > 0
+    aspect = features.aspect or ""
+    return lookup.settled_criterion(features.dataset, aspect, features.task.kind, has_rationales)

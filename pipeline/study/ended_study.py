@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipeline.base import reach
+from pipeline.base import command_text, locations, reach
 from pipeline.base.storage import Storage
 from pipeline.study import cluster, study_folder
 from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
-from pipeline.training import settings
 
 if TYPE_CHECKING:
     from pipeline.study.study import StudySettings
@@ -42,7 +41,7 @@ def reopened(given: argparse.Namespace, otherwise: str) -> Iterator[EndedStudy]:
             away.
     """
     cluster.prepare_environment()
-    storage = settings.storage(given.storage, given.sample)
+    storage = locations.storage(given.storage, given.sample)
     home = storage.opened()
     study_folder.check_exists(home, given.name)
     study_folder.check_complete(home, given.name, "--name", otherwise)
@@ -51,8 +50,8 @@ def reopened(given: argparse.Namespace, otherwise: str) -> Iterator[EndedStudy]:
 
         with folder.place.localised(SETTINGS, SETTINGS_COPY) as copy:
             prepared = StudySettings.load(copy, given.name)
-        first = settings.parsed_again(prepared.command, f"{SETTINGS} of `{prepared.name}`")
+        first = command_text.parsed_again(prepared.command, f"{SETTINGS} of `{prepared.name}`")
         tracking = given.tracking_uri or first.tracking_uri
-        uri = settings.tracking_uri(tracking, storage)
+        uri = locations.tracking_uri(tracking, storage)
         reach.check_tracking(uri)
         yield EndedStudy(prepared, folder, storage, tracking, uri)

@@ -19,14 +19,16 @@ import numpy as np
 from feature_store.wording import counted
 from infocal.errors import ConfigError, StateError
 from infocal.metrics import trivial as baselines
+from pipeline.base import command_text
 from pipeline.base.errors import PipelineError
 from pipeline.reporting import optuna_plots, pages, published, weight_shares
 from pipeline.reporting.results import Findings, Links, ScoreRow, Searched, TrialResult
 from pipeline.study.criterion import CRITERION_TAG, Standing, best_first
-from pipeline.tracking import epoch_steps, mlflow_page, mlflow_view, registry
-from pipeline.tracking.tracking import PARENT_TAG, READINGS_TAG, STUDY_TAG, TrackedRun, Tracker, read_back
-from pipeline.training import checkpoints, columns, data_options, settings
-from search_spaces import registry as search_registry
+from pipeline.tracking import epoch_steps, mlflow_page, mlflow_view, model_registry
+from pipeline.tracking.sealed_split import READINGS_TAG
+from pipeline.tracking.tracking import PARENT_TAG, STUDY_TAG, TrackedRun, Tracker, read_back
+from pipeline.training import checkpoints, columns, data_options
+from search_spaces import lookup
 from search_spaces.base import Criterion
 
 logger = logging.getLogger("pipeline.study.findings")
@@ -105,7 +107,7 @@ def linked(tracker: Tracker, found: Findings, folder: Path | None) -> Findings:
     return dataclasses.replace(
         found,
         links=links,
-        versions=registry.versions_of_runs(tracker, found.model_names, list(links)),
+        versions=model_registry.versions_of_runs(tracker, found.model_names, list(links)),
         table=f"{address}/{mlflow_view.table(experiment_id, found.run_id)}" if has_view else "",
     )
 
@@ -229,7 +231,7 @@ def _searched(study: TrackedRun) -> list[Searched]:
     """The ranges of the study's space; where it is not registered any more, every lambda."""
     method, dataset, name = (_parameter(study, key) for key in ("method", "dataset", "space_name"))
     try:
-        ranges = search_registry.space(method, dataset, name)
+        ranges = lookup.space(method, dataset, name)
     except (ConfigError, KeyError):
         logger.warning("study %s: no search space `%s` of %s on %s", study.name, name, method, dataset)
         return [Searched(name=key) for key in ("lambda_ib", "lambda_g", "lambda_mi", "lambda_lm")]
@@ -260,10 +262,9 @@ def _criterion_of_sentence(text: str) -> Criterion | None:
 
 def _data_folder(command: str) -> str:
     """Name of the folder that a command's `--data-dir` names; empty where it names none."""
-    parser = settings.parser("pipeline.search", "")
-    settings.add_data_arguments(parser)
+    parser = command_text.bare_parser("--data-dir")
     try:
-        folder = settings.parsed_again(command, "the study's command", parser).data_dir
+        folder = command_text.parsed_again(command, "the study's command", parser).data_dir
     except PipelineError as error:
         logger.warning("no name of the data's folder: %s", error)
         return ""
@@ -273,8 +274,8 @@ def _data_folder(command: str) -> str:
 def _title(study: TrackedRun) -> str:
     """How own data are called: by their title, else by their folder; empty for other data sets."""
     try:
-        is_own = search_registry.depends_on_data(_parameter(study, "dataset"))
-    except KeyError:  # a data set of another version
+        is_own = lookup.depends_on_data(_parameter(study, "dataset"))
+    except ConfigError:  # a data set of another version
         return ""
     if not is_own:
         return ""
@@ -282,7 +283,7 @@ def _title(study: TrackedRun) -> str:
     stated = [note.removeprefix(OWN_TITLE) for note in notes if note.startswith(OWN_TITLE)]
     if stated:
         return stated[0]
-    folder = study.tags.get(registry.ORIGIN_TAG)
+    folder = study.tags.get(model_registry.ORIGIN_TAG)
     return Path(folder).name if folder else _data_folder(_parameter(study, "command"))
 
 

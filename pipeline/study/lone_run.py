@@ -11,13 +11,13 @@ from typing import Any
 from feature_store.store import Features
 from feature_store.wording import counted
 from pipeline.base.errors import USER_ERRORS
-from pipeline.tracking import epoch_steps, registry
+from pipeline.tracking import epoch_steps, model_registry
 from pipeline.tracking.tracked_dataset import dataset_of
 from pipeline.tracking.tracking import CONFIG_ARTIFACT, MAX_TAG, Tracker
 from pipeline.training import checkpoints, data_options
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE, Result
-from search_spaces.registry import metric_mode
+from search_spaces.lookup import metric_mode
 
 logger = logging.getLogger("pipeline.study.lone_run")
 
@@ -59,7 +59,7 @@ class LoneRun:
             "metric_mode": metric_mode(run.dataset),
             "criterion": str(run.criterion),
             **data_options.tags(run.dataset, run.options),
-            registry.CORPUS_TAG: registry.SAMPLE_CORPUS if sample else registry.REAL_CORPUS,
+            **model_registry.corpus_tag(sample),
         }
         self.run_id = tracker.start_run(tracker.experiment(run.dataset, run.aspect), name, config, every)
         document = {"config": config, "run": dataclasses.asdict(run)}

@@ -69,6 +69,23 @@ class Export:
             there.add_trials(trials[len(there.get_trials(deepcopy=False)) :])
         logger.info("exported %s to %s", counted(len(trials), "trial"), without_password(self.url))
 
+    def run_or_say_how(self, database: Path, command: str) -> None:
+        """Copy the finished study.
+
+        Args:
+            database: its own SQLite file.
+            command: that copies it another time.
+
+        Raises:
+            PipelineError: as `run`, with the command as a hint.
+        """
+        try:
+            self.run(database)
+        except PipelineError as error:
+            hint = f"{error.hint}; " if error.hint else ""
+            hint += f"the study is complete, and exported by: {command}"
+            raise PipelineError(error.message, where=error.where, hint=hint) from error
+
     def _exported(self, storage: optuna.storages.BaseStorage) -> optuna.Study | None:
         """The study as it was exported before; None where it was not."""
         if self.name not in optuna.get_all_study_names(storage):

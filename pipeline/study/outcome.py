@@ -15,7 +15,9 @@ from feature_store import terminal
 from feature_store.store import Features, load_features
 from infocal.config import LanguageModelConfig
 from infocal.trainer import resolve_device
+from pipeline.base.command_text import Commands, next_commands, parsed_again
 from pipeline.base.errors import USER_ERRORS, PipelineError
+from pipeline.base.locations import make_folder
 from pipeline.base.storage import STAGED, Storage
 from pipeline.reporting import pages
 from pipeline.study import findings, study_report, summary
@@ -28,14 +30,16 @@ from pipeline.study.study_folder import OPTUNA_DB
 from pipeline.study.summary import PACKAGE, REPORT, first_flags
 from pipeline.study.trial_tracking import TrialTracking
 from pipeline.study.utilisation import Utilisation
-from pipeline.tracking import mlflow_page, mlflow_view, registry
+from pipeline.tracking import mlflow_page, mlflow_view, model_registry
 from pipeline.tracking.tracking import MAX_TAG, NOTE_TAG, Tracker
 from pipeline.training import checkpoints, columns, data_options, midway
 from pipeline.training.loaders import embeddings_of, language_model_dir, language_model_scores
 from pipeline.training.scoring import final_validation, rate_of_lines, trivial_validation
-from pipeline.training.settings import Commands, RunSettings, commands, make_folder, parsed_again
+from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE, Result, best_shown, train
-from search_spaces.registry import depends_on_data
+from search_spaces import datasets
+from search_spaces.criteria import paper_bar
+from search_spaces.lookup import depends_on_data
 
 logger = logging.getLogger("pipeline.study.outcome")
 
@@ -110,7 +114,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     if winner.is_met:
         version = register_winner(study, features, tracker, winner, runs[winner.trial_id], package)
         registered = f"{prepared.model_name} version {version}"
-        challenger = registry.find(tracker, prepared.model_name, registry.CHALLENGER).version
+        challenger = model_registry.find(tracker, prepared.model_name, model_registry.CHALLENGER).version
     metrics = best_shown(prepared.run.dataset, winner.scores) | _trivial(features, winner)
     metrics |= final_validation(checkpoints.load_package(package).model, features)
     metrics |= summary.spread([winner, *replicates], prepared.run.dataset)
@@ -153,7 +157,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
 def commands_of(prepared: StudySettings, storage: Storage) -> Commands:
     """The commands that resume a study, tracked where its first command said."""
     first = parsed_again(prepared.command, f"the settings of `{prepared.name}`")
-    return commands(prepared.name, storage, first.tracking_uri)
+    return next_commands(prepared.name, storage, first.tracking_uri)
 
 
 def check_nothing_better_is_lost(
@@ -200,7 +204,7 @@ def register_winner(
     A study that is resumed registers its winner once, and leaves `challenger` with a later version; where the
     trial is asked for, it becomes `challenger`.
     """
-    return registry.register(
+    return model_registry.register(
         tracker,
         package,
         name=study.settings.model_name,
@@ -219,20 +223,13 @@ def publish(study: Study, tracker: Tracker, study_run: str, package: Path) -> No
     study.folder.publish(*(f"{PACKAGE}/{name}" for name in packed), REPORT)
 
 
-_EXAMPLES = {
-    "beer": "a: pours dark brown with a thick tan head . s: roasted malt and a hint of coffee . "
-    "m: the body is smooth and creamy , with soft carbonation . overall a fine beer for a cold evening .",
-    "hatexplain": "i went to the game today . the referee is a stupid moron . the food was good .",
-    "cail": "2016年3月5日,被告人李某在某商场内趁人不备,盗窃被害人王某手机一部。经鉴定,手机价值人民币三千元。",
-}
-"""A text of several sentences to try a model on, ours, by the first part of the data set's name."""
 _MAX_EXAMPLE = 60
 """Tokens of a text of one's own data that is printed to try a model on."""
 
 
 def example_text(features: Features) -> str:
     """A text to try a model of these features on: of one's own data the start of a validation text."""
-    own = _EXAMPLES.get(features.dataset.partition("-")[0])
+    own = datasets.dataset(features.dataset).example
     if own is not None:
         return own
     tokens = features.annotated_validation().slice(0, 1).to_pylist()[0]["tokens"][:_MAX_EXAMPLE]
@@ -274,19 +271,13 @@ def package_metadata(
         "epoch": epoch,
         "calibrated_threshold": scores.get("val_calibrated_threshold"),
         "criterion": str(run.criterion),
-        "min_precision": min_precision(run),
+        "min_precision": paper_bar(run.criterion),
         "selection_rate_held": run.criterion.rate,
         "scores": dict(scores),
         "max_length": run.config().max_length,
         "class_names": list(features.task.class_names or ()),
         "score_range": list(features.task.score_range),
     }
-
-
-def min_precision(run: RunSettings) -> float | None:
-    """The criterion's threshold on precision; None where it has none."""
-    limits = [bound.limit for bound in run.criterion.bounds if bound.metric == "val_token_precision"]
-    return limits[0] if limits else None
 
 
 def pack(best: Path, target: Path, features: Features, metadata: Mapping[str, Any]) -> Path:
@@ -316,7 +307,7 @@ def model_facts(prepared: StudySettings, features: Features) -> dict[str, str]:
     }
     folder = first_flags(prepared).data_dir or os.environ.get("INFOCAL_DATA")
     if depends_on_data(run.dataset) and folder and not prepared.sample:
-        found[registry.ORIGIN_TAG] = str(Path(folder).resolve())
+        found[model_registry.ORIGIN_TAG] = str(Path(folder).resolve())
     found |= data_options.tags(run.dataset, run.options)
     return {name: value for name, value in found.items() if value}
 
@@ -327,15 +318,14 @@ def _version_tags(prepared: StudySettings, winner: Candidate, features: Features
         "study": prepared.name,
         "criterion": str(prepared.run.criterion),
         CRITERION_TAG: prepared.run.criterion.to_json(),
-        "data_fingerprint": features.fingerprint,
-        "corpus": "sample" if prepared.sample else "real",
+        **model_registry.corpus_tag(prepared.sample),
         **{name: f"{v:.4f}" for name, v in best_shown(prepared.run.dataset, winner.scores).items()},
     }
     if prepared.run.criterion.rate is not None:
         tags["selection_rate_held"] = f"{prepared.run.criterion.rate:g}"
     if prepared.run.rival:
         tags[RIVAL_TAG] = Rival(**prepared.run.rival).as_tag()
-    limit = min_precision(prepared.run)
+    limit = paper_bar(prepared.run.criterion)
     return tags if limit is None else tags | {"min_precision": str(limit)}
 
 

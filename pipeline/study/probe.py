@@ -32,7 +32,7 @@ _NUM_STEPS = 3
 WAIT_S = 900.0
 """How long a card is waited for: until an autoscaler has started a node and the node has pulled its image."""
 
-Reading = dict[str, Any]
+RawMeasurement = dict[str, Any]
 
 
 def packed(settings: StudySettings, space: Space, probe: Probe) -> StudySettings:
@@ -75,7 +75,7 @@ def longest(loader: Loader, batch_size: int) -> Batch:
     return loader.batch(np.argsort(loader.token_ids.lengths, kind="stable")[-batch_size:])
 
 
-def measure(run: RunSettings, config: MethodConfig) -> Reading:
+def measure(run: RunSettings, config: MethodConfig) -> RawMeasurement:
     """Train a trial for some steps in this process, on the one card that it sees.
 
     Returns:
@@ -126,7 +126,7 @@ class ClusterProbe:
         *,
         is_local: bool,
         wait_s: float = WAIT_S,
-        reading: Callable[[RunSettings, MethodConfig], Reading] = measure,
+        reading: Callable[[RunSettings, MethodConfig], RawMeasurement] = measure,
     ) -> None:
         self.is_local, self.wait_s, self.reading = is_local, wait_s, reading
 
@@ -168,7 +168,7 @@ class ClusterProbe:
 
 
 def _on_node(
-    reading: Callable[[RunSettings, MethodConfig], Reading], run: RunSettings, config: MethodConfig
+    reading: Callable[[RunSettings, MethodConfig], RawMeasurement], run: RunSettings, config: MethodConfig
 ) -> Measurement:
     """Runs in a worker: a reading, and the cores of its node for each of its cards."""
     resources = _gpu_nodes()[ray.get_runtime_context().get_node_id()]

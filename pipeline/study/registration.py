@@ -10,16 +10,14 @@ from feature_store.errors import did_you_mean
 from pipeline.base.errors import CriterionNotMet, PipelineError
 from pipeline.study import conduct, outcome, summary
 from pipeline.study.criterion import CRITERION_TAG, Candidate, judged, within_reach
-from pipeline.study.ledger import Ledger
 from pipeline.study.study import Study, StudySettings
 from pipeline.study.study_folder import StudyFolder
-from pipeline.tracking import mlflow_page, registry
+from pipeline.tracking import mlflow_page, model_registry
 from pipeline.tracking.tracking import Tracker
 from pipeline.training import feature_copies
 from pipeline.training.settings import RunSettings
 from search_spaces.base import Criterion, at_rate
 from search_spaces.criteria import PAPER
-from search_spaces.registry import space
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,10 +53,8 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
         PipelineError: if there is no such trial, it has no weights, or the criterion reads an unknown score.
     """
     criterion = _criterion(prepared.run, wanted)
-    ledger = Ledger(folder.directory, folder.publish)
-    study = Study(
-        prepared, space(prepared.run.method, prepared.run.dataset, prepared.space_name), folder, ledger
-    )
+    study = Study.in_folder(prepared, folder)
+    ledger = study.ledger
     candidates = study.candidates(study.searched)
     if not candidates:
         raise PipelineError(
@@ -81,7 +77,7 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
     )
     features = feature_copies.features_of(prepared.run)
     tracker = Tracker(uri)
-    registry.refuse_another(tracker, study.settings.model_name, outcome.model_facts(prepared, features))
+    model_registry.refuse_another(tracker, study.settings.model_name, outcome.model_facts(prepared, features))
     tracking = conduct.tracked(prepared, folder, ledger, tracker, features)
     with tracker.closing(tracking.study_run_id), tracking.closing():
         tracking.sync(is_running=False)

@@ -27,9 +27,10 @@ from pipeline.base.errors import PipelineError
 from pipeline.study.lone_board import LoneBoard
 from pipeline.training import checkpoints
 from pipeline.training.loaders import embeddings_of
-from pipeline.training.settings import RunSettings, title
+from pipeline.training.naming import title
+from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE, Result, train
-from search_spaces import criteria, registry
+from search_spaces import criteria, lookup
 from search_spaces.base import Criterion, at_rate
 
 logger = logging.getLogger("pipeline.study.rival")
@@ -79,7 +80,7 @@ class Rival:
     @property
     def name(self) -> str:
         """How tables call it."""
-        return registry.title(self.method)
+        return lookup.title(self.method)
 
     @property
     def key(self) -> dict[str, Any]:
@@ -104,9 +105,9 @@ def planned(run: RunSettings, features: Features, *, sample: bool) -> Rival:
         sample: whether these are those of the made-up corpus.
     """
     searched = run.config()
-    method = registry.implementation(criteria.RIVAL).config_class()
-    values = registry.preset(criteria.RIVAL, run.dataset, run.aspect, sample)
-    settled = registry.settled_preset(run.dataset, len(features.table("train")))
+    method = lookup.implementation(criteria.RIVAL).config_class()
+    values = lookup.preset(criteria.RIVAL, run.dataset, run.aspect, sample)
+    settled = lookup.settled_preset(run.dataset, len(features.table("train")))
     known = {field.name for field in dataclasses.fields(method)}
     if not sample:
         values |= {name: getattr(searched, name, settled[name]) for name in settled if name in known}
@@ -241,7 +242,7 @@ def _train(run: RunSettings, working: Path) -> None:
     Raises:
         RivalFailed: if the training comes to no result.
     """
-    name = registry.title(run.method)
+    name = lookup.title(run.method)
     logger.info(
         "the threshold on precision follows from %s, which is trained first: %s %s, %s; once, its "
         "result is kept beside the features",
@@ -265,7 +266,7 @@ def _train(run: RunSettings, working: Path) -> None:
 
 
 def _fail(reason: str) -> NoReturn:
-    name = registry.title(criteria.RIVAL)
+    name = lookup.title(criteria.RIVAL)
     raise RivalFailed(
         f"{name}, whose precision the criterion reads, could not be trained: {reason}",
         where="--criterion relative",

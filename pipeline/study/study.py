@@ -15,8 +15,8 @@ from ray.tune import TuneError
 
 from infocal.config import MethodConfig
 from infocal.errors import StateError
-from pipeline.base.reading import read_settings
 from pipeline.base.storage import STAGED
+from pipeline.base.stored_files import read_settings
 from pipeline.base.uris import of_sqlite
 from pipeline.study.criterion import Candidate, ranked
 from pipeline.study.ledger import Ledger, TrialRecord
@@ -26,6 +26,7 @@ from pipeline.study.study_folder import OPTUNA_DB, REPLICATES, SETTINGS, SETTING
 from pipeline.study.worker import tune_trainable
 from pipeline.training import checkpoints, midway
 from pipeline.training.settings import RunSettings
+from search_spaces import lookup
 from search_spaces.base import Space, num_points
 
 logger = logging.getLogger("pipeline.study.study")
@@ -110,6 +111,13 @@ class Study:
         self.settings, self.space = settings, space
         self.folder, self.ledger, self.notify = folder, ledger, notify
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # it says that it has made each study
+
+    @classmethod
+    def in_folder(cls, settings: StudySettings, folder: StudyFolder) -> "Study":
+        """The study with the ledger of its folder and the ranges that its settings name."""
+        run = settings.run
+        ranges = lookup.space(run.method, run.dataset, settings.space_name)
+        return cls(settings, ranges, folder, Ledger(folder.directory, folder.publish))
 
     @property
     def base_config(self) -> MethodConfig:

@@ -1,6 +1,7 @@
 """The folder of a study, here or behind a URI; it belongs to one process at a time."""
 
 import contextlib
+import logging
 import shutil
 import socket
 import tempfile
@@ -12,9 +13,11 @@ import filelock
 
 from pipeline.base import claim
 from pipeline.base.errors import PipelineError
+from pipeline.base.locations import make_folder
 from pipeline.base.storage import STAGED, Location, Storage
 from pipeline.study.ledger import LEDGER
-from pipeline.training.settings import make_folder
+
+logger = logging.getLogger("pipeline.study.study_folder")
 
 STUDIES = "studies"
 """Folder of all studies, in the storage."""
@@ -215,6 +218,25 @@ def claimed(directory: Path, *, resume: bool, kind: str = "study", sign: str = L
             with contextlib.suppress(OSError):  # others may have results there
                 for above in (directory.parent, directory.parent.parent):
                     above.rmdir()
+
+
+@contextlib.contextmanager
+def resume_hint(sign: Path, command: str, unit: str = "trial") -> Iterator[None]:
+    """Say how to go on after an interrupt, whenever it comes.
+
+    Args:
+        sign: file or folder that is there once something was trained.
+        command: that resumes it.
+        unit: what is trained.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if sign.exists():
+            logger.warning("to resume: %s", command)
+        else:
+            logger.warning("no %s was begun: start the same command again", unit)
+        raise
 
 
 def _sweep(directory: Path) -> None:

@@ -9,8 +9,11 @@ from statistics import mean, stdev
 from typing import Any
 
 from feature_store import terminal
+from feature_store.sources import DEFAULT_DATASET
 from feature_store.wording import counted
 from infocal.metrics.resampling import LEVEL, NUM_DRAWS
+from pipeline.base.command_text import bare_parser, parsed_again, storage_flags, tracking_flags
+from pipeline.base.locations import storage as default_storage
 from pipeline.base.storage import Location, Storage
 from pipeline.base.uris import without_password
 from pipeline.reporting.results import give_or_take
@@ -20,17 +23,8 @@ from pipeline.study.utilisation import Utilisation
 from pipeline.tracking import mlflow_page
 from pipeline.training import columns
 from pipeline.training.data_options import target
-from pipeline.training.settings import (
-    DATASET,
-    RunSettings,
-    add_data_arguments,
-    model_name,
-    parsed_again,
-    parser,
-    storage_flags,
-    tracking_flags,
-)
-from pipeline.training.settings import storage as default_storage
+from pipeline.training.naming import model_name
+from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import best_shown
 from search_spaces.base import Criterion
 
@@ -165,16 +159,14 @@ def registered(
 
 def first_flags(prepared: StudySettings) -> argparse.Namespace:
     """The flags about data with which a study was begun."""
-    by = parser("pipeline", "")
-    add_data_arguments(by)
-    by.add_argument("--embedding")
+    by = bare_parser("--data-dir", "--cache-dir", "--embedding")
     return parsed_again(prepared.command, f"the settings of `{prepared.name}`", by)
 
 
 def data_flags(prepared: StudySettings) -> list[str]:
     """The flags that name a study's data and model to another command, but for its defaults."""
     run, first = prepared.run, first_flags(prepared)
-    flags = [] if run.dataset == DATASET else ["--dataset", run.dataset]
+    flags = [] if run.dataset == DEFAULT_DATASET else ["--dataset", run.dataset]
     flags += ["--aspect", run.aspect] if run.aspect else []
     flags += ["--sample"] if prepared.sample else []
     for flag, value in (
@@ -184,7 +176,9 @@ def data_flags(prepared: StudySettings) -> list[str]:
     ):
         flags += [flag, value] if value else []
     # what the command that gets these flags would call the model by itself
-    unnamed = argparse.Namespace(**vars(first) | {"dataset": run.dataset, "model_name": None})
+    unnamed = argparse.Namespace(
+        **vars(first) | {"dataset": run.dataset, "sample": prepared.sample, "model_name": None}
+    )
     if prepared.model_name != model_name(unnamed, run.aspect):
         flags += ["--model-name", prepared.model_name]
     return flags

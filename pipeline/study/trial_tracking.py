@@ -14,6 +14,7 @@ from pipeline.base.storage import Location
 from pipeline.study.ledger import Ledger, TrialRecord
 from pipeline.tracking import epoch_steps
 from pipeline.tracking.epoch_steps import FROM_ONE
+from pipeline.tracking.studies import end_children
 from pipeline.tracking.tracked_dataset import TrackedDataset
 from pipeline.tracking.tracking import (
     CONFIG_ARTIFACT,
@@ -134,7 +135,7 @@ class TrialTracking:
             with contextlib.suppress(
                 OSError, *USER_ERRORS
             ):  # MLflow may be away, which is what the body says
-                self.tracker.end_children(self.study_run_id)
+                end_children(self.tracker, self.study_run_id)
             raise
 
     def warn_skipped(self) -> None:

@@ -10,20 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from feature_store import terminal
+from feature_store.command_line import cache_folder
 from feature_store.store import FeatureRequest, Features, fingerprint_of, open_features
 from feature_store.wording import counted
 from infocal.errors import ConfigError, StateError
 from infocal.nn.rationalizer import Rationalizer
 from pipeline.base.errors import PipelineError
-from pipeline.base.reading import copied
-from pipeline.tracking import record, registry
-from pipeline.tracking.registry import ModelVersion
-from pipeline.tracking.tracking import CONFIG_ARTIFACT, READINGS_TAG, Tracker, config_of
+from pipeline.base.stored_files import copied
+from pipeline.tracking import model_registry, record
+from pipeline.tracking.model_registry import ModelVersion
+from pipeline.tracking.sealed_split import READINGS_TAG, log_test_reading
+from pipeline.tracking.studies import config_of
+from pipeline.tracking.tracking import CONFIG_ARTIFACT, Tracker
 from pipeline.training import checkpoints, columns, data_options, origin, settings
 from pipeline.training.columns import Column
 from pipeline.training.loaders import embeddings_of
 from pipeline.training.scoring import MIN_GROUP_TEXTS, Scores, TestReading, score_test
-from search_spaces.registry import depends_on_data
+from search_spaces.lookup import depends_on_data
 
 logger = logging.getLogger("pipeline.tracking.assessment")
 
@@ -62,7 +65,7 @@ def of_version(tracker: Tracker, version: ModelVersion, given: argparse.Namespac
         given: parsed flags; `data_dir`, `cache_dir` and `embedding` are read.
         folder: where its package may be copied to.
     """
-    package = registry.load_version(tracker, version.name, version.version, folder)
+    package = model_registry.load_version(tracker, version.name, version.version, folder)
     run_id = version.run_id or package.metadata.get("run_id")
     if not run_id:
         raise PipelineError(
@@ -105,7 +108,7 @@ def of_run(tracker: Tracker, run_id: str, given: argparse.Namespace, folder: Pat
         "dataset": stored.dataset,
         "aspect": stored.aspect,
         "options": stored.options,
-        "sample": run.tags.get(registry.CORPUS_TAG) == registry.SAMPLE_CORPUS,
+        "sample": run.tags.get(model_registry.CORPUS_TAG) == model_registry.SAMPLE_CORPUS,
         "data_fingerprint": fingerprint,
         "max_length": max_length,
         "epoch": scores["epoch"],
@@ -139,7 +142,7 @@ def features_of(metadata: Mapping[str, Any], given: argparse.Namespace) -> Featu
     if depends_on_data(metadata["dataset"]) and request.data_dir is not None:
         # every folder of one's own is another corpus: the model of another one is not meant
         _check_fingerprint(fingerprint_of(request), wanted, str(request.data_dir))
-    found = origin.cached(wanted, settings.cache_dir(given.cache_dir))
+    found = origin.cached(wanted, cache_folder(given.cache_dir))
     if found is not None:
         return found
     built = open_features(request, verify=True)
@@ -153,7 +156,7 @@ def _request(metadata: Mapping[str, Any], given: argparse.Namespace) -> FeatureR
         dataset=metadata["dataset"],
         aspect=metadata["aspect"] or None,
         data_dir=Path(given.data_dir) if given.data_dir and not sample else None,
-        cache_dir=settings.cache_dir(given.cache_dir),
+        cache_dir=cache_folder(given.cache_dir),
         sample=sample,
         options=metadata["options"],
         max_length=metadata["max_length"],
@@ -175,12 +178,12 @@ def read_test(tracker: Tracker, subject: Subject) -> TestReading:
     """Score a model on test; the reading is recorded on its run and its version before it is returned."""
 
     def log_reading(scores: Scores) -> None:
-        count = tracker.log_test_reading(subject.run_id, scores)
+        count = log_test_reading(tracker, subject.run_id, scores)
         logger.info("reading %d of the test split, recorded in run %s", count, subject.run_id)
         if subject.version is not None:
             names = [f"test_{name}" for name in (*columns.shown(subject.features.dataset), "iou_f1")]
             tags: dict[str, Any] = {name: round(scores[name], 6) for name in names if name in scores}
-            registry.tag(tracker, subject.version, tags | {READINGS_TAG: count})
+            model_registry.tag(tracker, subject.version, tags | {READINGS_TAG: count})
 
     reading = score_test(subject.model, subject.features, subject.calibrated_threshold, log_reading)
     if reading.groups:

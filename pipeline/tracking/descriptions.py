@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from pipeline.reporting.results import give_or_take
 from pipeline.training import columns
-from pipeline.training.settings import title
+from pipeline.training.naming import title
 
 _METRICS = (
     "- `best/` has the scores of a trial's best epoch on validation, `val/` those of every epoch, `train/` "

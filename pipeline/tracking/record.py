@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.base import agreement
-from pipeline.base.agreement import Failure, Trajectory
+from pipeline.base import trajectories
 from pipeline.base.errors import PipelineError
-from pipeline.base.reading import copied, read_settings
-from pipeline.tracking import epoch_steps, registry
-from pipeline.tracking.tracking import CONFIG_ARTIFACT, TrackedRun, Tracker, config_of
+from pipeline.base.stored_files import copied, read_settings
+from pipeline.base.trajectories import Failure, Trajectory
+from pipeline.tracking import epoch_steps, model_registry
+from pipeline.tracking.studies import config_of
+from pipeline.tracking.tracking import CONFIG_ARTIFACT, TrackedRun, Tracker
 from pipeline.training import checkpoints
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE
@@ -73,7 +74,7 @@ def read_record(tracker: Tracker, run_id: str) -> Record:
         run=stored.run,
         seed=int(stored.config.get("seed", stored.run.seed)),
         fingerprint=run.tags[_FINGERPRINT],
-        is_sample=run.tags.get(registry.CORPUS_TAG) == registry.SAMPLE_CORPUS,
+        is_sample=run.tags.get(model_registry.CORPUS_TAG) == model_registry.SAMPLE_CORPUS,
         trajectory=_trajectory(tracker, run),
         environment=environment,
         best_digest=digest,
@@ -104,7 +105,7 @@ def read_stored(tracker: Tracker, run: TrackedRun, folder: Path) -> Stored:
         PipelineError: if the run ended before they were stored.
         StateError: if they are something else; names the run.
     """
-    if CONFIG_ARTIFACT not in _artifacts(tracker, run.run_id):
+    if CONFIG_ARTIFACT not in tracker.artifact_paths(run.run_id):
         raise PipelineError(
             f"run {run.run_id} (`{run.name}`, {run.status}) holds no `{CONFIG_ARTIFACT}`: it ended before "
             "its settings were stored",
@@ -117,7 +118,7 @@ def read_stored(tracker: Tracker, run: TrackedRun, folder: Path) -> Stored:
 
 def _best(tracker: Tracker, run_id: str, folder: Path) -> tuple[dict[str, Any], str | None]:
     """Where the best epoch was trained, and the digest of its weights, as far as they are recorded."""
-    inside = _artifacts(tracker, run_id, checkpoints.BEST)
+    inside = tracker.artifact_paths(run_id, checkpoints.BEST)
 
     def content(name: str) -> Mapping[str, Any]:
         path = f"{checkpoints.BEST}/{name}"
@@ -131,14 +132,9 @@ def _best(tracker: Tracker, run_id: str, folder: Path) -> tuple[dict[str, Any], 
     return environment if isinstance(environment, dict) else {}, digest
 
 
-def _artifacts(tracker: Tracker, run_id: str, folder: str | None = None) -> set[str]:
-    """Paths of a run's artifacts in a folder."""
-    return tracker.artifact_paths(run_id, folder)
-
-
 def _trajectory(tracker: Tracker, run: TrackedRun) -> Trajectory:
     epochs: dict[int, dict[str, float]] = {}
-    for metric in filter(agreement.is_compared, run.metrics):
+    for metric in filter(trajectories.is_compared, run.metrics):
         for epoch, value in epoch_steps.history(tracker, run, metric):
             known = epochs.setdefault(epoch, {}).setdefault(metric, value)
             if known != value:

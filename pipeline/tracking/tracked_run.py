@@ -1,7 +1,11 @@
 """A run as MLflow has it, under the names of this project."""
 
+import contextlib
+import getpass
 import json
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pipeline.tracking import sections
@@ -18,6 +22,19 @@ def read_back(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def made_by() -> dict[str, str]:
+    """Tags by which MLflow's pages say who made a run, and with what."""
+    tags = {"mlflow.source.type": "LOCAL", "mlflow.source.name": Path(sys.argv[0]).name}
+    with contextlib.suppress(KeyError, OSError):  # in a container whose user has no name
+        tags["mlflow.user"] = getpass.getuser()
+    return tags
+
+
+def milliseconds(seconds: float | None) -> int | None:
+    """A time as MLflow takes it."""
+    return None if seconds is None else int(seconds * 1000)
 
 
 @dataclass(frozen=True, slots=True)

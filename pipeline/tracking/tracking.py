@@ -5,18 +5,15 @@ MLflow's global state is left alone.
 """
 
 import contextlib
-import datetime
-import getpass
 import logging
 import math
 import os
 import re
 import shutil
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +38,7 @@ from pipeline.tracking import descriptions, new_database, sections
 from pipeline.tracking.schema import refuse_another_schema
 from pipeline.tracking.tracked_dataset import TrackedDataset
 from pipeline.tracking.tracked_run import TrackedRun as TrackedRun
+from pipeline.tracking.tracked_run import made_by, milliseconds
 from pipeline.tracking.tracked_run import read_back as read_back
 from pipeline.tracking.tracked_run import written as written
 
@@ -58,7 +56,6 @@ NOTE_TAG = "mlflow.note.content"
 STUDY_TAG, TRIAL_TAG = "study", "tune_trial_id"
 ORIGIN_TAG = "results"
 """Where a study's results are: tells it from another one of its name on the same server."""
-READINGS_TAG, READING_TIME_TAG = "test_readings", "test_reading_time"
 
 _MAX_PARAMS, _MAX_METRICS = 100, 1000
 """Most entries of one MLflow batch."""
@@ -66,34 +63,6 @@ MAX_TAG = 500
 """Characters of a tag that holds a message; MLflow takes a few thousand."""
 _METRIC_NAME = re.compile(r"[\w\-. :/]{1,250}", re.ASCII)
 """Names that MLflow accepts."""
-
-
-def _made_by() -> dict[str, str]:
-    """Tags by which MLflow's pages say who made a run, and with what."""
-    tags = {"mlflow.source.type": "LOCAL", "mlflow.source.name": Path(sys.argv[0]).name}
-    with contextlib.suppress(KeyError, OSError):  # in a container whose user has no name
-        tags["mlflow.user"] = getpass.getuser()
-    return tags
-
-
-def _milliseconds(seconds: float | None) -> int | None:
-    """A time as MLflow takes it."""
-    return None if seconds is None else int(seconds * 1000)
-
-
-def config_of(run: TrackedRun) -> dict[str, Any]:
-    """The hyper-parameters of a tracked trial, as they were; its seed stands in its tags.
-
-    Raises:
-        PipelineError: if the run is a study.
-    """
-    if STUDY_TAG in run.tags and PARENT_TAG not in run.tags:
-        winner = run.tags.get("winner_run_id")
-        raise PipelineError(
-            f"run {run.run_id} is the study `{run.name}`, which has no hyper-parameters of its own",
-            hint=f"its winner is run {winner}" if winner else "name the run of one of its trials",
-        )
-    return {name: read_back(text) for name, text in run.params.items() if name != "seed"}
 
 
 class Tracker:
@@ -203,79 +172,6 @@ class Tracker:
                     raise
                 return str(found.experiment_id)
 
-    def refuse_another(self, experiment_id: str, name: str, origin: str) -> None:
-        """Keep a new study from going on in the run of another one of its name, with results elsewhere.
-
-        Raises:
-            PipelineError: if there is such a run.
-        """
-        found = self.latest_study(experiment_id, name)
-        theirs = None if found is None else found.tags.get(ORIGIN_TAG)
-        if theirs not in (None, origin):
-            raise PipelineError(
-                f"{self.uri} tracks a study `{name}` already, whose results are in {theirs}",
-                where="--name",
-                hint="choose another name",
-            )
-
-    def start_study(
-        self,
-        experiment_id: str,
-        name: str,
-        parameters: Mapping[str, Any],
-        tags: Mapping[str, str],
-        *,
-        resumed: bool = True,
-    ) -> str:
-        """Id of the study's run: a new one, or the one of that name, which is opened again.
-
-        A parameter that has another value than the first time cannot be changed in MLflow: the new value
-        becomes the tag `resumed.NAME`.
-
-        Args:
-            experiment_id: where the run is.
-            name: of the study.
-            parameters: of the study.
-            tags: of the run; ORIGIN_TAG among them says where the study's results are.
-            resumed: take a run of that name whose results were elsewhere, too: the folder may have moved.
-        """
-        origin = tags.get(ORIGIN_TAG)
-        with (
-            translated(f"cannot start the run of study `{name}`"),
-            self._closing_study(experiment_id, name, origin),
-        ):
-            found = self.latest_study(experiment_id, name, origin)
-            if found is None and resumed:
-                found = self.latest_study(experiment_id, name)
-            if found is None:
-                every = {**_made_by(), **tags, STUDY_TAG: name, NAME_TAG: name}
-                run_id = str(self.client.create_run(experiment_id, run_name=name, tags=every).info.run_id)
-                self._log_params(run_id, parameters)
-                return run_id
-            new = {k: v for k, v in parameters.items() if k not in found.params}
-            changed = {
-                f"resumed.{k}": written(v)[:MAX_TAG]
-                for k, v in parameters.items()
-                if found.params.get(k, written(v)) != written(v)
-            }
-            self.reopen(found.run_id)
-            self._log_params(found.run_id, new)
-            self._set_tags(found.run_id, {**tags, **changed})
-            return found.run_id
-
-    @contextlib.contextmanager
-    def _closing_study(self, experiment_id: str, name: str, origin: str | None) -> Iterator[None]:
-        """End a study's run where the body does not come to its end, even before it knows the run's id."""
-        try:
-            yield
-        except BaseException:
-            # MLflow may be away, which is what the body says
-            with contextlib.suppress(OSError, *USER_ERRORS):
-                found = self.latest_study(experiment_id, name, origin)
-                if found is not None and found.status == "RUNNING":
-                    self.finish(found.run_id, "KILLED")
-            raise
-
     @contextlib.contextmanager
     def closing(self, run_id: str) -> Iterator[None]:
         """End a run as KILLED where the body does not come to its end, an interrupt included."""
@@ -308,18 +204,18 @@ class Tracker:
         with translated(f"cannot start the run `{name}`"):
             run = self.client.create_run(
                 experiment_id,
-                start_time=_milliseconds(started),
+                start_time=milliseconds(started),
                 run_name=name,
-                tags={**_made_by(), **tags},
+                tags={**made_by(), **tags},
             )
-            self._log_params(run.info.run_id, parameters)
+            self.log_params(run.info.run_id, parameters)
             return str(run.info.run_id)
 
     def complete_params(self, run_id: str, parameters: Mapping[str, Any]) -> None:
         """Log those parameters that a run has not yet."""
         there = self.run(run_id).params
         with translated(f"cannot log the parameters of run {run_id}"):
-            self._log_params(run_id, {k: v for k, v in parameters.items() if k not in there})
+            self.log_params(run_id, {k: v for k, v in parameters.items() if k not in there})
 
     def reopen(self, run_id: str) -> None:
         """Make a run RUNNING, whatever it was."""
@@ -341,7 +237,7 @@ class Tracker:
             How often each name was left out, because its value was not finite or its name not allowed.
         """
         skipped: Counter[str] = Counter()
-        metrics, measured = [], _milliseconds(at) or int(time.time() * 1000)
+        metrics, measured = [], milliseconds(at) or int(time.time() * 1000)
         for name, value in values.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 continue
@@ -381,12 +277,14 @@ class Tracker:
         with translated(f"cannot read experiment {experiment_id}"):
             return name in self.client.get_experiment(experiment_id).tags
 
-    def _log_params(self, run_id: str, parameters: Mapping[str, Any]) -> None:
+    def log_params(self, run_id: str, parameters: Mapping[str, Any]) -> None:
+        """Log parameters of a run; raises MlflowException."""
         params = [Param(name, written(value)) for name, value in parameters.items()]
         for first in range(0, len(params), _MAX_PARAMS):
             self.client.log_batch(run_id, params=params[first : first + _MAX_PARAMS])
 
-    def _set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
+    def set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
+        """Set tags of a run; raises MlflowException."""
         if tags:
             self.client.log_batch(run_id, tags=[RunTag(name, str(value)) for name, value in tags.items()])
 
@@ -413,10 +311,10 @@ class Tracker:
             there = self.run(run_id).metrics if metrics else {}
             new = {name: value for name, value in (metrics or {}).items() if there.get(name) != value}
             warn_skipped(self.log_metrics(run_id, new, step=0))
-            self._set_tags(run_id, tags or {})
+            self.set_tags(run_id, tags or {})
             for path, content in (artifacts or {}).items():
                 self.log_artifact(run_id, content, path)
-            self.client.set_terminated(run_id, status, end_time=_milliseconds(ended))
+            self.client.set_terminated(run_id, status, end_time=milliseconds(ended))
 
     def log_text(self, run_id: str, text: str, artifact_file: str) -> None:
         """Store a text as a file of the run."""
@@ -459,10 +357,11 @@ class Tracker:
         """The trials of a study, in the order in which they started."""
         with translated(f"cannot list the trials of run {study_run_id}"):
             parent = self.client.get_run(study_run_id)
-            found = self._search([parent.info.experiment_id], f"tags.`{PARENT_TAG}` = '{study_run_id}'")
+            found = self.search([parent.info.experiment_id], f"tags.`{PARENT_TAG}` = '{study_run_id}'")
         return sorted(found, key=lambda run: (run.started, run.name))
 
-    def _search(self, experiment_ids: list[str], condition: str) -> list[TrackedRun]:
+    def search(self, experiment_ids: list[str], condition: str) -> list[TrackedRun]:
+        """Every run that is not deleted and fits a condition of MLflow's; raises MlflowException."""
         runs: list[TrackedRun] = []
         token = None
         while True:
@@ -474,21 +373,6 @@ class Tracker:
             if not token:
                 return runs
 
-    def latest_study(
-        self, experiment_id: str, name: str | None = None, origin: str | None = None
-    ) -> TrackedRun | None:
-        """The study that was started last, of that name and with its results there where these are given."""
-        with translated(f"cannot list the studies of experiment {experiment_id}"):
-            studies = self._search([experiment_id], f"tags.{STUDY_TAG} != ''")
-        fitting = [
-            run
-            for run in studies
-            if PARENT_TAG not in run.tags
-            and name in (None, run.tags[STUDY_TAG])
-            and origin in (None, run.tags.get(ORIGIN_TAG))
-        ]
-        return max(fitting, key=lambda run: run.started, default=None)
-
     def history(self, run_id: str, metric: str) -> list[tuple[int, float]]:
         """Step and value of a metric, in the order of the steps; empty where it was never logged."""
         with translated(f"cannot read `{metric}` of run {run_id}"):
@@ -498,40 +382,6 @@ class Tracker:
                 for one in self.client.get_metric_history(run_id, name)
             }
         return sorted(found)
-
-    def reconcile(self, study_run_id: str, known_trial_ids: Iterable[str]) -> None:
-        """End what a search that died left open, once the search is over.
-
-        A trial that Tune does not know (its last snapshot was older) becomes KILLED; one that is known
-        but still RUNNING has ended, and becomes FINISHED.
-        """
-        known = set(known_trial_ids)
-        with translated(f"cannot end the trials of run {study_run_id}"):
-            for run in self.children(study_run_id):
-                if run.tags.get(TRIAL_TAG) not in known:
-                    if run.status != "KILLED":
-                        self.client.set_terminated(run.run_id, "KILLED")
-                elif run.status not in ("FINISHED", "FAILED", "KILLED"):
-                    self.client.set_terminated(run.run_id, "FINISHED")
-
-    def end_children(self, run_id: str) -> None:
-        """End as KILLED whatever still runs below a study's or a comparison's run."""
-        for run in self.children(run_id):
-            if run.status == "RUNNING":
-                self.finish(run.run_id, "KILLED")
-
-    def log_test_reading(self, run_id: str, scores: Mapping[str, float]) -> int:
-        """Record one reading of the sealed test split: its scores, its time and which reading it is.
-
-        Returns:
-            The number of readings of this run, this one included.
-        """
-        count = int(self.run(run_id).tags.get(READINGS_TAG, "0")) + 1
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        with translated(f"cannot record the reading of the test split in run {run_id}"):
-            self._set_tags(run_id, {READINGS_TAG: str(count), READING_TIME_TAG: now})
-            warn_skipped(self.log_metrics(run_id, scores, step=count))
-        return count
 
     def download(self, run_id: str, artifact_path: str, destination: Path) -> Path:
         """Copy a file or folder of a run into `destination`; returns where it lies then.

@@ -28,7 +28,8 @@ from infocal.methods.registry import INFOCAL, method, method_of
 from infocal.nn.rationalizer import HALF, Rationalizer
 from infocal.trainer import Trainer
 from pipeline.base.errors import one_line
-from pipeline.base.reading import (
+from pipeline.base.storage import STAGED
+from pipeline.base.stored_files import (
     BROKEN,
     DIGESTS,
     check_digest,
@@ -37,7 +38,6 @@ from pipeline.base.reading import (
     read_json,
     write_digests,
 )
-from pipeline.base.storage import STAGED
 from pipeline.training.weights import load_weights, save_weights
 
 __all__ = ["DIGESTS", "read_json"]  # known by this module's name

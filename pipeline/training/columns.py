@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from search_spaces import registry
+from search_spaces import lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def columns(dataset: str, decisive: Collection[str] = ()) -> tuple[Column, ...]:
         decisive: flat names of validation scores that a criterion reads: where the data set's tables lack
             one, it has a column before what is selected.
     """
-    every = _COLUMNS[registry.metric_mode(dataset)]
+    every = _COLUMNS[lookup.metric_mode(dataset)]
     known = {column.score for column in every}
     read = dict.fromkeys(name.removeprefix("val_") for name in decisive)
     added = tuple(Column(name, name.replace("_", " ")) for name in read if name not in known)
@@ -132,7 +132,7 @@ def compared(dataset: str) -> tuple[Column, ...]:
 
 def rationale_columns(dataset: str) -> tuple[Column, ...]:
     """The columns that a mask without a model has."""
-    return _RATIONALE_COLUMNS[registry.metric_mode(dataset)]
+    return _RATIONALE_COLUMNS[lookup.metric_mode(dataset)]
 
 
 def shown(dataset: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from feature_store.sources import get_source
 from feature_store.sources.base import other_than_default
-from pipeline.training.settings import title
+from pipeline.training.naming import title
 
 if TYPE_CHECKING:
     from feature_store.store import Features

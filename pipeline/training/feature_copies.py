@@ -14,11 +14,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from feature_store import cache
+from feature_store.command_line import cache_folder
 from feature_store.errors import DamagedCacheError
 from feature_store.store import Features, load_features
 from pipeline.base.errors import PipelineError, one_line
-from pipeline.base.reading import BROKEN
 from pipeline.base.storage import Location, Storage
+from pipeline.base.stored_files import BROKEN
 from pipeline.training import settings
 
 logger = logging.getLogger("pipeline.training.feature_copies")
@@ -155,7 +156,7 @@ def features_of(run: settings.RunSettings, *, verify: bool = False) -> Features:
         DamagedCacheError: if they cannot be read.
     """
     if run.features_uri:
-        return load_features(fetched(run.features_uri, settings.cache_dir(None)), verify=verify)
+        return load_features(fetched(run.features_uri, cache_folder(None)), verify=verify)
     directory = Path(run.features_dir)
     if not directory.is_dir():
         raise PipelineError(

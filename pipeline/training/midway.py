@@ -16,8 +16,8 @@ from typing import Protocol, TypeVar
 from infocal.errors import StateError
 from infocal.trainer import Trainer
 from pipeline.base.errors import PipelineError
-from pipeline.base.reading import check_digests, read_json
 from pipeline.base.storage import Location
+from pipeline.base.stored_files import check_digests, read_json
 from pipeline.training import checkpoints
 
 logger = logging.getLogger("pipeline.training.midway")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from feature_store.command_line import cache_folder
 from feature_store.errors import UserError
 from feature_store.sources.base import source_options
 from feature_store.store import FeatureRequest, Features, load_features, open_features, provenance_of
@@ -77,7 +78,7 @@ def features_again(
         UserError: of the feature store, if they have to be built and cannot be.
     """
     trained_on = [Path(run.features_dir)] if run.features_dir else []
-    found = cached(fingerprint, settings.cache_dir(given.cache_dir), *trained_on)
+    found = cached(fingerprint, cache_folder(given.cache_dir), *trained_on)
     if found is not None and not (given.data_dir or given.embedding or given.option):
         return found
     known = run.origin or ({} if found is None else origin_of(found))
@@ -118,7 +119,7 @@ def _request(
         dataset=run.dataset,
         aspect=run.aspect or None,
         data_dir=Path(given.data_dir) if given.data_dir else None,
-        cache_dir=settings.cache_dir(given.cache_dir),
+        cache_dir=cache_folder(given.cache_dir),
         sample=sample,
         options={**run.options, **source_options(given.option)},
         **values,

@@ -18,7 +18,7 @@ from infocal.metrics.resampling import TextCounts
 from infocal.nn.rationalizer import HALF, Rationalizer
 from infocal.trainer import Prediction, Trainer, predict, select_probabilities
 from pipeline.training.loaders import Loader, task_of
-from search_spaces.registry import metric_mode
+from search_spaces.lookup import metric_mode
 
 BATCH_SIZE = 64
 MIN_GROUP_TEXTS = 30

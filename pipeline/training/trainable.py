@@ -26,7 +26,7 @@ from pipeline.training.loaders import Loader, embeddings_of, language_model_scor
 from pipeline.training.midway import Midway
 from pipeline.training.scoring import Validation, ValidationData, hold_rate, validate
 from pipeline.training.settings import RunSettings
-from search_spaces import registry
+from search_spaces import lookup
 from search_spaces.base import Criterion
 
 FAILURE, FAILURE_MESSAGE = "failure", "failure_message"
@@ -93,7 +93,7 @@ class Trial:
             )
         self.loader = Loader(features.table("train"), task_of(features), scores)
         self.validation = ValidationData.of(features)
-        self.trainer = registry.implementation(run.method).trainer_class()(
+        self.trainer = lookup.implementation(run.method).trainer_class()(
             config,
             task_of(features),
             embeddings_of(features),

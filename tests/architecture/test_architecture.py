@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("pipeline", "search_spaces", "infocal", "feature_store")
 MAX_FUNCTION_LINES = 80
 MAX_FILE_LINES = 600
+MAX_COMMAND_LINES = 100
 
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
 HEAVY = ("torch", "ray", "mlflow", "optuna")
@@ -285,6 +286,12 @@ def test_functions_and_files_stay_short(path: Path):
     long = {f"{at(path, f)} {f.name}": code_lines(f) for f in functions if code_lines(f) > MAX_FUNCTION_LINES}
     assert long == {}
     assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_FILE_LINES
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "pipeline").glob("*.py")), ids=label)
+def test_commands_are_doors(path: Path):
+    """A command parses its flags, checks them and calls; the work is done in the room of its subject."""
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_COMMAND_LINES
 
 
 @each_file

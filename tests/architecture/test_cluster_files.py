@@ -14,7 +14,7 @@ from ray.autoscaler._private.kuberay import autoscaling_config
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 from pipeline import search
-from pipeline.training import settings
+from pipeline.cli import flag_values
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -185,7 +185,7 @@ def test_the_jobs_entrypoint_is_a_search_that_our_parser_takes():
     words = shlex.split(filled("kuberay-rayjob.yaml")["spec"]["entrypoint"])
     assert words[:3] == ["python", "-m", "pipeline.search"]
     given = search.build_parser().parse_args(words[3:])
-    assert (given.storage, given.gpus_per_trial) == (VALUES["INFOCAL_STORAGE"], settings.AUTO)
+    assert (given.storage, given.gpus_per_trial) == (VALUES["INFOCAL_STORAGE"], flag_values.AUTO)
 
 
 def searches_in(page: str) -> list[str]:

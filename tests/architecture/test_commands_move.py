@@ -67,7 +67,7 @@ def test_something_moves_while_a_command_loads(command: str):
 
 def test_an_import_out_of_sight_is_noticed():
     shown = "with terminal.step('x'):\n        import torch"
-    text = f"def main():\n    from pipeline.tracking import registry\n    {shown}"
+    text = f"def main():\n    from pipeline.tracking import model_registry\n    {shown}"
     function = ast.parse(text).body[0]
     assert isinstance(function, ast.FunctionDef)
-    assert imports_out_of_sight(function) == ["from pipeline.tracking import registry"]
+    assert imports_out_of_sight(function) == ["from pipeline.tracking import model_registry"]

@@ -15,7 +15,7 @@ import pytest
 
 from pipeline.reporting import pages
 from pipeline.reporting.results import Findings, ScoreRow, Searched, TrialResult
-from pipeline.tracking import registry
+from pipeline.tracking import model_registry
 from pipeline.tracking.tracking import TrackedRun, Tracker
 from tests.browser.chromium import PAGE_TIMEOUT_MS, Browser, Visited, browser
 from tests.integration.commands import run, search_command, store_of, study_run
@@ -57,7 +57,7 @@ def finished(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Ite
     done = run(search_command(folder, *counts), cwd=folder)
     assert done.returncode == 0, done.stderr
     tracker = store_of(folder)
-    registry.promote(tracker, registry.find(tracker, MODEL, registry.CHALLENGER))
+    model_registry.promote(tracker, model_registry.find(tracker, MODEL, model_registry.CHALLENGER))
     study = study_run(tracker, "first")
     port = free_port()
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", tracker.uri]

@@ -12,11 +12,11 @@ from feature_store.store import FeatureRequest
 from infocal.methods.registry import INFOCAL
 from pipeline import search
 from pipeline.cli import planning
-from search_spaces import registry
+from search_spaces import lookup
 
 TARGETS = [
     (dataset, aspect)
-    for method, dataset in registry.methods_and_datasets()
+    for method, dataset in lookup.methods_and_datasets()
     if method == INFOCAL
     for aspect in REGISTRY[dataset].aspects or ("",)
 ]

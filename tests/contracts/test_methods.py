@@ -22,7 +22,7 @@ from infocal.nn import rationalizer
 from infocal.trainer import select_probabilities
 from pipeline.training.checkpoints import Package, load_best, load_package, save_best, save_package
 from pipeline.training.trainable import train
-from search_spaces import registry
+from search_spaces import lookup
 from tests.small_model import CLASSES, REGRESSION, random_batch, random_batches, random_embeddings
 from tests.small_study import run_settings
 
@@ -96,7 +96,7 @@ def assert_same_state(a, b):
 
 @every_method
 def test_it_has_a_search_under_the_same_name(name):
-    assert registry.implementation(name) is METHODS[name]
+    assert lookup.implementation(name) is METHODS[name]
     assert method_of(small(name)) == name
 
 

@@ -10,11 +10,11 @@ from feature_store.sources import REGISTRY
 from infocal.config import MethodConfig
 from infocal.methods.infocal.language_model import LanguageModelConfig
 from infocal.metrics.scores import MODES, definition
-from search_spaces import registry
+from search_spaces import lookup
 from search_spaces.base import Space
 
-PAIRS = registry.methods_and_datasets()
-SPACES = [(m, d, name) for m, d in PAIRS for name in registry.space_names(m, d)]
+PAIRS = lookup.methods_and_datasets()
+SPACES = [(m, d, name) for m, d in PAIRS for name in lookup.space_names(m, d)]
 ASPECTS = {d: REGISTRY[d].aspects or ("",) for _, d in PAIRS}
 TARGETS = [(d, aspect) for d, aspects in ASPECTS.items() for aspect in aspects]
 every_space = pytest.mark.parametrize(("method", "dataset", "name"), SPACES)
@@ -30,7 +30,7 @@ def draws(space: Space, count: int) -> list[dict[str, float]]:
 
 
 def config_class(method: str) -> type[MethodConfig]:
-    return registry.implementation(method).config_class()
+    return lookup.implementation(method).config_class()
 
 
 @pytest.fixture(autouse=True)
@@ -40,10 +40,10 @@ def quiet(monkeypatch):
 
 @every_space
 def test_every_draw_is_a_valid_config_with_every_preset(method, dataset, name):
-    space = registry.space(method, dataset, name)
+    space = lookup.space(method, dataset, name)
     points = draws(space, 200)
     presets = [
-        registry.preset(method, dataset, aspect, sample)
+        lookup.preset(method, dataset, aspect, sample)
         for aspect, sample in itertools.product(ASPECTS[dataset], (False, True))
     ]
     for point, preset in itertools.product(points, presets):
@@ -57,7 +57,7 @@ def test_every_draw_is_a_valid_config_with_every_preset(method, dataset, name):
 
 @every_space
 def test_a_space_names_each_hyper_parameter_once_and_says_why(method, dataset, name):
-    space = registry.space(method, dataset, name)
+    space = lookup.space(method, dataset, name)
     names = [r.name for r in space]
     assert len(names) == len(set(names))
     assert set(names) <= {field.name for field in dataclasses.fields(config_class(method))}
@@ -66,45 +66,45 @@ def test_a_space_names_each_hyper_parameter_once_and_says_why(method, dataset, n
 
 @every_space
 def test_a_preset_never_fixes_what_a_space_varies(method, dataset, name):
-    varied = {r.name for r in registry.space(method, dataset, name)}
+    varied = {r.name for r in lookup.space(method, dataset, name)}
     for aspect in ASPECTS[dataset]:
-        assert not varied & set(registry.preset(method, dataset, aspect, sample=True))
+        assert not varied & set(lookup.preset(method, dataset, aspect, sample=True))
 
 
 @every_space
 def test_every_space_holds_a_point_to_try_first(method, dataset, name):
-    points = registry.first_points(method, dataset)
-    space = registry.space(method, dataset, name)
+    points = lookup.first_points(method, dataset)
+    space = lookup.space(method, dataset, name)
     assert all(set(point) == {r.name for r in space} for point in points)
     assert any(all(r.contains(point[r.name]) for r in space) for point in points)
 
 
 @every_pair
 def test_the_papers_space_is_offered_as_a_grid(method, dataset):
-    assert all(len(r.grid) > 1 for r in registry.space(method, dataset, "paper"))
+    assert all(len(r.grid) > 1 for r in lookup.space(method, dataset, "paper"))
 
 
 @every_target
 def test_the_criterion_reads_scores_that_are_defined(dataset, aspect):
-    for name in registry.criterion(dataset, aspect).metrics:
+    for name in lookup.criterion(dataset, aspect).metrics:
         assert definition(name.removeprefix("val_"))
-    assert registry.metric_mode(dataset) in MODES
+    assert lookup.metric_mode(dataset) in MODES
 
 
 @every_target
 @pytest.mark.parametrize("sample", [False, True])
 def test_presets_are_valid_configs(dataset, aspect, sample):
-    for method in registry.method_names():
-        preset = registry.preset(method, dataset, aspect, sample)
+    for method in lookup.method_names():
+        preset = lookup.preset(method, dataset, aspect, sample)
         config = config_class(method).from_mapping(preset)
         assert {name: getattr(config, name) for name in preset} == preset
-    language_model = registry.language_model_preset(dataset, sample)
+    language_model = lookup.language_model_preset(dataset, sample)
     assert LanguageModelConfig(**language_model).to_dict().items() >= language_model.items()
 
 
 @every_target
 def test_every_aspect_has_a_criterion_that_refuses_the_empty_selection(dataset, aspect):
-    criterion = registry.criterion(dataset, aspect)
+    criterion = lookup.criterion(dataset, aspect)
     assert criterion.why
     empty = dict.fromkeys((criterion.metric, *(bound.metric for bound in criterion.bounds)), 0.0)
     assert not criterion.is_met(empty)

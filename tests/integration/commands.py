@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pipeline.tracking.studies import latest_study
 from pipeline.tracking.tracking import TrackedRun, Tracker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,6 +91,6 @@ def store_of(folder: Path) -> Tracker:
 
 def study_run(tracker: Tracker, name: str) -> TrackedRun:
     """The run of a study."""
-    found = tracker.latest_study(tracker.experiment("beer", "palate"), name)
+    found = latest_study(tracker, tracker.experiment("beer", "palate"), name)
     assert found is not None, f"no run of study {name}"
     return found

@@ -14,8 +14,9 @@ import optuna
 import psutil
 import pytest
 
-from pipeline.tracking import registry
+from pipeline.tracking import model_registry
 from pipeline.tracking.epoch_steps import history
+from pipeline.tracking.studies import latest_study
 from pipeline.tracking.tracking import TRIAL_TAG, Tracker
 from tests.integration.cluster_servers import (
     RayNode,
@@ -129,7 +130,7 @@ def test_every_trial_ends_though_a_node_died(ended: Ended, cluster: Cluster):
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("beer/palate: 4 trials"), "stdout holds the result alone"
     tracker = Tracker(cluster.tracking, create=False)
-    study = tracker.latest_study(tracker.experiment("beer", "palate"), "two-nodes")
+    study = latest_study(tracker, tracker.experiment("beer", "palate"), "two-nodes")
     assert study is not None and study.status == "FINISHED"
     trials = tracker.children(study.run_id)
     assert len(trials) == len({trial.tags[TRIAL_TAG] for trial in trials}) == NUM_TRIALS
@@ -144,7 +145,7 @@ def test_the_winner_is_registered_and_its_files_are_in_the_bucket(
 ):
     assert "registered infocal-beer-palate version 1 as `challenger`" in ended.stdout
     tracker = Tracker(cluster.tracking, create=False)
-    version = registry.find(tracker, "infocal-beer-palate", registry.CHALLENGER)
+    version = model_registry.find(tracker, "infocal-beer-palate", model_registry.CHALLENGER)
     assert version.version == 1
     logged = [key for key in keys(s3, "mlflow/") if key.endswith("model.safetensors")]
     assert logged, "artifacts pass through the server into the bucket"

@@ -11,7 +11,7 @@ import optuna
 import pytest
 
 from pipeline.base.errors import PipelineError
-from pipeline.tracking import registry
+from pipeline.tracking import model_registry
 from pipeline.tracking.epoch_steps import history
 from pipeline.tracking.tracking import TRIAL_TAG, TrackedRun, Tracker
 from tests.integration.commands import kill_after, run, search_command, store_of, study_run
@@ -78,7 +78,7 @@ def test_nothing_is_registered_where_nobody_meets_the_criterion(resumed: Resumed
     assert parent.tags["criterion_met"] == "false"
     assert parent.metrics["val_token_precision"] < 1
     with pytest.raises(PipelineError, match="no alias `challenger` .* there is no model at all"):
-        registry.find(resumed.tracker, "infocal-beer-palate", registry.CHALLENGER)
+        model_registry.find(resumed.tracker, "infocal-beer-palate", model_registry.CHALLENGER)
     # the model itself is there, to be looked at
     assert (resumed.folder / "runs/studies/killed/model/model.safetensors").is_file()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.base.uris import of_sqlite
-from pipeline.tracking import registry
+from pipeline.tracking import model_registry
 from pipeline.tracking.tracking import Tracker
 from tests.integration.commands import run, search_command
 
@@ -30,7 +30,7 @@ def test_a_search_leaves_its_results_in_the_folder_that_was_named(tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*NEIGHBOURS, "cache", NAME])
     assert not any(any((tmp_path / neighbour).iterdir()) for neighbour in NEIGHBOURS)
     tracker = Tracker(of_sqlite(place / "mlflow.db"), create=False)
-    assert registry.find(tracker, "infocal-beer-palate", registry.CHALLENGER).version == 1
+    assert model_registry.find(tracker, "infocal-beer-palate", model_registry.CHALLENGER).version == 1
     store = ["--tracking-uri", tracker.uri, "--model", "models:/infocal-beer-palate@challenger"]
     explained = run([command[0], "-m", "pipeline.explain", *store, "--text", "a smooth body ."], tmp_path)
     assert explained.returncode == 0, explained.stderr

@@ -9,6 +9,7 @@ import pytest
 
 from pipeline import evaluate, explain, promote, report
 from pipeline.base.errors import run_command
+from pipeline.tracking.studies import latest_study
 from pipeline.tracking.tracking import TrackedRun, Tracker
 from tests.integration.commands import ENVIRONMENT, run, store_of
 from tests.unit.pipeline.html_reader import read
@@ -43,7 +44,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
     done = run([sys.executable, "-m", "pipeline.search", *TARGET, *SMALL, *COUNTS, *places], cwd=folder)
     assert done.returncode == 0, done.stderr
     tracker = store_of(folder)
-    parent = tracker.latest_study(tracker.experiment("hatexplain", ""), "posts")
+    parent = latest_study(tracker, tracker.experiment("hatexplain", ""), "posts")
     assert parent is not None
     return Searched(folder, done.stdout, done.stderr, tracker, parent)
 

@@ -14,9 +14,10 @@ import pytest
 from infocal.config import InfoCalConfig
 from pipeline import evaluate, explain, promote, report, search, train
 from pipeline.base.errors import run_command
-from pipeline.tracking import registry
+from pipeline.tracking import model_registry
 from pipeline.tracking.epoch_steps import history
-from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker, config_of
+from pipeline.tracking.studies import config_of
+from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
 from pipeline.training import checkpoints
 from search_spaces.infocal import PAPER_BEER, PAPER_BEER_BEST
 from tests.integration.commands import SMALL, run, search_command, store_of, study_run
@@ -186,8 +187,8 @@ def test_a_name_that_is_taken_is_refused(searched: Searched, capsys: pytest.Capt
 
 
 def test_the_winner_is_registered_as_challenger(searched: Searched):
-    version = registry.find(searched.tracker, NAME, 1)
-    assert registry.CHALLENGER in version.aliases
+    version = model_registry.find(searched.tracker, NAME, 1)
+    assert model_registry.CHALLENGER in version.aliases
     assert version.run_id == searched.parent.tags["winner_run_id"]
     assert version.tags["min_precision"] == "0.01"
     assert version.tags["study"] == "first"
@@ -195,7 +196,7 @@ def test_the_winner_is_registered_as_challenger(searched: Searched):
 
 
 def test_promotion_reads_the_test_split_and_moves_the_alias(promoted: Searched):
-    version = registry.find(promoted.tracker, NAME, registry.CHAMPION)
+    version = model_registry.find(promoted.tracker, NAME, model_registry.CHAMPION)
     assert (version.version, version.tags["test_criterion_met"]) == (1, "true")
     winner = promoted.tracker.run(version.run_id)
     assert int(winner.tags["test_readings"]) >= 1
@@ -235,7 +236,7 @@ def test_the_champion_answers_in_another_process_and_folder(
 def test_evaluate_scores_a_trial_and_the_champion_alike(
     promoted: Searched, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    version = registry.find(promoted.tracker, NAME, registry.CHAMPION)
+    version = model_registry.find(promoted.tracker, NAME, model_registry.CHAMPION)
     which = {"run": ["--run", version.run_id], "model": ["--model", f"models:/{NAME}@champion"]}
     scores = {}
     for name, arguments in which.items():

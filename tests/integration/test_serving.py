@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.server import Server, model_server
 from infocal.config import Task
-from pipeline.tracking import registry
+from pipeline.tracking import model_registry
 from pipeline.tracking.served_model import as_answer
 from pipeline.training.checkpoints import load_package
 from pipeline.training.explainer import Explainer
@@ -32,7 +32,7 @@ def serve(folder: Path, package: Path) -> Iterator[tuple[Server, Explainer]]:
     """A server of a champion, with nothing compiled yet, and the same model in this process."""
     tracker = new_store(folder)
     version, _ = registered(tracker, package)
-    registry.promote(tracker, registry.find(tracker, NAME, version))
+    model_registry.promote(tracker, model_registry.find(tracker, NAME, version))
     (folder / "server").mkdir()
     nothing_compiled = {"XDG_CACHE_HOME": str(folder / "compiled")}
     with model_server(f"models:/{NAME}@champion", tracker.uri, folder / "server", nothing_compiled) as server:

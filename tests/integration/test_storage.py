@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.base.storage import Storage
 from pipeline.study.study_folder import STUDIES
-from pipeline.tracking import registry
+from pipeline.tracking import model_registry
 from pipeline.tracking.tracking import Tracker
 from tests.integration.commands import ENVIRONMENT, SMALL, kill_after, run, study_run
 from tests.integration.servers import S3Server, ray_head
@@ -75,7 +75,7 @@ def test_a_killed_search_ends_on_another_machine_with_the_model_registered(share
     parent = study_run(shared.tracker, "shared")
     statuses = [child.status for child in shared.tracker.children(parent.run_id)]
     assert (parent.status, statuses) == ("FINISHED", ["FINISHED"] * NUM_TRIALS)
-    version = registry.find(shared.tracker, "infocal-beer-palate", registry.CHALLENGER)
+    version = model_registry.find(shared.tracker, "infocal-beer-palate", model_registry.CHALLENGER)
     assert version.run_id == parent.tags["winner_run_id"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.tracking import registry
+from pipeline.tracking import model_registry
 from pipeline.tracking.tracking import ORIGIN_TAG, STUDY_TAG, Tracker
 from tests.integration.cluster_servers import mlflow_server
 from tests.integration.commands import ENVIRONMENT, SMALL, TIMEOUT_S
@@ -49,5 +49,5 @@ def test_two_searches_at_once_share_server_registry_and_cache(tmp_path: Path, s3
             trials = tracker.children(study.info.run_id)
             assert [trial.status for trial in trials] == ["FINISHED"] * 2
         for version in range(1, finished + 1):
-            assert registry.find(tracker, "infocal-beer-palate", version).run_id
+            assert model_registry.find(tracker, "infocal-beer-palate", version).run_id
         assert len(list((tmp_path / "cache" / "features").glob("beer-palate-*/"))) == 1

@@ -48,7 +48,7 @@ class Guider(nn.Module):
 
     def forward(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Gaussian:
         """The distribution of z_nero given the whole text."""
-        gate = is_token.to(embedded.words.dtype)
+        gate = is_token.to(embedded.vectors.dtype)
         states = self.encoder(embedded, gate)
         hidden = pool(states, gate, is_token, self.pooling)
         return Gaussian(self.mu(hidden), functional.softplus(self.sigma(hidden)) + _MIN_SIGMA)

@@ -30,7 +30,8 @@ from benchmarks.faulting.reference import Reference, state_differs
 from pipeline.base.errors import PipelineError
 from pipeline.study.ledger import Ledger
 from pipeline.study.study_folder import OPTUNA_DB, TUNE
-from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker, config_of
+from pipeline.tracking.studies import config_of, start_study
+from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker
 from pipeline.training import checkpoints
 from pipeline.training.trainable import train
 from tests.small_study import POINT, run_settings, study_settings
@@ -49,7 +50,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     study_settings(num_trials=TRIALS).save(place.folder)
     tracker = Tracker(f"sqlite:///{place.tracked}")
     experiment = tracker.experiment("beer", "palate")
-    parent = tracker.start_study(experiment, "first", {}, {})
+    parent = start_study(tracker, experiment, "first", {}, {})
     copy = optuna.create_study(storage=f"sqlite:///{place.folder / OPTUNA_DB}", study_name="first")
     for number, point in enumerate(POINTS):
         child = _train(tracker, place, experiment, parent, number, point)

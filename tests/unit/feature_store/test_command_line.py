@@ -3,11 +3,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from feature_store import __main__ as store
-from feature_store.command_line import Parser, nearest
+from feature_store.command_line import Parser, cache_folder, nearest
 from feature_store.errors import MissingDataError, RequestError
 from pipeline import __main__ as listing
 from pipeline import (
@@ -146,3 +147,17 @@ def test_a_slip_is_answered_at_once_without_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 3)
+
+
+def test_the_cache_is_named_by_the_flag_then_infocal_cache_then_the_users_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for name in ("INFOCAL_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert cache_folder(None) == tmp_path / ".cache" / "infocal"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert cache_folder(None) == Path("/xdg/infocal")
+    monkeypatch.setenv("INFOCAL_CACHE", "/shared/cache")
+    assert cache_folder(None) == Path("/shared/cache")
+    assert cache_folder("mine") == Path("mine")

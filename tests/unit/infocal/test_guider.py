@@ -81,6 +81,6 @@ def test_every_token_reaches_the_guider(encoder):
     for position in range(5):
         token_ids = BATCH.token_ids.clone()
         token_ids[0, position] = token_ids[0, position] % 11 + 1
-        other = model(Embedded(WORDS.words, token_ids), BATCH.is_token).mu
+        other = model(Embedded(WORDS.vectors, token_ids), BATCH.is_token).mu
         assert not torch.allclose(other[0], mu[0])
         assert torch.equal(other[1], mu[1])

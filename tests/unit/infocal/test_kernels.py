@@ -50,7 +50,7 @@ def run(
 ) -> dict[str, Tensor]:
     """States, and the gradients of their product with `towards` by everything there is."""
     made.zero_grad()
-    words = embedded.words.clone().requires_grad_()
+    words = embedded.vectors.clone().requires_grad_()
     gate = gate.clone().requires_grad_(gate_grad)
     states = made(Embedded(words, embedded.index), gate)
     (states * towards).sum().backward()

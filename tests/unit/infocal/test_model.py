@@ -187,7 +187,7 @@ def test_dropout_falls_on_a_word_wherever_it_stands():
     net = model(embedding_dropout=0.5)
     token_ids = torch.tensor([[3, 4, 3], [4, 3, 3]])
     words = net.embed(Words.of(token_ids))
-    vectors = words.words[words.index]
+    vectors = words.vectors[words.index]
     assert torch.equal(vectors[0, 0], vectors[1, 2])
     scaled = random_embeddings()[token_ids] * 2  # kept dimensions are scaled by 1 / (1 - .5)
     assert torch.equal(vectors, torch.where(vectors == 0, 0.0, scaled))
@@ -197,7 +197,7 @@ def test_dropout_falls_on_a_word_wherever_it_stands():
 def test_no_dropout_at_inference():
     net = model(embedding_dropout=0.5).eval()
     words = net.embed(BATCH.words)
-    assert torch.equal(words.words[words.index], random_embeddings()[BATCH.token_ids])
+    assert torch.equal(words.vectors[words.index], random_embeddings()[BATCH.token_ids])
 
 
 # ---------------------------------------------------------------- inference

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from infocal.metrics import resampling
 from infocal.metrics import scores as metrics
-from infocal.metrics.agreement import token_scores
+from infocal.metrics.overlap import token_scores
 from infocal.metrics.resampling import TextCounts, intervals, paired_difference, score
 
 

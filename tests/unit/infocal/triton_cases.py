@@ -53,7 +53,7 @@ def encoder(size: int) -> RCNN:
 def run(form: str, made: RCNN, embedded: Embedded, gate: Tensor, towards: Tensor) -> dict[str, Tensor]:
     os.environ[kernels.VARIABLE] = form
     made.zero_grad()
-    words, gate = embedded.words.clone().requires_grad_(), gate.clone().requires_grad_()
+    words, gate = embedded.vectors.clone().requires_grad_(), gate.clone().requires_grad_()
     states = made(Embedded(words, embedded.index), gate)
     (states * towards).sum().backward()
     values = {"states": states.detach(), "words": words.grad, "gate": gate.grad}

@@ -12,7 +12,8 @@ from feature_store.errors import MissingDataError
 from feature_store.store import FeatureRequest, open_features
 from infocal.errors import StateError
 from pipeline.base.errors import PipelineError
-from pipeline.tracking import assessment, registry
+from pipeline.tracking import assessment, model_registry
+from pipeline.tracking.studies import start_study
 from pipeline.tracking.tracking import CONFIG_ARTIFACT, Tracker
 from tests.own_corpora import own_records, write_own
 from tests.small_store import (
@@ -172,7 +173,7 @@ def test_altered_weights_of_a_run_are_refused_and_the_run_is_named(tracker: Trac
 
 
 def test_a_study_is_no_trial(tracker: Tracker, tmp_path: Path):
-    study = tracker.start_study(tracker.experiment("beer", "palate"), "one", {}, {})
+    study = start_study(tracker, tracker.experiment("beer", "palate"), "one", {}, {})
     with pytest.raises(PipelineError, match="is the study `one`"):
         assessment.of_run(tracker, study, flags(), tmp_path)
 
@@ -196,7 +197,7 @@ def test_a_version_without_a_run_cannot_be_read(tmp_path: Path):
     source = tracker.client.get_model_version_download_uri(NAME, "1")
     tracker.client.create_model_version(NAME, source=source)
     with pytest.raises(PipelineError, match="models:/infocal-beer-palate/2 names no run"):
-        assessment.of_version(tracker, registry.find(tracker, NAME, 2), flags(), tmp_path / "out")
+        assessment.of_version(tracker, model_registry.find(tracker, NAME, 2), flags(), tmp_path / "out")
 
 
 # ------------------------------------------------------------------------------------------- readings
@@ -208,7 +209,7 @@ def test_a_reading_is_recorded_on_run_and_version(tmp_path: Path):
     subject = assessment.of_version(tracker, version, flags(), tmp_path / "out")
     reading = assessment.read_test(tracker, subject)
     assessment.read_test(tracker, subject)
-    run, tags = tracker.run(run_id), registry.find(tracker, NAME, 1).tags
+    run, tags = tracker.run(run_id), model_registry.find(tracker, NAME, 1).tags
     assert run.metrics["test_token_f1"] == pytest.approx(reading.scores["test_token_f1"])
     assert len(tracker.history(run_id, "test_token_f1")) == 2
     assert run.tags["test_readings"] == tags["test_readings"] == "2"

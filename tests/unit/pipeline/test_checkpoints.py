@@ -8,10 +8,11 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
+from feature_store.fingerprint import file_digest
 from infocal.config import Task
 from infocal.errors import StateError
 from infocal.methods.infocal.model import InfoCal
-from pipeline.base import reading
+from pipeline.base import stored_files
 from pipeline.training import checkpoints
 from pipeline.training import weights as weights_module
 from pipeline.training.checkpoints import Package, load_best, load_package, load_state, save_best, save_state
@@ -132,7 +133,7 @@ def test_a_package_of_another_format_is_refused(package: Path):
     description = json.loads((package / "config.json").read_text())
     (package / "config.json").write_text(json.dumps(description | {"format": 99}))
     digests = json.loads((package / "digests.json").read_text())
-    digests["config.json"] = reading.digest(package / "config.json")
+    digests["config.json"] = file_digest(package / "config.json")
     (package / "digests.json").write_text(json.dumps(digests))
     with pytest.raises(StateError, match=r"config\.json: expected format 1, but got 99"):
         load_package(package)
@@ -252,7 +253,7 @@ def test_a_damaged_state_is_refused_and_named(tmp_path: Path, damage: str):
         load_state(tmp_path, small_trainer())
     if damage == "missing":
         return
-    reading.write_digests(tmp_path, ["state.pt"])
+    stored_files.write_digests(tmp_path, ["state.pt"])
     with pytest.raises(
         StateError,
         match=f"^{path}: (cannot read the checkpoint: |the file is not a checkpoint, or it contains code$)",
@@ -276,7 +277,7 @@ def test_a_state_with_a_hyper_parameter_that_nobody_knows_is_refused(tmp_path: P
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     state["trainer"]["config"]["lambda_new"] = 1.0
     torch.save(state, tmp_path / "state.pt")
-    reading.write_digests(tmp_path, ["state.pt"])
+    stored_files.write_digests(tmp_path, ["state.pt"])
     with pytest.raises(StateError, match="other hyper-parameters .*'lambda_new': \\(1.0, None\\)"):
         load_state(tmp_path, small_trainer())
 
@@ -287,7 +288,7 @@ def forget(folder: Path, *names: str) -> None:
     for name in names:
         del state["trainer"]["config"][name]
     torch.save(state, folder / "state.pt")
-    reading.write_digests(folder, ["state.pt"])
+    stored_files.write_digests(folder, ["state.pt"])
 
 
 def test_a_package_of_before_a_hyper_parameter_existed_has_its_default(package: Path, caplog):
@@ -295,7 +296,7 @@ def test_a_package_of_before_a_hyper_parameter_existed_has_its_default(package: 
     description = json.loads(path.read_text(encoding="utf-8"))
     del description["config"]["lm_form"]
     path.write_text(json.dumps(description), encoding="utf-8")
-    reading.write_digests(package, FILES[:3])
+    stored_files.write_digests(package, FILES[:3])
     with caplog.at_level("INFO", "pipeline.training.checkpoints"):
         assert load_package(package).model.config.lm_form == "drawn"
     assert "the model's config is older than `lm_form` = drawn" in caplog.text
@@ -330,7 +331,7 @@ class Harmful:
 
 def test_a_state_cannot_run_code(tmp_path: Path):
     torch.save({"trainer": Harmful(tmp_path / "ran"), "progress": {}}, tmp_path / "state.pt")
-    reading.write_digests(tmp_path, ["state.pt"])
+    stored_files.write_digests(tmp_path, ["state.pt"])
     with pytest.raises(StateError, match="the file is not a checkpoint, or it contains code$"):
         load_state(tmp_path, small_trainer())  # and not: how to run it
     assert not (tmp_path / "ran").exists()
@@ -425,7 +426,7 @@ def reseal(package: Path, name: str, content: object) -> None:
     """Put another content in a package, with digests that agree, as somebody who means harm would."""
     (package / name).write_text(json.dumps(content))
     digests = json.loads((package / "digests.json").read_text())
-    reading.write_digests(package, digests)
+    stored_files.write_digests(package, digests)
 
 
 @pytest.mark.parametrize(
@@ -482,7 +483,7 @@ def test_scores_and_predictions_of_something_else_are_refused(tmp_path: Path):
         '{"epoch": "1", "value": 0, "violation": 0, "degenerate": null, "scores": {}}',
     ):
         (tmp_path / "scores.json").write_text(content)
-        reading.write_digests(tmp_path, ["scores.json"])
+        stored_files.write_digests(tmp_path, ["scores.json"])
         with pytest.raises(StateError, match=f"^{tmp_path}"):
             checkpoints.load_scores(tmp_path)
     path = tmp_path / "predictions.json"

@@ -5,7 +5,7 @@ import pytest
 from infocal.metrics.scores import MODES, definition
 from pipeline.reporting.published import all_rows
 from pipeline.training import columns
-from search_spaces import registry
+from search_spaces import lookup
 
 DATASETS = ("beer", "hatexplain", "another")
 
@@ -42,12 +42,12 @@ def test_published_columns_are_printed_somewhere(dataset: str):
 
 
 def test_a_dataset_of_its_own_is_scored_as_eraser_is():
-    assert registry.metric_mode("another") == "eraser"
+    assert lookup.metric_mode("another") == "eraser"
 
 
 def test_the_criterions_metric_is_repeated_by_every_report():
-    assert registry.criterion("hatexplain", "").metric.removeprefix("val_") in columns.shown("hatexplain")
-    assert registry.criterion("beer", "palate").metric.removeprefix("val_") in columns.shown("beer")
+    assert lookup.criterion("hatexplain", "").metric.removeprefix("val_") in columns.shown("hatexplain")
+    assert lookup.criterion("beer", "palate").metric.removeprefix("val_") in columns.shown("beer")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pipeline.reporting.standings import Outcome
 from pipeline.tracking.tracking import TRIAL_TAG
 from pipeline.training import checkpoints, trainable
 from pipeline.training.settings import RunSettings
-from search_spaces import registry
+from search_spaces import lookup
 from tests.small_store import new_store, sample_features
 from tests.small_study import SCORES, run_settings
 
@@ -56,7 +56,7 @@ def test_all_methods_get_one_target_one_budget_and_the_same_seeds(planned, capsy
     assert run_command(compare.main, [*SAMPLE, "--epochs", "7", "--seed", "3", "--name", "first"]) == 0
     assert capsys.readouterr().out == "the table\n"
     (prepared,) = planned
-    assert [run.method for run in prepared.runs] == registry.method_names()
+    assert [run.method for run in prepared.runs] == lookup.method_names()
     assert prepared.seeds == [3, 4, 5]
     assert prepared.target_rate == 0.18, "the preset's"
     assert {run.num_epochs for run in prepared.runs} == {7}

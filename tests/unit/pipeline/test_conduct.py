@@ -15,6 +15,7 @@ import pytest
 
 from infocal.config import InfoCalConfig
 from infocal.errors import StateError
+from pipeline.base.command_text import Commands
 from pipeline.base.errors import CriterionNotMet, PipelineError
 from pipeline.base.storage import Storage
 from pipeline.study import cluster, mirror, outcome
@@ -27,10 +28,11 @@ from pipeline.study.registration import Wanted, register
 from pipeline.study.rival import Rival
 from pipeline.study.study import Study, StudySettings
 from pipeline.study.study_folder import StudyFolder
-from pipeline.tracking import registry
+from pipeline.tracking import model_registry
+from pipeline.tracking.studies import latest_study
 from pipeline.tracking.tracking import NOTE_TAG, PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
 from pipeline.training import checkpoints
-from pipeline.training.settings import Commands, RunSettings
+from pipeline.training.settings import RunSettings
 from search_spaces.base import Criterion
 from tests.small_ledger import checkpoint, train
 from tests.small_store import (
@@ -123,7 +125,7 @@ def results(folder: Path) -> StudyFolder:
 
 
 def parent(tracker: Tracker) -> TrackedRun:
-    run = tracker.latest_study(tracker.experiment("beer", "palate"), "first")
+    run = latest_study(tracker, tracker.experiment("beer", "palate"), "first")
     assert run is not None
     return run
 
@@ -136,7 +138,7 @@ def test_a_winner_that_meets_the_criterion_is_registered_with_its_origin(
 ):
     searching(monkeypatch, *THREE)
     text = conducted(tracker, tmp_path, run=run_settings(options={"pool": "plain"}))
-    version = registry.find(tracker, NAME, registry.CHALLENGER)
+    version = model_registry.find(tracker, NAME, model_registry.CHALLENGER)
     run = parent(tracker)
     assert (run.status, run.tags["criterion_met"]) == ("FINISHED", "true")
     for tags in (run.tags, version.tags, tracker.run(version.run_id).tags):
@@ -196,7 +198,7 @@ def test_nothing_is_registered_where_the_best_misses_the_criterion(
     assert "nothing was registered" in text
     assert (parent(tracker).status, parent(tracker).tags["criterion_met"]) == ("FINISHED", "false")
     with pytest.raises(PipelineError, match="there is no model at all"):
-        registry.find(tracker, NAME, registry.CHALLENGER)
+        model_registry.find(tracker, NAME, model_registry.CHALLENGER)
 
 
 def test_the_studys_run_holds_settings_figures_trivial_lines_and_files(
@@ -332,9 +334,9 @@ def raising(error: Exception) -> Callable[..., Any]:
     "broken",
     [
         (outcome, "pack_winner"),
-        (registry, "_log_model"),
-        (registry, "_ensure_model"),
-        (registry, "_advance"),
+        (model_registry, "_log_model"),
+        (model_registry, "_ensure_model"),
+        (model_registry, "_advance"),
         (outcome, "final_validation"),
         (outcome.study_report, "write"),
         (outcome.summary, "of_study"),
@@ -355,7 +357,7 @@ def test_a_conclusion_that_was_cut_short_is_gone_on_with_and_does_nothing_twice(
     assert run.status == "FINISHED"
     versions = tracker.client.search_model_versions(f"name = '{NAME}'")
     assert [int(version.version) for version in versions] == [1]
-    assert registry.find(tracker, NAME, registry.CHALLENGER).version == 1
+    assert model_registry.find(tracker, NAME, model_registry.CHALLENGER).version == 1
     models = tracker.client.search_logged_models([run.experiment_id])
     assert len(models) == 1
     assert models[0].model_id in versions[0].source
@@ -438,7 +440,7 @@ def test_a_trial_of_a_study_that_missed_is_registered_under_a_criterion_stated_l
     text = register(prepared, results(tmp_path), tracker.uri, Wanted(min_precision=0.48))
     assert text.startswith("trial-01 at its epoch 2: precision 0.480, recall 0.450")
     assert f"registered {NAME} version 1 as `challenger`. Next:" in text
-    version = registry.find(tracker, NAME, registry.CHALLENGER)
+    version = model_registry.find(tracker, NAME, model_registry.CHALLENGER)
     assert tracker.run(version.run_id).tags[TRIAL_TAG] == "b"
     stated = criterion(0.48)
     assert (version.tags["criterion"], version.tags["min_precision"]) == (str(stated), "0.48")
@@ -463,7 +465,7 @@ def test_a_trial_registered_under_another_criterion_carries_that_one(
     for limit, number in wishes:
         text = register(prepared, results(tmp_path), tracker.uri, Wanted(number=1, min_precision=limit))
         assert f"registered {NAME} version {number} as `challenger`. Next:" in text
-        found = registry.find(tracker, NAME, registry.CHALLENGER)
+        found = model_registry.find(tracker, NAME, model_registry.CHALLENGER)
         assert (found.version, found.tags["criterion"]) == (number, str(criterion(limit)))
         assert found.tags["min_precision"] == str(limit)
 
@@ -477,7 +479,7 @@ def test_a_resumed_study_says_which_version_is_challenger(
     text = conducted(tracker, tmp_path, resume=True)
     assert f"{NAME} version 1 was registered before, and `challenger` is version 2. Next:" in text
     assert f"models:/{NAME}/1" in text and "--version 1" in text
-    assert registry.find(tracker, NAME, registry.CHALLENGER).version == later.version == 2
+    assert model_registry.find(tracker, NAME, model_registry.CHALLENGER).version == later.version == 2
 
 
 @pytest.mark.parametrize(
@@ -510,7 +512,7 @@ def test_a_criterion_that_is_missed_is_answered_with_one_that_would_do(
         register(prepared, results(tmp_path), tracker.uri, wanted)
     assert re.search(hint, caught.value.hint or "")
     with pytest.raises(PipelineError, match="there is no model at all"):
-        registry.find(tracker, NAME, registry.CHALLENGER)
+        model_registry.find(tracker, NAME, model_registry.CHALLENGER)
 
 
 @pytest.mark.parametrize(
@@ -537,7 +539,7 @@ def test_any_criterion_can_be_stated_and_the_model_be_named(
     prepared = ended(tracker, tmp_path, monkeypatch)
     stated = Criterion.parse("best val_token_f1 with val_selection_rate <= 0.2")
     register(prepared, results(tmp_path), tracker.uri, Wanted(criterion=stated, model_name="mine"))
-    version = registry.find(tracker, "mine", registry.CHALLENGER)
+    version = model_registry.find(tracker, "mine", model_registry.CHALLENGER)
     assert version.tags["criterion"] == str(stated)
     assert "min_precision" not in version.tags
 
@@ -575,9 +577,9 @@ def test_a_study_of_other_data_is_refused_before_it_trains(
 ):
     searching(monkeypatch, *THREE)
     conducted(tracker, tmp_path)
-    version = registry.find(tracker, NAME, registry.CHALLENGER)
+    version = model_registry.find(tracker, NAME, model_registry.CHALLENGER)
     assert version.tags["task_kind"] == "regression"
-    registry.tag(tracker, version, {"task_kind": "classification", "classes": "billing, technical"})
+    model_registry.tag(tracker, version, {"task_kind": "classification", "classes": "billing, technical"})
     searching(monkeypatch, lambda study: pytest.fail("it trained"))
     with pytest.raises(PipelineError, match="`infocal-beer-palate` is of a task of kind class"):
         conducted(tracker, tmp_path / "second", name="second")
@@ -619,7 +621,7 @@ def test_a_winner_keeps_its_rate_and_its_rival(
     text = conducted(tracker, tmp_path, run=run)
     assert text.splitlines()[0].endswith(f"{relative}") and "at 12.5 % of the tokens" in str(relative)
     assert text.splitlines()[1] == relative.why
-    version = registry.find(tracker, NAME, registry.CHALLENGER)
+    version = model_registry.find(tracker, NAME, model_registry.CHALLENGER)
     assert version.tags["selection_rate_held"] == "0.125"
     assert Rival.of_tag(version.tags[RIVAL_TAG], "a tag") == Rival(**RIVAL)
     assert "at 12.5 % of the tokens" in parent(tracker).tags["criterion"]
@@ -627,7 +629,7 @@ def test_a_winner_keeps_its_rate_and_its_rival(
     assert "at 12.5 % of the tokens" in page and "The threshold 0.5 = HardKuma" in page
     prepared = StudySettings.load(tmp_path / "runs/studies/first", "first")
     register(prepared, results(tmp_path), tracker.uri, Wanted(min_precision=0.4, model_name="other"))
-    other = registry.find(tracker, "other", registry.CHALLENGER)
+    other = model_registry.find(tracker, "other", model_registry.CHALLENGER)
     assert RIVAL_TAG not in other.tags, "a threshold that was stated is no rival's"
     stated = Criterion.from_json(other.tags[CRITERION_TAG])
     assert (stated.rate, stated.why) == (0.125, "the threshold was stated by hand")

@@ -8,7 +8,7 @@ import pytest
 from feature_store import terminal
 from pipeline import evaluate
 from pipeline.base.errors import run_command
-from pipeline.tracking import registry
+from pipeline.tracking import model_registry
 from pipeline.tracking.tracking import CONFIG_ARTIFACT, Tracker
 from tests.small_store import (
     NAME,
@@ -36,7 +36,7 @@ def test_a_registered_model_is_scored_and_written_as_json(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    run_id = registry.find(tracker, NAME, 1).run_id
+    run_id = model_registry.find(tracker, NAME, 1).run_id
     target = tmp_path / "scores.json"
     model = f"models:/{NAME}@challenger"
     steps: list[str] = []

@@ -13,7 +13,8 @@ import pytest
 from infocal.config import Task
 from pipeline import explain
 from pipeline.base.errors import PipelineError, run_command
-from pipeline.explain import Line
+from pipeline.cli import explanations, text_input
+from pipeline.cli.text_input import Line
 from pipeline.training.checkpoints import load_package, save_package
 from pipeline.training.explainer import ExplainedToken, Explanation
 from tests.small_store import NAME, new_store, registered, small_package
@@ -65,19 +66,19 @@ def explanation(text: str, chosen: set[str], **changes: Any) -> Explanation:
 )
 def test_runs_of_selected_tokens_are_marked_in_the_text_as_given(chosen: set[str], expected: str):
     text = "a very  smooth body"
-    assert explain.marked(text, explanation(text, chosen), ("[", "]")) == expected
+    assert explanations.marked(text, explanation(text, chosen), ("[", "]")) == expected
 
 
 def test_a_text_of_several_lines_stays_on_one():
     text = "smooth\nbody\r\nthin"
-    assert explain.line(text, explanation(text, {"body"}), ("[", "]")) == (
+    assert explanations.line(text, explanation(text, {"body"}), ("[", "]")) == (
         "predicted score: 0.25 of 1\tsmooth [body] thin"
     )
 
 
 def test_a_class_is_said_by_name_and_probability():
     found = explanation("a body", set(), prediction=1.0, probabilities=[0.3, 0.7], label="good")
-    assert explain.line("a body", found, ("[", "]")) == (
+    assert explanations.line("a body", found, ("[", "]")) == (
         "predicted good (0.700) (no token reaches p >= 0.5)\ta body"
     )
 
@@ -228,7 +229,7 @@ class Pieces(io.BytesIO):
 
 def test_a_line_is_answered_before_the_next_one_is_waited_for():
     pipe = Pieces([b"one\n", b"two\nthr", b"ee\n\nfour", b" words\nfi", b"ve"])
-    found = explain.windows(pipe, "pipe")
+    found = text_input.windows(pipe, "pipe")
     assert next(found) == [Line("one", "pipe:1")]
     assert len(pipe.pieces) == 4
     assert [[(entry.text, entry.where) for entry in window] for window in found] == [
@@ -241,14 +242,14 @@ def test_a_line_is_answered_before_the_next_one_is_waited_for():
 
 @pytest.mark.parametrize("last", [b"", b"\n"])
 def test_a_file_is_read_in_windows_of_bounded_size(last: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(explain, "WINDOW", 4)
-    found = list(explain.windows(io.BytesIO(b"\n".join([b"a b"] * 10) + last), "file"))
+    monkeypatch.setattr(text_input, "WINDOW", 4)
+    found = list(text_input.windows(io.BytesIO(b"\n".join([b"a b"] * 10) + last), "file"))
     assert [len(window) for window in found] == ([4, 4, 2] if last else [4, 4, 1, 1])
     assert [entry.where for window in found for entry in window] == [f"file:{i}" for i in range(1, 11)]
 
 
 def test_nothing_to_read_gives_nothing():
-    assert list(explain.windows(io.BytesIO(b""), "file")) == []
+    assert list(text_input.windows(io.BytesIO(b""), "file")) == []
 
 
 def test_lines_without_a_token_are_named_and_left_out(
@@ -308,7 +309,7 @@ def test_a_reader_who_has_seen_enough_ends_it_quietly(package: Path, tmp_path: P
 
 
 def test_a_line_that_is_not_utf8_is_named_after_the_lines_before_it():
-    stream = explain.windows(io.BytesIO(b"fine\ncaf\xe9\nlater\n"), "texts.txt")
+    stream = text_input.windows(io.BytesIO(b"fine\ncaf\xe9\nlater\n"), "texts.txt")
     assert next(stream) == [Line("fine", "texts.txt:1")]
     with pytest.raises(PipelineError, match="texts.txt:2: the line is not UTF-8"):
         next(stream)
@@ -357,22 +358,22 @@ class Endless(io.BytesIO):
 
 
 def test_a_line_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(explain, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(text_input, "MAX_LINE_BYTES", 100)
     stream = Endless()
     with pytest.raises(PipelineError, match="^zero:1: a line of more than 100 bytes$"):
-        list(explain.windows(stream, "zero"))
+        list(text_input.windows(stream, "zero"))
     assert stream.given <= 120
     whole = io.BytesIO(b"fine\n" + b"y" * 101 + b"\nlater\n")
-    found = explain.windows(whole, "file")
+    found = text_input.windows(whole, "file")
     assert [given.text for given in next(found)] == ["fine"]
     with pytest.raises(PipelineError, match="^file:2: a line of more than 100 bytes$"):
         next(found)
 
 
 def test_long_lines_are_answered_in_small_pieces(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(explain, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(text_input, "MAX_LINE_BYTES", 100)
     stream = io.BytesIO(b"\n".join([b"z" * 60] * 5))
-    assert [len(window) for window in explain.windows(stream, "file")] == [2, 2, 1]
+    assert [len(window) for window in text_input.windows(stream, "file")] == [2, 2, 1]
 
 
 @pytest.mark.parametrize("encoding", ["gbk", "ascii", "latin-1", "utf-8"])

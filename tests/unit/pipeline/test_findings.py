@@ -11,7 +11,8 @@ from pipeline.base.errors import PipelineError
 from pipeline.reporting.results import Searched, TrialResult
 from pipeline.study import findings
 from pipeline.study.criterion import CRITERION_TAG
-from pipeline.tracking.tracking import PARENT_TAG, READINGS_TAG, STUDY_TAG, TrackedRun
+from pipeline.tracking.sealed_split import READINGS_TAG
+from pipeline.tracking.tracking import PARENT_TAG, STUDY_TAG, TrackedRun
 from search_spaces.base import Bound, Criterion
 
 PARAMS = {

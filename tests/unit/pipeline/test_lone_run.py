@@ -11,7 +11,7 @@ from pipeline.study import lone_run, outcome
 from pipeline.tracking.record import read_record
 from pipeline.tracking.tracking import Tracker
 from pipeline.training.checkpoints import load_package
-from search_spaces import registry
+from search_spaces import lookup
 from tests.small_store import sample_cache, sample_features
 from tests.small_study import LANGUAGE_MODEL
 
@@ -26,7 +26,7 @@ FLAGS = [
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sample_features()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "language_model_preset", lambda dataset, sample: LANGUAGE_MODEL)
+    monkeypatch.setattr(lookup, "language_model_preset", lambda dataset, sample: LANGUAGE_MODEL)
 
 
 def the_run(tracker: Tracker):

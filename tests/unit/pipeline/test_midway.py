@@ -17,13 +17,13 @@ import pytest
 import torch
 
 from infocal.trainer import Trainer
-from pipeline.base.reading import write_digests
 from pipeline.base.storage import Location, Storage
+from pipeline.base.stored_files import write_digests
 from pipeline.training import checkpoints, midway, trainable
 from pipeline.training.midway import MIDWAY, Interruptible, Midway
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import Result, train
-from search_spaces import registry
+from search_spaces import lookup
 from tests.integration.servers import S3Server
 from tests.small_study import run_settings
 
@@ -103,7 +103,7 @@ def equal(mine: Any, theirs: Any) -> bool:
 
 def settings(method: str = "infocal") -> RunSettings:
     run = run_settings(method=method, num_epochs=2)
-    known = registry.implementation(method).config_class()().to_dict()
+    known = lookup.implementation(method).config_class()().to_dict()
     return dataclasses.replace(run, base={name: run.base[name] for name in run.base if name in known})
 
 

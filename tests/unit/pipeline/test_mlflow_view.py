@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pipeline.tracking import mlflow_view
-from search_spaces import registry
+from search_spaces import lookup
 
 
 def view(*scores, searched=("lambda_ib", "lambda_g")):
@@ -36,9 +36,9 @@ def test_the_chart_has_every_searched_parameter_and_the_criterions_metric():
     assert found["isAccordionReordered"] is True, "else MLflow sorts it below the charts of every metric"
 
 
-@pytest.mark.parametrize(("method", "dataset"), registry.methods_and_datasets())
+@pytest.mark.parametrize(("method", "dataset"), lookup.methods_and_datasets())
 def test_every_view_fits_into_a_tag(method, dataset):
-    names = [one.name for one in registry.space(method, dataset, registry.space_names(method, dataset)[0])]
+    names = [one.name for one in lookup.space(method, dataset, lookup.space_names(method, dataset)[0])]
     scores = [f"best_val_a_long_name_of_a_score_{i}" for i in range(16)]
     assert len(mlflow_view.trials("0" * 32, names, scores, scores[0])) <= mlflow_view.MAX_VIEW
 

@@ -27,7 +27,8 @@ def test_metadata_say_where_a_model_comes_from():
 def test_a_criterion_without_precision_has_no_threshold():
     without = criterion()
     without = type(without)(metric=without.metric, bounds=(), why="a test")
-    assert outcome.min_precision(run_settings(criterion=without)) is None
+    made = package_metadata(run_settings(criterion=without), sample_features(), 3, SCORES)
+    assert made["min_precision"] is None
 
 
 def test_a_package_replaces_an_older_one_whole(tmp_path: Path):

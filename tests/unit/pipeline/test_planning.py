@@ -22,7 +22,7 @@ from pipeline.cli import planning
 from pipeline.search import build_parser
 from pipeline.training.origin import origin_of
 from pipeline.training.settings import RunSettings
-from search_spaces import registry
+from search_spaces import datasets, lookup
 from search_spaces.base import Bound, Criterion
 from tests.own_corpora import own_records, write_own
 from tests.small_store import sample_cache, sample_features
@@ -39,7 +39,7 @@ def test_the_flags_reach_the_settings():
     assert (run.dataset, run.aspect, run.method) == ("beer", "palate", "infocal")
     assert (run.num_epochs, run.seed, run.device, run.bf16, run.num_threads) == (7, 3, "cpu", True, 2)
     assert run.features_dir == "", "nothing is built while flags are checked"
-    assert run.criterion == registry.criterion("beer", "palate")
+    assert run.criterion == lookup.criterion("beer", "palate")
 
 
 def test_an_alias_of_an_aspect_becomes_its_name():
@@ -47,7 +47,7 @@ def test_an_alias_of_an_aspect_becomes_its_name():
 
 
 def test_each_source_of_hyper_parameters_wins_over_the_one_before(tmp_path: Path):
-    preset = registry.preset("infocal", "beer", "palate", sample=False)
+    preset = lookup.preset("infocal", "beer", "palate", sample=False)
     file = tmp_path / "run.toml"
     file.write_text("batch_size = 3\naverage_decay = 0.3\n")
     tracked = {"batch_size": 2, "average_decay": 0.2, "learning_rate": 0.2}
@@ -61,7 +61,7 @@ def test_each_source_of_hyper_parameters_wins_over_the_one_before(tmp_path: Path
 
 def test_the_sample_has_presets_of_its_own():
     real, sample = (planning.run_settings(flags(*more), {}) for more in ([], ["--sample"]))
-    assert sample.base == registry.preset("infocal", "beer", "palate", sample=True)
+    assert sample.base == lookup.preset("infocal", "beer", "palate", sample=True)
     assert sample.base != real.base
     assert LanguageModelConfig(**sample.language_model).hidden_size < real.language_model["hidden_size"]
 
@@ -158,7 +158,8 @@ def test_an_unknown_method_gets_a_suggestion():
 
 
 def test_a_dataset_without_criterion_is_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(registry, "_CRITERIA", {"beer": {}})
+    bare = dataclasses.replace(datasets.dataset("beer"), criteria={})
+    monkeypatch.setattr(datasets, "dataset", lambda name: bare)
     with pytest.raises(ConfigError, match="--aspect: no criterion for aspect `palate`"):
         planning.run_settings(flags(), {})
 
@@ -220,7 +221,7 @@ def test_the_criterion_of_own_data_is_settled_by_what_val_holds(
     write_own(tmp_path / "data", records)
     given = own_flags(tmp_path, "--epochs", "300")
     run = planning.run_settings(given, {})
-    assert run.criterion == registry.criterion("jsonl", "")
+    assert run.criterion == lookup.criterion("jsonl", "")
     with caplog.at_level(logging.INFO, "pipeline.cli.planning"):
         settled = planning.with_features(given, run)
     assert settled.criterion.metric == metric
@@ -251,7 +252,7 @@ def test_epochs_that_end_before_the_weights_are_in_force_are_refused(tmp_path: P
 def test_the_epochs_that_are_asked_for_are_the_fewest_that_are_accepted(num_texts: int, method: str):
     run = planning.run_settings(own_flags(Path("nowhere"), "--method", method, "--epochs", "1"), {})
     known = run.config().to_dict()
-    settled = registry.settled_preset("jsonl", num_texts)
+    settled = lookup.settled_preset("jsonl", num_texts)
     base = run.base | {name: value for name, value in settled.items() if name in known}
     run = dataclasses.replace(run, base=base)
     if not run.config().start_epochs:
@@ -289,7 +290,7 @@ def post_flags(*more: str) -> argparse.Namespace:
 def test_a_dataset_without_aspects_needs_none():
     run = planning.run_settings(post_flags("--option", "gold=majority"), {})
     assert (run.dataset, run.aspect, run.options) == ("hatexplain", "", {"gold": "majority"})
-    assert run.criterion == registry.criterion("hatexplain", "")
+    assert run.criterion == lookup.criterion("hatexplain", "")
 
 
 def test_a_threshold_on_precision_is_refused_where_the_criterion_has_none():
@@ -360,7 +361,7 @@ def searched(*more: str, aspect: str = "palate") -> RunSettings:
 def test_a_search_on_real_data_holds_its_rate_and_reads_a_rival():
     run = searched()
     assert (run.hold_rate, run.criterion_kind, run.rival) == (True, "relative", {})
-    assert run.criterion == registry.criterion("beer", "palate").at_rate(0.08)
+    assert run.criterion == lookup.criterion("beer", "palate").at_rate(0.08)
     assert planning.criterion_in_words(run) == (
         "best val_token_recall with val_token_precision >= HardKuma's - 0.02, at 8 % of the tokens"
     )
@@ -369,7 +370,7 @@ def test_a_search_on_real_data_holds_its_rate_and_reads_a_rival():
 def test_a_search_on_the_sample_keeps_its_fixed_criterion_and_rate():
     run = searched("--sample")
     assert (run.hold_rate, run.criterion_kind) == (False, "paper")
-    assert run.criterion == registry.criterion("beer", "palate")
+    assert run.criterion == lookup.criterion("beer", "palate")
     assert planning.criterion_in_words(run) == str(run.criterion)
     asked = searched("--sample", "--criterion", "relative")
     assert (asked.hold_rate, asked.criterion_kind, asked.criterion.rate) == (True, "relative", 0.18)

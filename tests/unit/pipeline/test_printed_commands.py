@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import promote
+from pipeline.base import command_text
 from pipeline.base.storage import Storage
-from pipeline.study import summary
+from pipeline.study import promotion, summary
 from pipeline.study.study import StudySettings
-from pipeline.training import settings
+from pipeline.training import naming
 from tests.small_study import SCORES, candidate, criterion, run_settings, study_settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,14 +56,14 @@ def study(flags: str, **changes: object) -> StudySettings:
     return study_settings(
         run,
         sample=given.sample,
-        model_name=settings.model_name(given, run.aspect),
-        command=settings.stored_command("pipeline.search", words),
+        model_name=naming.model_name(given, run.aspect),
+        command=command_text.stored_command("pipeline.search", words),
     )
 
 
 def printed(prepared: StudySettings, uri: str, version: int | None, limit: float = 0.05) -> str:
     storage = Storage("all runs")
-    commands = settings.commands(prepared.name, storage, uri)
+    commands = command_text.next_commands(prepared.name, storage, uri)
     said = summary.of_study(
         prepared,
         [candidate(scores=SCORES, violation=0.0 if version else 0.2)],
@@ -77,9 +77,11 @@ def printed(prepared: StudySettings, uri: str, version: int | None, limit: float
     others = [
         commands.resume,
         commands.sync,
-        settings.commands(prepared.name, storage, uri, "ray://head:10001", module="pipeline.compare").sync,
-        settings.commands(prepared.name, storage, uri, module="pipeline.compare").resume,
-        promote.next_steps(f"models:/{prepared.model_name}@champion", uri, TEXT),
+        command_text.next_commands(
+            prepared.name, storage, uri, "ray://head:10001", module="pipeline.compare"
+        ).sync,
+        command_text.next_commands(prepared.name, storage, uri, module="pipeline.compare").resume,
+        promotion.next_steps(f"models:/{prepared.model_name}@champion", uri, TEXT),
         summary.of_one(
             {"epoch": 1, "violation": 0.0, "degenerate": None, "scores": SCORES},
             criterion(limit),
@@ -120,7 +122,7 @@ def test_promotion_gets_the_data_and_the_model_of_the_study(name: str):
     given = parsed(words)
     for place in ("data_dir", "cache_dir", "embedding", "sample", "dataset"):
         assert getattr(given, place) == getattr(first, place)
-    assert settings.model_name(given, prepared.run.aspect) == prepared.model_name
+    assert naming.model_name(given, prepared.run.aspect) == prepared.model_name
     # no flag that says what the command would do without it
     assert ("--model-name" in words) == (first.model_name is not None)
 

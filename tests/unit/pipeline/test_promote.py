@@ -9,12 +9,12 @@ from feature_store.store import Features
 from infocal.nn.rationalizer import Rationalizer
 from pipeline import promote
 from pipeline.base.errors import CriterionNotMet, PipelineError, run_command
-from pipeline.study import rival
+from pipeline.study import criterion_on_test
 from pipeline.study.criterion import CRITERION_TAG, JUDGED_TAG, RIVAL_TAG
 from pipeline.study.rival import Rival
-from pipeline.tracking import registry
+from pipeline.tracking import model_registry
 from pipeline.tracking.tracking import Tracker
-from search_spaces import registry as search_spaces
+from search_spaces import lookup
 from search_spaces.base import Bound, Criterion
 from tests.small_store import NAME, next_version, sample_cache, sample_model, store_with_model
 
@@ -29,7 +29,7 @@ def tracker(tmp_path: Path) -> Tracker:
 @pytest.fixture
 def run_id(tracker: Tracker) -> str:
     """The run that trained the challenger."""
-    return registry.find(tracker, NAME, registry.CHALLENGER).run_id
+    return model_registry.find(tracker, NAME, model_registry.CHALLENGER).run_id
 
 
 def command(tracker: Tracker, *more: str, aspect: str = "palate") -> list[str]:
@@ -56,7 +56,7 @@ def limits(criterion: Criterion) -> dict[str, float]:
 def test_threshold_comes_from_the_flag_the_version_or_the_criterion(
     flag: float | None, tags: dict[str, str], limit: float, origin: str
 ):
-    criterion, where = promote.threshold(search_spaces.criterion("beer", "palate"), flag, tags)
+    criterion, where = criterion_on_test.threshold(lookup.criterion("beer", "palate"), flag, tags)
     assert limits(criterion) == {"test_token_precision": limit}
     assert criterion.metric == "test_token_recall"
     assert where == origin
@@ -65,11 +65,11 @@ def test_threshold_comes_from_the_flag_the_version_or_the_criterion(
 def test_a_criterion_without_precision_takes_no_threshold():
     bound = Bound(metric="val_selection_rate", limit=0.2, kind="at_most")
     other = Criterion(metric="val_accuracy", bounds=(bound,), why="a test")
-    assert limits(promote.threshold(other, None, {})[0]) == {"test_selection_rate": 0.2}
+    assert limits(criterion_on_test.threshold(other, None, {})[0]) == {"test_selection_rate": 0.2}
     with pytest.raises(
         PipelineError, match="--min-precision: the criterion has no bound on `val_token_precision`"
     ):
-        promote.threshold(other, 0.5, {})
+        criterion_on_test.threshold(other, 0.5, {})
 
 
 def criterion_at(limit: float) -> Criterion:
@@ -78,18 +78,18 @@ def criterion_at(limit: float) -> Criterion:
 
 
 def test_a_bound_that_is_reached_exactly_holds():
-    assert promote.misses(criterion_at(0.9), SCORES) == []
+    assert criterion_on_test.misses(criterion_at(0.9), SCORES) == []
 
 
 def test_a_bound_that_is_missed_is_named_with_its_numbers():
-    assert promote.misses(criterion_at(0.95), SCORES) == [
+    assert criterion_on_test.misses(criterion_at(0.95), SCORES) == [
         "test_token_precision is 0.9000, but test_token_precision >= 0.95 is asked for"
     ]
 
 
 def test_a_score_that_is_not_there_is_named():
     with pytest.raises(PipelineError, match="the test split gives no `test_token_precision`"):
-        promote.misses(criterion_at(0.5), {})
+        criterion_on_test.misses(criterion_at(0.5), {})
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_score_that_is_not_there_is_named():
     ],
 )
 def test_what_holds_is_said_also_where_nothing_is_asked_for(text: str, said: str):
-    assert promote.held(Criterion.parse(text), "of a test") == said
+    assert criterion_on_test.held(Criterion.parse(text), "of a test") == said
 
 
 # -------------------------------------------------------------------------------------------- command
@@ -114,7 +114,7 @@ def test_challenger_that_meets_the_threshold_becomes_champion(
     tracker: Tracker, capsys: pytest.CaptureFixture[str]
 ):
     assert promote.main(command(tracker)) == 0
-    version = registry.find(tracker, NAME, registry.CHAMPION)
+    version = model_registry.find(tracker, NAME, model_registry.CHAMPION)
     assert version.tags["test_criterion_met"] == "true"
     assert "test_token_precision >= 0.05" in version.tags["test_criterion"]
     printed = capsys.readouterr().out
@@ -140,8 +140,8 @@ def test_model_below_the_threshold_is_refused_with_the_numbers(
     assert way_on.startswith("hint: `python -m pipeline.promote --dataset beer")
     assert f" --min-precision 0.99 --min-precision {reached:g}` states a threshold that it keeps" in way_on
     assert "all_tokens" in captured.out
-    assert registry.champion(tracker, NAME) is None
-    tags = registry.find(tracker, NAME, 1).tags
+    assert model_registry.champion(tracker, NAME) is None
+    tags = model_registry.find(tracker, NAME, 1).tags
     assert (tags["test_criterion_met"], tags["test_readings"]) == ("false", "1")
 
 
@@ -152,45 +152,45 @@ def test_the_command_that_a_refusal_names_promotes_the_model(
     named = re.search(r"`python -m pipeline\.promote (.+)` states", capsys.readouterr().err)
     assert named is not None
     assert promote.main(shlex.split(named[1])) == 0
-    assert registry.find(tracker, NAME, registry.CHAMPION).version == 1
+    assert model_registry.find(tracker, NAME, model_registry.CHAMPION).version == 1
 
 
 def test_a_bound_that_no_threshold_mends_is_left_to_the_user():
     text = "best test_token_recall with test_token_precision >= 0.5, test_selection_rate <= 0.1"
     criterion = Criterion.parse(text)
     scores = {"test_token_precision": 0.4, "test_selection_rate": 0.2}
-    said = promote._way_on(criterion, scores, "python -m pipeline.promote")
+    said = criterion_on_test.way_on(criterion, scores, "python -m pipeline.promote")
     assert said == "search with more trials or epochs, or state another threshold with `--min-precision`"
 
 
 def test_a_refused_model_leaves_the_champion(tracker: Tracker):
-    registry.promote(tracker, registry.find(tracker, NAME, 1))
+    model_registry.promote(tracker, model_registry.find(tracker, NAME, 1))
     next_version(tracker, min_precision="0.99")
     with pytest.raises(CriterionNotMet, match=f"models:/{NAME}/2 was not promoted"):
         promote.main(command(tracker))
-    assert registry.find(tracker, NAME, registry.CHAMPION).version == 1
+    assert model_registry.find(tracker, NAME, model_registry.CHAMPION).version == 1
 
 
 def test_a_version_can_be_named(tracker: Tracker, capsys: pytest.CaptureFixture[str]):
-    registry.promote(tracker, registry.find(tracker, NAME, 1))
+    model_registry.promote(tracker, model_registry.find(tracker, NAME, 1))
     next_version(tracker)
     next_version(tracker)
     assert promote.main(command(tracker, "--version", "2")) == 0
-    assert registry.find(tracker, NAME, registry.CHAMPION).version == 2
+    assert model_registry.find(tracker, NAME, model_registry.CHAMPION).version == 2
     assert "is version 2 now (it was version 1)" in capsys.readouterr().out
 
 
 def test_the_champion_itself_is_not_read_again(
     tracker: Tracker, run_id: str, capsys: pytest.CaptureFixture[str]
 ):
-    registry.promote(tracker, registry.find(tracker, NAME, 1))
+    model_registry.promote(tracker, model_registry.find(tracker, NAME, 1))
     assert promote.main(command(tracker)) == 0
     assert capsys.readouterr().out == f"{NAME} version 1 is `champion` already\n"
     assert "test_readings" not in tracker.run(run_id).tags
 
 
 def test_a_sample_model_never_replaces_one_of_real_data(tracker: Tracker, run_id: str):
-    registry.promote(tracker, next_version(tracker, corpus="real"))
+    model_registry.promote(tracker, next_version(tracker, corpus="real"))
     with pytest.raises(
         PipelineError, match="sample corpus and cannot replace version 2, .* real data"
     ) as caught:
@@ -246,9 +246,9 @@ def test_a_threshold_outside_0_to_1_is_refused(capsys: pytest.CaptureFixture[str
 
 def champion_with(tracker: Tracker, **tags: str) -> None:
     """Make version 1 the champion, with these scores on test."""
-    version = registry.find(tracker, NAME, 1)
-    registry.promote(tracker, version)
-    registry.tag(tracker, version, tags)
+    version = model_registry.find(tracker, NAME, 1)
+    model_registry.promote(tracker, version)
+    model_registry.tag(tracker, version, tags)
 
 
 def test_a_model_that_the_champion_surpasses_is_refused_with_both_figures(tracker: Tracker):
@@ -261,14 +261,14 @@ def test_a_model_that_the_champion_surpasses_is_refused_with_both_figures(tracke
         str(caught.value),
     )
     assert "--force" in (caught.value.hint or "")
-    assert registry.find(tracker, NAME, registry.CHAMPION).version == 1
+    assert model_registry.find(tracker, NAME, model_registry.CHAMPION).version == 1
 
 
 def test_a_worse_model_can_be_forced_and_its_version_says_so(tracker: Tracker):
     champion_with(tracker, test_token_recall="1.5", test_token_precision="0.4")
     next_version(tracker)
     assert promote.main(command(tracker, "--force")) == 0
-    version = registry.find(tracker, NAME, registry.CHAMPION)
+    version = model_registry.find(tracker, NAME, model_registry.CHAMPION)
     assert version.version == 2
     assert version.tags["forced"].startswith("over version 1, which is better: test_token_recall")
 
@@ -277,13 +277,13 @@ def test_a_champion_below_its_own_bound_is_surpassed(tracker: Tracker):
     champion_with(tracker, test_token_recall="0.999", test_token_precision="0.01")
     next_version(tracker)
     assert promote.main(command(tracker)) == 0
-    assert registry.find(tracker, NAME, registry.CHAMPION).version == 2
+    assert model_registry.find(tracker, NAME, model_registry.CHAMPION).version == 2
 
 
 def test_a_champion_without_scores_on_these_data_is_scored(
     tracker: Tracker, run_id: str, capsys: pytest.CaptureFixture[str]
 ):
-    registry.promote(tracker, registry.find(tracker, NAME, 1))
+    model_registry.promote(tracker, model_registry.find(tracker, NAME, 1))
     next_version(tracker)
     assert promote.main(command(tracker)) == 0  # the same weights: neither is better
     assert tracker.run(run_id).tags["test_readings"] == "2"
@@ -323,17 +323,21 @@ def test_a_model_of_other_data_never_replaces_the_champion(
     ids=["nothing known", "moved", "grown"],
 )
 def test_one_corpus_is_one_whether_it_moved_or_grew(other: dict[str, str]):
-    assert registry.differing(other, {"origin": "/a", "data_fingerprint": "a", "classes": "x, y"}) is None
+    assert (
+        model_registry.differing(other, {"origin": "/a", "data_fingerprint": "a", "classes": "x, y"}) is None
+    )
 
 
 def test_the_criterion_is_the_one_that_the_version_states(tracker: Tracker):
     stated = Criterion.parse("best val_token_f1 with val_selection_rate <= 0.999")
     version = next_version(tracker, criterion_json=stated.to_json())
-    assert promote.stated_of(version, criterion_at(0.5)) == stated
-    assert promote.stated_of(registry.find(tracker, NAME, 1), criterion_at(0.5)) == criterion_at(0.5)
+    assert criterion_on_test.stated_of(version, criterion_at(0.5)) == stated
+    assert criterion_on_test.stated_of(
+        model_registry.find(tracker, NAME, 1), criterion_at(0.5)
+    ) == criterion_at(0.5)
     broken = next_version(tracker, criterion_json="{}")
     with pytest.raises(PipelineError, match=f"tag `criterion_json` of models:/{NAME}/3: expected"):
-        promote.stated_of(broken, criterion_at(0.5))
+        criterion_on_test.stated_of(broken, criterion_at(0.5))
 
 
 # -------------------------------------------------------------------------------- against a rival, on test
@@ -349,7 +353,7 @@ RIVAL = Rival(
 )
 
 
-def with_rival(tracker: Tracker) -> registry.ModelVersion:
+def with_rival(tracker: Tracker) -> model_registry.ModelVersion:
     """A challenger chosen at a precision of .58 or more: the rival's .6 on validation less 2 points."""
     bound = Bound(metric="val_token_precision", limit=0.58, kind="at_least")
     stated = Criterion(metric="val_token_recall", bounds=(bound,), why="a test", rate=0.18)
@@ -367,7 +371,7 @@ def test_the_threshold_on_test_is_what_the_rival_reaches_there(
         asked.append(one)
         return sample_model()
 
-    monkeypatch.setattr(rival, "model_of", model_of)
+    monkeypatch.setattr(criterion_on_test, "model_of", model_of)
     assert promote.main(command(tracker)) == 0
     assert asked == [RIVAL]
     # both select nearly every token of test, so their precision is the share of marked tokens
@@ -376,7 +380,7 @@ def test_the_threshold_on_test_is_what_the_rival_reaches_there(
     said = f"HardKuma's {precision:.3f} on test, where it selects"
     printed = capsys.readouterr().out
     assert f"test_token_precision >= {limit:g}: met ({said}" in printed
-    found = registry.find(tracker, NAME, registry.CHAMPION)
+    found = model_registry.find(tracker, NAME, model_registry.CHAMPION)
     assert found.version == version.version
     assert float(found.tags["rival_test_token_precision"]) == pytest.approx(precision, abs=1e-6)
     assert "at 18 % of the tokens" in found.tags["test_criterion"]
@@ -387,17 +391,17 @@ def test_the_threshold_on_test_is_what_the_rival_reaches_there(
 
 def test_a_threshold_that_is_stated_reads_no_rival(tracker: Tracker, monkeypatch: pytest.MonkeyPatch):
     with_rival(tracker)
-    monkeypatch.setattr(rival, "model_of", lambda *_: pytest.fail("the rival was read"))
+    monkeypatch.setattr(criterion_on_test, "model_of", lambda *_: pytest.fail("the rival was read"))
     assert run_command(promote.main, command(tracker, "--min-precision", "0.99")) == 2
 
 
 def test_a_champion_is_compared_by_what_it_was_judged_by(tracker: Tracker, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rival, "model_of", lambda *_: sample_model())
+    monkeypatch.setattr(criterion_on_test, "model_of", lambda *_: sample_model())
     with_rival(tracker)
     assert promote.main(command(tracker)) == 0
-    holder = registry.champion(tracker, NAME)
+    holder = model_registry.champion(tracker, NAME)
     assert holder is not None
     judged = Criterion.from_json(holder.tags[JUDGED_TAG])
-    assert promote._standing(holder, criterion_at(0.9), None) == judged
+    assert criterion_on_test.standing_criterion(holder, criterion_at(0.9), None) == judged
     with_rival(tracker)
     assert promote.main(command(tracker)) == 0, "an equal model may take its place"

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from infocal.errors import StateError
-from pipeline.base.agreement import Failure
 from pipeline.base.errors import PipelineError
+from pipeline.base.trajectories import Failure
 from pipeline.tracking import epoch_steps
 from pipeline.tracking.record import Record, read_record
+from pipeline.tracking.sealed_split import log_test_reading
+from pipeline.tracking.studies import start_study
 from pipeline.tracking.tracking import CONFIG_ARTIFACT, Tracker
 from tests.small_store import new_store, sample_features
 from tests.small_study import run_settings
@@ -71,7 +73,7 @@ def test_an_epoch_that_was_never_logged_is_trained_all_the_same(tracker: Tracker
 
 def test_later_readings_of_test_are_no_epochs(tracker: Tracker):
     run_id = logged(tracker, stored())
-    tracker.log_test_reading(run_id, {"test_token_f1": 0.5})
+    log_test_reading(tracker, run_id, {"test_token_f1": 0.5})
     assert read_record(tracker, run_id).trajectory.epochs == {0: {"val_mse": 0.25}}
 
 
@@ -88,7 +90,7 @@ def test_a_step_that_was_logged_twice_counts_once(tracker: Tracker):
 
 
 def test_a_study_is_refused_and_its_winner_named(tracker: Tracker):
-    study = tracker.start_study(tracker.experiment("beer", "palate"), "first", {}, {})
+    study = start_study(tracker, tracker.experiment("beer", "palate"), "first", {}, {})
     tracker.finish(study, tags={"winner_run_id": "abc"})
     with pytest.raises(PipelineError, match=f"run {study} is the study `first`") as caught:
         read_record(tracker, study)

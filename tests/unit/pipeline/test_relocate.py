@@ -10,7 +10,7 @@ import pytest
 from pipeline import relocate
 from pipeline.base import moved
 from pipeline.base.errors import run_command
-from pipeline.tracking import registry
+from pipeline.tracking import model_registry, relocation
 from pipeline.tracking.tracking import Tracker
 from tests.small_store import NAME, new_store, small_package
 
@@ -25,7 +25,7 @@ class Results:
         tracker.experiment("beer", "smell")  # without an artifact
         tracker.log_text(self.run_id, "rationales", "rationales.html")
         package = small_package(folder / "package")
-        registry.register(tracker, package, name=NAME, run_id=self.run_id, tags={})
+        model_registry.register(tracker, package, name=NAME, run_id=self.run_id, tags={})
 
     def go_to(self, target: Path, *, is_copy: bool = False) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def test_mlflow_finds_what_was_moved(
     assert len(model.predict(["a thin body ."])) == 1
     assert page_of(target, results.run_id, tmp_path / "copies") == "rationales"
     with sqlite3.connect(target / "mlflow.db") as database:
-        for table, column in relocate._COLUMNS:
+        for table, column in relocation.COLUMNS:
             for (value,) in database.execute(f"SELECT {column} FROM {table}"):
                 path = moved.path_of(value)
                 assert path is None or not path.is_relative_to(results.folder), (table, value)
@@ -128,7 +128,7 @@ def test_a_database_that_is_in_use_is_told(
     target = results.go_to(tmp_path / "new")
     connect = sqlite3.connect
     monkeypatch.setattr(
-        relocate.sqlite3, "connect", lambda file, **more: connect(file, **{"timeout": 0, **more})
+        relocation.sqlite3, "connect", lambda file, **more: connect(file, **{"timeout": 0, **more})
     )
     with connect(target / "mlflow.db", isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")

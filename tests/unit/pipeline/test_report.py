@@ -6,6 +6,7 @@ import pytest
 
 from pipeline import report
 from pipeline.base.errors import PipelineError, run_command
+from pipeline.tracking.studies import start_study
 from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker
 from tests.unit.pipeline.html_reader import read
 
@@ -42,7 +43,7 @@ class Store:
 
     def add(self, name, recall):
         tracker = self.tracker
-        parent = tracker.start_study(self.experiment, name, PARAMETERS, {"seed": "7", "corpus": "real"})
+        parent = start_study(tracker, self.experiment, name, PARAMETERS, {"seed": "7", "corpus": "real"})
         tags = {PARENT_TAG: parent, TRIAL_TAG: f"{name}-1"}
         trial = tracker.start_run(self.experiment, "trial-00", {"lambda_ib": 0.0003, "lambda_g": 1.0}, tags)
         scores = {"val_token_precision": 0.9, "val_token_recall": recall}
@@ -89,7 +90,9 @@ def test_a_study_is_found_by_its_name(store, tmp_path):
 def test_a_name_is_enough_whatever_the_data_set(store, tmp_path):
     other = store.tracker.experiment("jsonl", "")
     for name in ("inns", "second"):
-        store.tracker.start_study(other, name, PARAMETERS | {"dataset": "jsonl", "aspect": ""}, {"seed": "7"})
+        start_study(
+            store.tracker, other, name, PARAMETERS | {"dataset": "jsonl", "aspect": ""}, {"seed": "7"}
+        )
     for name in ("first", "inns"):
         output = tmp_path / f"{name}.html"
         assert report.main(store.arguments("--name", name, "--output", str(output))) == 0

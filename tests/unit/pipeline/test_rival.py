@@ -18,7 +18,7 @@ from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import Progress
 from search_spaces import criteria
 from search_spaces.base import Criterion
-from search_spaces.registry import criterion
+from search_spaces.lookup import criterion
 from tests.small_store import sample_features
 from tests.small_study import run_settings
 

@@ -19,13 +19,13 @@ from feature_store.sample import write_beer
 from pipeline import search
 from pipeline.base.errors import run_command
 from pipeline.base.storage import Storage
-from pipeline.cli import planning
+from pipeline.cli import planning, search_settings
 from pipeline.study import cluster, conduct, optuna_export
 from pipeline.study.ledger import LEDGER, Ledger
 from pipeline.study.optuna_export import Export
 from pipeline.study.study import StudySettings
 from pipeline.study.study_folder import SETTINGS, StudyFolder
-from pipeline.tracking import registry
+from pipeline.tracking import model_registry
 from search_spaces.infocal import PAPER_BEER_BEST
 from tests.small_ledger import numbers, train
 from tests.small_store import sample_cache, store_with_model
@@ -196,8 +196,8 @@ def test_a_model_of_another_corpus_is_refused_before_a_rival_or_a_language_model
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     tracker, version = store_with_model(tmp_path / "runs" / "sample")
-    registry.tag(tracker, version, {"task_kind": "classification", "classes": "billing, technical"})
-    for module, name in ((search, "_with_rival"), (conduct, "conduct")):
+    model_registry.tag(tracker, version, {"task_kind": "classification", "classes": "billing, technical"})
+    for module, name in ((search_settings, "with_rival"), (conduct, "conduct")):
         monkeypatch.setattr(module, name, lambda *given, **more: pytest.fail("it went on"))
     assert run_command(search.main, [*SAMPLE, "--trials", "1", "--epochs", "12"]) == 2
     said = capsys.readouterr().err
@@ -452,7 +452,7 @@ def test_a_point_outside_the_space_is_not_tried_first(
     conducted: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
-        search.registry,
+        search_settings.lookup,
         "first_points",
         lambda method, dataset: [PAPER_BEER_BEST | {"lambda_g": 99.0}, PAPER_BEER_BEST],
     )
@@ -500,7 +500,7 @@ def test_a_resumed_study_is_tracked_and_exported_where_it_was(
     conducted: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     exports: list[str] = []
-    monkeypatch.setattr(search, "_export", lambda given, *_: exports.append(given.optuna_storage))
+    monkeypatch.setattr(search_settings, "export_of", lambda url, *_: exports.append(url))
     tracked, moved = f"sqlite:///{tmp_path}/a b.db", f"sqlite:///{tmp_path}/c.db"
     places = ["--tracking-uri", tracked, "--optuna-storage", f"sqlite:///{tmp_path}/optuna.db"]
     search.main([*SAMPLE, "--name", "first", *places])
@@ -602,7 +602,7 @@ def test_an_interrupt_before_the_first_trial_says_how_to_go_on(
             (empty_folder / "runs/sample/studies/first/ledger").mkdir()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(search, "_with_features", interrupted)
+    monkeypatch.setattr(search_settings, "with_features", interrupted)
     with pytest.raises(KeyboardInterrupt):
         search.main([*SAMPLE, "--name", "first"])
     assert ("no trial was begun: start the same command again" in caplog.text) != is_begun

@@ -7,7 +7,7 @@ from pipeline.study.findings import LINES
 from pipeline.tracking import sections
 from pipeline.tracking.tracking import Tracker
 from pipeline.training import columns
-from search_spaces import registry
+from search_spaces import lookup
 
 SCORES = list(DEFINITIONS)
 OTHERS = [
@@ -68,7 +68,7 @@ def test_sections_are_those_that_people_look_for(name, shown):
     assert sections.in_mlflow(name) == shown
 
 
-@pytest.mark.parametrize("dataset", sorted({name for _, name in registry.methods_and_datasets()}))
+@pytest.mark.parametrize("dataset", sorted({name for _, name in lookup.methods_and_datasets()}))
 def test_a_criterion_reads_names_that_have_a_section(dataset):
     for score in columns.shown(dataset):
         assert sections.in_mlflow(f"best_val_{score}") == f"best/{score}"

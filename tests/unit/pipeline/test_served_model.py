@@ -17,7 +17,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from infocal.config import Task
-from pipeline.tracking import registry, served_model
+from pipeline.tracking import model_registry, served_model
 from pipeline.tracking.served_model import ServedModel
 from pipeline.training.checkpoints import load_package, save_package
 from pipeline.training.explainer import Explainer
@@ -136,7 +136,7 @@ def test_a_model_that_mlflow_loads_takes_the_column_that_is_named(tmp_path: Path
     """MLflow would hand over the first column of texts of a DataFrame of pandas, without a word."""
     tracker = new_store(tmp_path)
     version, _ = registered(tracker, small_package(tmp_path / "package"))
-    found = registry.find(tracker, NAME, version)
+    found = model_registry.find(tracker, NAME, version)
     loaded = mlflow.pyfunc.load_model(tracker.client.get_model_version_download_uri(NAME, str(found.version)))
     table = pd.DataFrame({"title": ["creamy .", "a"], "body": TEXTS})
     expected = loaded.predict(TEXTS)

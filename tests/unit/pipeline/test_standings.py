@@ -13,7 +13,7 @@ from pipeline.reporting.standings import (
     DENSE,
     OFF_TARGET,
     UNFINISHED,
-    Cell,
+    MeanScore,
     Outcome,
     Row,
     Standings,
@@ -51,8 +51,8 @@ def row(found: Standings, name: str) -> Row:
 
 def test_mean_and_sample_deviation_by_hand():
     # mean (1 + 2 + 6) / 3; deviations -2, -1, 3; variance (4 + 1 + 9) / 2
-    assert over_seeds([1.0, 2.0, 6.0]) == Cell(3.0, pytest.approx(math.sqrt(7)))
-    assert over_seeds([0.25]) == Cell(0.25, None)
+    assert over_seeds([1.0, 2.0, 6.0]) == MeanScore(3.0, pytest.approx(math.sqrt(7)))
+    assert over_seeds([0.25]) == MeanScore(0.25, None)
 
 
 def test_the_paired_t_test_by_hand():
@@ -127,12 +127,12 @@ def test_a_failed_method_is_a_row_with_the_reason_and_the_others_stand():
     said = "2 of 2 seeds failed: all_tokens: all_tokens at epoch 3"
     assert row(found, "HardKuma").note == said
     assert f"HardKuma: {said}" in found.notes
-    assert row(found, "InfoCal").cells["token_f1"] == Cell(0.6, 0.0)
+    assert row(found, "InfoCal").cells["token_f1"] == MeanScore(0.6, 0.0)
 
 
 def test_a_failed_seed_is_left_out_of_the_mean_and_said():
     found = table([outcome("hardkuma", 0, 0.5), failed(seed=1)])
-    assert row(found, "HardKuma").cells["token_f1"] == Cell(0.5)
+    assert row(found, "HardKuma").cells["token_f1"] == MeanScore(0.5)
     assert row(found, "HardKuma").note.startswith("1 of 2 seeds failed")
 
 

@@ -20,7 +20,7 @@ from pipeline.study.study_folder import StudyFolder
 from pipeline.training import midway
 from pipeline.training.midway import MIDWAY
 from pipeline.training.trainable import RESUMED
-from search_spaces import registry
+from search_spaces import lookup
 from search_spaces.base import num_points
 from search_spaces.infocal import PAPER_BEER
 from tests.small_ledger import checkpoint, train
@@ -57,7 +57,7 @@ def with_best(study: Study, trial_id: str, num_epochs: int = 2, *, config: Any =
 def test_a_study_that_has_tried_a_point_twice_still_tries_the_others(
     tmp_path: Path, over: list[int], open_: list[int], asked: int, missing: int
 ):
-    space = registry.space("attention", "beer", "paper")
+    space = lookup.space("attention", "beer", "paper")
     assert num_points(space) == 11
     (searched,) = space
     place = StudyFolder.local(Storage(str(tmp_path)), "first")

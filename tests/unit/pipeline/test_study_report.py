@@ -11,7 +11,8 @@ from pipeline.base.storage import Storage
 from pipeline.report import main
 from pipeline.study import study_report
 from pipeline.study.findings import ADVICE_TAG
-from pipeline.tracking import registry
+from pipeline.tracking import model_registry
+from pipeline.tracking.studies import start_study
 from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker
 from tests.unit.pipeline.html_reader import read
 from tests.unit.pipeline.test_report import PARAMETERS, TEXT
@@ -27,7 +28,7 @@ class Results:
         self.tracker = Tracker(f"sqlite:///{folder / 'mlflow.db'}")
         tracker, experiment = self.tracker, self.tracker.experiment("beer", "palate")
         tags = {ADVICE_TAG: ADVICE, "notes": parameters.pop("notes", "")}
-        self.study = tracker.start_study(experiment, "first", PARAMETERS | parameters, tags)
+        self.study = start_study(tracker, experiment, "first", PARAMETERS | parameters, tags)
         self.trial = tracker.start_run(
             experiment, "trial-00", {"lambda_ib": 0.0003}, {PARENT_TAG: self.study, TRIAL_TAG: "one"}
         )
@@ -92,7 +93,7 @@ def test_own_data_are_called_by_their_title_or_folder(tmp_path, notes, command, 
 
 def test_own_data_that_the_environment_names_are_called_by_their_folder(tmp_path):
     found = Results(tmp_path, dataset="jsonl", aspect="", command="python -m pipeline.search")
-    found.tracker.finish(found.study, tags={registry.ORIGIN_TAG: "/data/酒 评"})
+    found.tracker.finish(found.study, tags={model_registry.ORIGIN_TAG: "/data/酒 评"})
     assert found.write().find("h1")[0].words == "first: 酒 评"
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from pipeline import explain, promote
+from pipeline.base import locations
 from pipeline.base.storage import Storage
 from pipeline.study import summary
 from pipeline.study.summary import of_one, of_study, spread, table
-from pipeline.training import settings
 from search_spaces.base import Criterion
 from tests.small_study import POINT, SCORES, candidate, criterion, run_settings, study_settings
 
@@ -137,7 +137,7 @@ def test_no_flag_says_what_the_command_does_without_it(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     place = Storage(storage)
-    uri = settings.tracking_uri(None, place)
+    uri = locations.tracking_uri(None, place)
     prepared = study_settings(sample=sample)
     _, promoting, explaining = summary.registered(prepared, 4, uri, "a text", place)
     assert promoting == f"  python -m pipeline.promote {promotes}"
@@ -147,8 +147,8 @@ def test_no_flag_says_what_the_command_does_without_it(
     for words in (shlex.split(promoting), shlex.split(explaining)):
         made = promote if "promote" in words[2] else explain
         given = made.build_parser().parse_args(words[3:])
-        found = settings.storage(given.storage, given.sample)
-        assert settings.tracking_uri(given.tracking_uri, found) == uri
+        found = locations.storage(given.storage, given.sample)
+        assert locations.tracking_uri(given.tracking_uri, found) == uri
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere:5000")
     for line in summary.registered(prepared, 4, uri, "a text", place)[1:]:
         assert f"--tracking-uri {shlex.quote(uri)}" in line

@@ -12,6 +12,7 @@ from pipeline.base.errors import run_command
 from pipeline.base.storage import Storage
 from pipeline.study.ledger import Ledger
 from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
+from pipeline.tracking.studies import latest_study
 from pipeline.tracking.tracking import Tracker
 from tests.small_ledger import train
 from tests.small_store import new_store
@@ -33,7 +34,7 @@ def test_a_study_is_written_and_the_result_alone_stands_on_stdout(
     assert sync.main(["--name", "first", "--storage", str(tmp_path / "runs")]) == 0
     out = capsys.readouterr().out
     assert out.startswith("MLflow has 1 epoch of 1 trial: all there are\n")
-    study = tracker.latest_study(tracker.experiment("beer", "palate"), "first")
+    study = latest_study(tracker, tracker.experiment("beer", "palate"), "first")
     assert study is not None
     assert [run.status for run in tracker.children(study.run_id)] == ["KILLED"]
     assert study.tags["results"].endswith(str(place.directory))
@@ -75,7 +76,7 @@ def test_a_study_is_written_where_its_first_command_tracked_it(
     new_store(tmp_path / "two words")
     assert sync.main(["--name", "first", "--storage", str(tmp_path / "two words")]) == 0
     tracker = Tracker(uri, create=False)
-    assert tracker.latest_study(tracker.experiment("beer", "palate"), "first") is not None
+    assert latest_study(tracker, tracker.experiment("beer", "palate"), "first") is not None
     printed = capsys.readouterr().out.partition("to resume: ")[2]
     assert shlex.split(printed)[4:] == [
         *["--name", "first", "--storage", str(tmp_path / "two words"), "--tracking-uri", uri]
@@ -101,7 +102,7 @@ def test_an_interrupt_leaves_no_run_open_and_says_how_to_go_on(
         patch.setattr(Tracker, "log_metrics", interrupted)
         assert run_command(sync.main, command) == 130
     assert "what is missing is written when the same command is started again" in caplog.messages
-    study = tracker.latest_study(tracker.experiment("beer", "palate"), "first")
+    study = latest_study(tracker, tracker.experiment("beer", "palate"), "first")
     assert study is not None and study.status == "KILLED"
     assert {run.status for run in tracker.children(study.run_id)} == {"KILLED"}
     assert sync.main(command) == 0

@@ -20,14 +20,20 @@ from hypothesis import strategies as st
 
 from pipeline.base.errors import PipelineError
 from pipeline.tracking import tracking
+from pipeline.tracking.sealed_split import READING_TIME_TAG, READINGS_TAG, log_test_reading
+from pipeline.tracking.studies import (
+    config_of,
+    end_children,
+    latest_study,
+    reconcile,
+    refuse_another_study,
+    start_study,
+)
 from pipeline.tracking.tracking import (
     ORIGIN_TAG,
     PARENT_TAG,
-    READING_TIME_TAG,
-    READINGS_TAG,
     TRIAL_TAG,
     Tracker,
-    config_of,
     read_back,
     warn_skipped,
     written,
@@ -193,33 +199,33 @@ def test_an_experiment_that_another_user_makes_meanwhile_is_taken(
 
 
 def test_a_study_of_that_name_with_results_elsewhere_is_not_gone_on_with(tracker: Tracker, experiment: str):
-    tracker.refuse_another(experiment, "taken", "here:/runs")
-    tracker.start_study(experiment, "taken", {}, {ORIGIN_TAG: "there:/runs"})
-    tracker.refuse_another(experiment, "taken", "there:/runs")
+    refuse_another_study(tracker, experiment, "taken", "here:/runs")
+    start_study(tracker, experiment, "taken", {}, {ORIGIN_TAG: "there:/runs"})
+    refuse_another_study(tracker, experiment, "taken", "there:/runs")
     with pytest.raises(
         PipelineError, match="--name: .* a study `taken` already, whose results are in there:/"
     ):
-        tracker.refuse_another(experiment, "taken", "here:/runs")
+        refuse_another_study(tracker, experiment, "taken", "here:/runs")
 
 
 def test_two_users_who_start_studies_of_one_name_at_once_have_a_run_each(tracker: Tracker, experiment: str):
     mine, theirs = ({ORIGIN_TAG: f"{host}:/runs"} for host in ("here", "there"))
-    first = tracker.start_study(experiment, "at once", {}, theirs, resumed=False)
-    second = tracker.start_study(experiment, "at once", {}, mine, resumed=False)
+    first = start_study(tracker, experiment, "at once", {}, theirs, resumed=False)
+    second = start_study(tracker, experiment, "at once", {}, mine, resumed=False)
     assert first != second
-    assert tracker.start_study(experiment, "at once", {}, theirs) == first, "each goes on with its own"
-    assert tracker.start_study(experiment, "at once", {}, mine, resumed=False) == second
-    moved = tracker.start_study(experiment, "at once", {}, {ORIGIN_TAG: "elsewhere:/runs"})
+    assert start_study(tracker, experiment, "at once", {}, theirs) == first, "each goes on with its own"
+    assert start_study(tracker, experiment, "at once", {}, mine, resumed=False) == second
+    moved = start_study(tracker, experiment, "at once", {}, {ORIGIN_TAG: "elsewhere:/runs"})
     assert moved == second, "the folder has moved"
 
 
 def test_study_is_opened_again_by_its_name(tracker: Tracker, experiment: str):
-    first = tracker.start_study(
-        experiment, "a study's name", {"num_trials": 4, "seed": 0}, {"corpus": "real"}
+    first = start_study(
+        tracker, experiment, "a study's name", {"num_trials": 4, "seed": 0}, {"corpus": "real"}
     )
     tracker.finish(first, "KILLED")
-    again = tracker.start_study(
-        experiment, "a study's name", {"num_trials": 8, "seed": 0, "new": 1}, {"x": "y"}
+    again = start_study(
+        tracker, experiment, "a study's name", {"num_trials": 8, "seed": 0, "new": 1}, {"x": "y"}
     )
     run = tracker.run(first)
     assert again == first
@@ -231,15 +237,15 @@ def test_study_is_opened_again_by_its_name(tracker: Tracker, experiment: str):
 
 
 def test_another_name_is_another_study_and_the_latest_is_found(tracker: Tracker, experiment: str):
-    assert tracker.latest_study(experiment) is None
-    first = tracker.start_study(experiment, "one", {}, {})
-    second = tracker.start_study(experiment, "two", {}, {})
+    assert latest_study(tracker, experiment) is None
+    first = start_study(tracker, experiment, "one", {}, {})
+    second = start_study(tracker, experiment, "two", {}, {})
     tracker.start_run(experiment, "a run without study", {}, {})
     child(tracker, experiment, second, "t1")
-    latest, named = tracker.latest_study(experiment), tracker.latest_study(experiment, "one")
+    latest, named = latest_study(tracker, experiment), latest_study(tracker, experiment, "one")
     assert latest is not None and latest.run_id == second
     assert named is not None and named.run_id == first
-    assert tracker.latest_study(experiment, "three") is None
+    assert latest_study(tracker, experiment, "three") is None
 
 
 @pytest.mark.parametrize("has_name", [True, False])
@@ -257,7 +263,7 @@ def test_runs_say_who_made_them_and_with_what(
     if has_name:
         made["mlflow.user"] = "ada"
     for run_id in (
-        tracker.start_study(experiment, "first", {}, {}),
+        start_study(tracker, experiment, "first", {}, {}),
         tracker.start_run(experiment, "trial", {}, {}),
     ):
         tags = tracker.run(run_id).tags
@@ -271,14 +277,14 @@ def test_many_parameters_are_all_logged(tracker: Tracker, experiment: str):
 
 
 def test_children_come_in_order_and_of_one_study_only(tracker: Tracker, experiment: str):
-    one, two = (tracker.start_study(experiment, name, {}, {}) for name in ("one", "two"))
+    one, two = (start_study(tracker, experiment, name, {}, {}) for name in ("one", "two"))
     ids = [child(tracker, experiment, one, f"t{i}") for i in range(3)]
     child(tracker, experiment, two, "other")
     assert [run.run_id for run in tracker.children(one)] == ids
 
 
 def test_all_pages_of_children_are_read(tracker: Tracker, experiment: str, monkeypatch: pytest.MonkeyPatch):
-    study = tracker.start_study(experiment, "one", {}, {})
+    study = start_study(tracker, experiment, "one", {}, {})
     ids = {child(tracker, experiment, study, f"t{i}") for i in range(5)}
     search = tracker.client.search_runs
 
@@ -297,12 +303,12 @@ def test_unknown_run_is_named(tracker: Tracker):
 
 
 def test_reconcile_ends_what_is_left_open(tracker: Tracker, experiment: str):
-    study = tracker.start_study(experiment, "one", {}, {})
+    study = start_study(tracker, experiment, "one", {}, {})
     known = child(tracker, experiment, study, "known")
     failed = child(tracker, experiment, study, "failed", "FAILED")
     forgotten = child(tracker, experiment, study, "forgotten")
     forgotten_late = child(tracker, experiment, study, "forgotten late", "FINISHED")
-    tracker.reconcile(study, ["known", "failed"])
+    reconcile(tracker, study, ["known", "failed"])
     status = {run.run_id: run.status for run in tracker.children(study)}
     assert status == {
         known: "FINISHED",
@@ -323,7 +329,7 @@ def test_what_still_runs_is_killed_whatever_runs_of_its_name_came_to(tracker: Tr
     for run_id, status in zip(runs, statuses, strict=True):
         if status != "RUNNING":
             tracker.finish(run_id, status)
-    tracker.end_children(parent)
+    end_children(tracker, parent)
     assert [tracker.run(run_id).status for run_id in runs] == ["FINISHED", "FAILED", "KILLED", "KILLED"]
 
 
@@ -378,8 +384,8 @@ def test_missing_files_are_named(tracker: Tracker, experiment: str, tmp_path: Pa
 
 def test_each_reading_of_the_test_split_is_kept(tracker: Tracker, experiment: str):
     run_id = tracker.start_run(experiment, "one", {}, {})
-    assert tracker.log_test_reading(run_id, {"test_token_f1": 0.5}) == 1
-    assert tracker.log_test_reading(run_id, {"test_token_f1": 0.25}) == 2
+    assert log_test_reading(tracker, run_id, {"test_token_f1": 0.5}) == 1
+    assert log_test_reading(tracker, run_id, {"test_token_f1": 0.25}) == 2
     run = tracker.run(run_id)
     assert tracker.history(run_id, "test_token_f1") == [(1, 0.5), (2, 0.25)]
     assert run.tags[READINGS_TAG] == "2"
@@ -396,7 +402,7 @@ def test_config_of_a_trial_is_what_was_logged(tracker: Tracker, experiment: str)
 
 
 def test_config_of_a_study_is_refused(tracker: Tracker, experiment: str):
-    study = tracker.start_study(experiment, "one", {"lambda_ib": 1}, {})
+    study = start_study(tracker, experiment, "one", {"lambda_ib": 1}, {})
     with pytest.raises(PipelineError, match=f"run {study} is the study `one`") as caught:
         config_of(tracker.run(study))
     assert caught.value.hint == "name the run of one of its trials"
@@ -425,8 +431,8 @@ def test_a_study_that_is_interrupted_while_its_run_starts_leaves_none_open(
 ):
     experiment, name = tracker.experiment("beer", "palate"), f"interrupted-{is_resumed}-{is_at_once}"
     if is_resumed:
-        tracker.finish(tracker.start_study(experiment, name, {}, {}), "FINISHED")
-    create_run, log_params = tracker.client.create_run, Tracker._log_params
+        tracker.finish(start_study(tracker, experiment, name, {}, {}), "FINISHED")
+    create_run, log_params = tracker.client.create_run, Tracker.log_params
 
     def interrupted(self: Tracker, run_id: str, parameters: Mapping[str, Any]) -> None:
         log_params(self, run_id, parameters)
@@ -439,10 +445,10 @@ def test_a_study_that_is_interrupted_while_its_run_starts_leaves_none_open(
     if is_at_once:
         monkeypatch.setattr(tracker.client, "create_run", interrupted_at_once)
     else:
-        monkeypatch.setattr(Tracker, "_log_params", interrupted)
+        monkeypatch.setattr(Tracker, "log_params", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        tracker.start_study(experiment, name, {"seed": 1}, {})
-    study = tracker.latest_study(experiment, name)
+        start_study(tracker, experiment, name, {"seed": 1}, {})
+    study = latest_study(tracker, experiment, name)
     assert study is not None
     assert study.status == "KILLED"
 

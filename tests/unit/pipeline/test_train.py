@@ -11,9 +11,10 @@ from pipeline import explain, train
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.cli import planning
 from pipeline.study import outcome
+from pipeline.tracking.studies import start_study
 from pipeline.training import checkpoints
 from pipeline.training.settings import RunSettings
-from search_spaces import registry
+from search_spaces import lookup
 from search_spaces.infocal import PAPER_BEER_BEST
 from tests.small_store import new_store, sample_cache, sample_features
 from tests.small_study import LANGUAGE_MODEL
@@ -51,7 +52,7 @@ def test_a_small_training_writes_a_package_that_explains(
     empty_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     sample_features()
-    monkeypatch.setattr(registry, "language_model_preset", lambda dataset, sample: LANGUAGE_MODEL)
+    monkeypatch.setattr(lookup, "language_model_preset", lambda dataset, sample: LANGUAGE_MODEL)
     small = ["--set", "hidden_size=4", "--set", "encoder=lstm", "--set", "batch_size=256"]
     assert train.main([*SAMPLE, *small, "--epochs", "1", "--output", "mine"]) == 0
     said = capsys.readouterr()
@@ -108,7 +109,7 @@ def tracked(empty_folder: Path) -> dict[str, Any]:
     """A store with a study and a trial of it: ids and the trial's config."""
     tracker = new_store(empty_folder / "store")
     experiment = tracker.experiment("beer", "palate")
-    study = tracker.start_study(experiment, "first", {"num_trials": 1}, {})
+    study = start_study(tracker, experiment, "first", {"num_trials": 1}, {})
     config = InfoCalConfig(hidden_size=7, encoder="lstm", lambda_g=0.6, train_embeddings=True).to_dict()
     trial = tracker.start_run(experiment, "trial-00", config | {"seed": 3}, {"mlflow.parentRunId": study})
     return {"uri": tracker.uri, "study": study, "trial": trial, "config": config}

@@ -19,7 +19,7 @@ from pipeline.training.loaders import embeddings_of
 from pipeline.training.scoring import Validation, ValidationData, validate
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import Progress, best_of, best_shown, rank, shown_predictions, train
-from search_spaces import registry
+from search_spaces import lookup
 from tests.small_store import post_features, sample_features
 from tests.small_study import criterion, run_settings
 
@@ -124,7 +124,7 @@ def test_where_the_criterion_sees_no_difference_the_prediction_decides(worse: di
 
 def test_a_dense_row_is_its_best_predictor(tmp_path: Path):
     run = run_settings(method="infocal-dense", num_epochs=3)
-    found = trained(tmp_path, run, registry.fixed_by("infocal-dense"))
+    found = trained(tmp_path, run, lookup.fixed_by("infocal-dense"))
     errors = [result["val_mse"] for result in found.progress.history]
     assert found.progress.best["epoch"] == int(np.argmin(errors)) > 0
 
@@ -199,7 +199,7 @@ def test_a_classification_trains_on_its_criterion_and_shows_classes_by_name(tmp_
         dataset="hatexplain",
         aspect="",
         features_dir=str(features.directory),
-        criterion=registry.criterion("hatexplain", ""),
+        criterion=lookup.criterion("hatexplain", ""),
         num_epochs=1,
     )
     done = trained(tmp_path, run, {})

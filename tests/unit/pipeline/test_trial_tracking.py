@@ -13,6 +13,7 @@ from pipeline.base.storage import Storage
 from pipeline.study.ledger import Ledger
 from pipeline.study.trial_tracking import TrialTracking
 from pipeline.tracking.epoch_steps import FIRST_TAG, history
+from pipeline.tracking.studies import start_study
 from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker
 from tests.small_ledger import a_ledger, checkpoint, train
 from tests.small_store import new_store, sample_model, save_trial_checkpoint
@@ -38,7 +39,7 @@ def tracker(tmp_path_factory: pytest.TempPathFactory) -> Tracker:
 @pytest.fixture
 def study(tracker: Tracker, request: pytest.FixtureRequest) -> str:
     """The run of a study of the test's own."""
-    return tracker.start_study(tracker.experiment("beer", "palate"), request.node.name, {}, {})
+    return start_study(tracker, tracker.experiment("beer", "palate"), request.node.name, {}, {})
 
 
 def tracking(tracker: Tracker, study: str, ledger: Ledger, **changes: Any) -> TrialTracking:

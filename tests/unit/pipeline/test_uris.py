@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.base import credentials, uris
+from pipeline.base.command_text import stored_command
 from pipeline.base.errors import PipelineError, describe
-from pipeline.training.settings import stored_command
 
 PASSWORDS = st.text(
     st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_categories=("C", "Z")), min_size=3

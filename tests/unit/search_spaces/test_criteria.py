@@ -4,7 +4,7 @@ import pytest
 
 from search_spaces import criteria
 from search_spaces.base import Bound, Criterion
-from search_spaces.registry import criterion
+from search_spaces.lookup import criterion
 
 
 def test_the_relative_threshold_is_the_rivals_precision_less_two_points():

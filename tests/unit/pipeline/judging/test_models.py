@@ -8,7 +8,7 @@ from pipeline import judge
 from pipeline.base.errors import PipelineError
 from pipeline.judging import sheet as sheets
 from pipeline.judging.material import Named, named
-from pipeline.tracking.tracking import READINGS_TAG
+from pipeline.tracking.sealed_split import READINGS_TAG
 from tests.small_store import NAME, new_store, registered, sample_cache, small_package
 
 

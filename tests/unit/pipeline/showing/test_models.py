@@ -11,7 +11,7 @@ from infocal.config import Task
 from infocal.errors import StateError
 from pipeline import demo
 from pipeline.base.errors import PipelineError
-from pipeline.base.reading import write_digests
+from pipeline.base.stored_files import write_digests
 from pipeline.showing import examples, flags, models
 from pipeline.showing.models import ShownModel
 from pipeline.training.checkpoints import CONFIG, VOCABULARY, WEIGHTS

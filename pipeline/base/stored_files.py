@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import hashlib
 import json
 import pickle
 import struct
@@ -13,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 
+from feature_store.fingerprint import file_digest
 from infocal.errors import StateError
 from pipeline.base.errors import USER_ERRORS, one_line
 
@@ -65,7 +65,7 @@ def copied(folder: Path, owner: str) -> Iterator[None]:
 
 def write_digests(directory: Path, names: Iterable[str]) -> None:
     """Write the digests of files beside them."""
-    digests = {name: digest(directory / name) for name in names}
+    digests = {name: file_digest(directory / name) for name in names}
     text = json.dumps(digests, indent=1, ensure_ascii=False) + "\n"
     (directory / DIGESTS).write_text(text, encoding="utf-8")
 
@@ -101,16 +101,10 @@ def check_digest(directory: Path, name: str) -> None:
 
 
 def _check_digest(directory: Path, name: str, expected: object) -> None:
-    if not (directory / name).is_file() or digest(directory / name) != expected:
+    if not (directory / name).is_file() or file_digest(directory / name) != expected:
         raise StateError(
             f"`{name}` is missing or does not match its sha256 {str(expected)[:64]}", where=str(directory)
         )
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_settings(kind: type[_T], path: Path, what: str) -> _T:

@@ -7,27 +7,23 @@ import pytest
 
 from infocal.config import LanguageModelConfig
 from infocal.errors import ConfigError
-from search_spaces import registry
+from search_spaces import lookup
 from search_spaces.base import Bound
 from search_spaces.infocal import BEER_SHARES
 from search_spaces.variants import VARIANTS
 
-PRESETS = tomllib.loads(
-    (Path(registry.__file__).parent / "presets" / "beer.toml").read_text(encoding="utf-8")
-)
-DATASETS = ", ".join(
-    f"`{dataset}`" for dataset in dict.fromkeys(d for _, d in registry.methods_and_datasets())
-)
-METHODS = ", ".join(f"`{name}`" for name in registry.method_names())
+PRESETS = tomllib.loads((Path(lookup.__file__).parent / "presets" / "beer.toml").read_text(encoding="utf-8"))
+DATASETS = ", ".join(f"`{dataset}`" for dataset in dict.fromkeys(d for _, d in lookup.methods_and_datasets()))
+METHODS = ", ".join(f"`{name}`" for name in lookup.method_names())
 PRESET_NAMES = ", ".join(
-    f"`{path.stem}`" for path in sorted((Path(registry.__file__).parent / "presets").glob("*.toml"))
+    f"`{path.stem}`" for path in sorted((Path(lookup.__file__).parent / "presets").glob("*.toml"))
 )
 ASPECTS = ("appearance", "smell", "palate")
 
 
 def test_spaces_by_name():
-    assert ("infocal", "beer") in registry.methods_and_datasets()
-    assert registry.space_names("infocal", "beer") == ["paper", "wide"]
+    assert ("infocal", "beer") in lookup.methods_and_datasets()
+    assert lookup.space_names("infocal", "beer") == ["paper", "wide"]
 
 
 @pytest.mark.parametrize(
@@ -41,23 +37,23 @@ def test_spaces_by_name():
     ],
 )
 def test_the_papers_grids(name, points, count):
-    ranges = {r.name: r for r in registry.space("infocal", "beer", "paper")}
+    ranges = {r.name: r for r in lookup.space("infocal", "beer", "paper")}
     assert len(ranges) == 4
     assert list(ranges[name].grid) == pytest.approx(points, abs=1e-15)
     assert len(points) == count
 
 
 def test_the_papers_best_point():
-    point, of_wide = registry.first_points("infocal", "beer")
-    assert all(r.contains(of_wide[r.name]) for r in registry.space("infocal", "beer", "wide"))
+    point, of_wide = lookup.first_points("infocal", "beer")
+    assert all(r.contains(of_wide[r.name]) for r in lookup.space("infocal", "beer", "wide"))
     assert point == {"lambda_ib": 0.0003, "lambda_g": 1.0, "lambda_mi": 0.1, "lambda_lm": 0.005}
     point["lambda_ib"] = 9.0
-    assert registry.first_points("infocal", "beer")[0]["lambda_ib"] == 0.0003
+    assert lookup.first_points("infocal", "beer")[0]["lambda_ib"] == 0.0003
 
 
 @pytest.mark.parametrize(("aspect", "limit"), [("appearance", 0.961), ("smell", 0.948), ("palate", 0.878)])
 def test_the_papers_criteria(aspect, limit):
-    found = registry.criterion("beer", aspect)
+    found = lookup.criterion("beer", aspect)
     assert found.metric == "val_token_recall"
     assert list(found.bounds) == [Bound(metric="val_token_precision", limit=limit, kind="at_least")]
 
@@ -66,7 +62,7 @@ def test_the_papers_criteria(aspect, limit):
     ("look_up", "message", "hint"),
     [
         (
-            lambda: registry.space("infocal", "beer", "papr"),
+            lambda: lookup.space("infocal", "beer", "papr"),
             "--space: no search space of infocal on beer `papr`; it has `paper`, `wide`",
             "did you mean `--space paper`?",
         ),
@@ -77,9 +73,9 @@ def test_the_papers_criteria(aspect, limit):
                 "did you mean `--dataset beer`?",
             )
             for look_up in (
-                lambda: registry.space("infocal", "bear", "paper"),
-                lambda: registry.space_names("infocal", "bear"),
-                lambda: registry.first_points("infocal", "bear"),
+                lambda: lookup.space("infocal", "bear", "paper"),
+                lambda: lookup.space_names("infocal", "bear"),
+                lambda: lookup.first_points("infocal", "bear"),
             )
         ),
         *(
@@ -89,9 +85,9 @@ def test_the_papers_criteria(aspect, limit):
                 "did you mean `--method infocal`?",
             )
             for look_up in (
-                lambda: registry.space("infocl", "beer", "paper"),
-                lambda: registry.space_names("infocl", "beer"),
-                lambda: registry.first_points("infocl", "beer"),
+                lambda: lookup.space("infocl", "beer", "paper"),
+                lambda: lookup.space_names("infocl", "beer"),
+                lambda: lookup.first_points("infocl", "beer"),
             )
         ),
         *(
@@ -101,27 +97,27 @@ def test_the_papers_criteria(aspect, limit):
                 "did you mean `--dataset beer`?",
             )
             for look_up in (
-                lambda: registry.preset("infocal", "bear", "palate", sample=False),
-                lambda: registry.language_model_preset("bear", sample=True),
+                lambda: lookup.preset("infocal", "bear", "palate", sample=False),
+                lambda: lookup.language_model_preset("bear", sample=True),
             )
         ),
         (
-            lambda: registry.preset("infocal", "../presets/beer", "palate", sample=False),
+            lambda: lookup.preset("infocal", "../presets/beer", "palate", sample=False),
             f"--dataset: no preset for dataset `../presets/beer`; it has {PRESET_NAMES}",
             None,
         ),
         (
-            lambda: registry.criterion("bear", "palate"),
+            lambda: lookup.criterion("bear", "palate"),
             f"--dataset: no criterion for dataset `bear`; it has {DATASETS}",
             "did you mean `--dataset beer`?",
         ),
         (
-            lambda: registry.criterion("beer", "palete"),
+            lambda: lookup.criterion("beer", "palete"),
             "--aspect: no criterion for aspect `palete`; it has `appearance`, `smell`, `palate`",
             "did you mean `--aspect palate`?",
         ),
         (
-            lambda: registry.criterion("beer", "xyzzy"),
+            lambda: lookup.criterion("beer", "xyzzy"),
             "--aspect: no criterion for aspect `xyzzy`; it has `appearance`, `smell`, `palate`",
             None,
         ),
@@ -136,7 +132,7 @@ def test_unknown_names(look_up, message, hint):
 
 @pytest.mark.parametrize("aspect", ASPECTS)
 def test_an_aspects_preset_goes_before_the_datasets(aspect):
-    preset = registry.preset("infocal", "beer", aspect, sample=False)
+    preset = lookup.preset("infocal", "beer", aspect, sample=False)
     assert PRESETS[aspect]["target_selection_rate"] > 0
     assert PRESETS[aspect].items() <= preset.items()
     rest = {name: value for name, value in PRESETS["all"].items() if name not in PRESETS[aspect]}
@@ -146,8 +142,7 @@ def test_an_aspects_preset_goes_before_the_datasets(aspect):
 
 def test_the_aspects_select_as_different_shares_as_the_papers():
     rates = [
-        registry.preset("infocal", "beer", aspect, sample=False)["target_selection_rate"]
-        for aspect in ASPECTS
+        lookup.preset("infocal", "beer", aspect, sample=False)["target_selection_rate"] for aspect in ASPECTS
     ]
     # table 2 of [Sha2023]: 13, 7 and 7 %
     assert rates == pytest.approx([0.13, 0.07, 0.07], abs=0.02)
@@ -155,7 +150,7 @@ def test_the_aspects_select_as_different_shares_as_the_papers():
 
 @pytest.mark.parametrize("aspect", ASPECTS)
 def test_the_samples_preset_goes_before_both(aspect):
-    full, sample = (registry.preset("infocal", "beer", aspect, sample=s) for s in (False, True))
+    full, sample = (lookup.preset("infocal", "beer", aspect, sample=s) for s in (False, True))
     # every aspect of the sample corpus has the same share of rationale, by construction
     assert sample["target_selection_rate"] == 0.18 != full["target_selection_rate"]
     assert PRESETS["sample"].items() <= sample.items()
@@ -165,8 +160,8 @@ def test_the_samples_preset_goes_before_both(aspect):
 
 
 def test_the_language_models_preset():
-    assert registry.language_model_preset("beer", sample=False) == PRESETS.get("language_model", {})
-    sample = registry.language_model_preset("beer", sample=True)
+    assert lookup.language_model_preset("beer", sample=False) == PRESETS.get("language_model", {})
+    sample = lookup.language_model_preset("beer", sample=True)
     assert sample == PRESETS.get("language_model", {}) | PRESETS["sample_language_model"]
     assert sample["hidden_size"] < LanguageModelConfig().hidden_size
 
@@ -185,7 +180,7 @@ CAIL_LIMITS = {
 @pytest.mark.parametrize(("dataset", "aspect"), CAIL_LIMITS)
 def test_criteria_of_cail(dataset, aspect):
     limit = CAIL_LIMITS[dataset, aspect]
-    found = registry.criterion(dataset, aspect)
+    found = lookup.criterion(dataset, aspect)
     assert found.value({"val_macro_f1": 0.7, "val_selection_rate": limit}) == 0.7
     assert found.value({"val_macro_f1": 0.7, "val_selection_rate": limit + 0.05}) == pytest.approx(-0.05)
     assert found.value({"val_macro_f1": 0.7, "val_selection_rate": 0.0}) == pytest.approx(-0.01)
@@ -193,32 +188,32 @@ def test_criteria_of_cail(dataset, aspect):
 
 @pytest.mark.parametrize(("dataset", "aspect"), CAIL_LIMITS)
 def test_the_rate_that_cail_aims_at_meets_the_criterion(dataset, aspect):
-    target = registry.preset("infocal", dataset, aspect, sample=False)["target_selection_rate"]
-    assert registry.criterion(dataset, aspect).is_met({"val_macro_f1": 0.0, "val_selection_rate": target})
+    target = lookup.preset("infocal", dataset, aspect, sample=False)["target_selection_rate"]
+    assert lookup.criterion(dataset, aspect).is_met({"val_macro_f1": 0.0, "val_selection_rate": target})
 
 
 @pytest.mark.parametrize("dataset", ["cail-small", "cail-big"])
 def test_the_papers_space_of_cail(dataset):
     # [Sha2023], section 4.3: [0, .10] by .01; the other three as for beer
-    ranges = {r.name: r for r in registry.space("infocal", dataset, "paper")}
+    ranges = {r.name: r for r in lookup.space("infocal", dataset, "paper")}
     assert list(ranges["lambda_ib"].grid) == pytest.approx([i / 100 for i in range(11)], abs=1e-15)
-    beer = {r.name: r for r in registry.space("infocal", "beer", "paper")}
+    beer = {r.name: r for r in lookup.space("infocal", "beer", "paper")}
     assert all(ranges[name] == beer[name] for name in ("lambda_g", "lambda_mi", "lambda_lm"))
     best = {"lambda_ib": 0.05, "lambda_g": 1.0, "lambda_mi": 0.5, "lambda_lm": 0.005}
-    assert registry.first_points("infocal", dataset)[0] == best
+    assert lookup.first_points("infocal", dataset)[0] == best
 
 
 @pytest.mark.parametrize("dataset", ["cail-small", "cail-big"])
 def test_the_papers_architecture_of_cail(dataset):
     stated = {"encoder": "lstm", "hidden_size": 100, "train_embeddings": True, "max_length": 1000}
-    preset = registry.preset("infocal", dataset, "charges", sample=False)
+    preset = lookup.preset("infocal", dataset, "charges", sample=False)
     assert preset.items() >= (stated | {"prior_selection_rate": 0.1}).items()
     # not the random vectors of [Sha2023]: see the preset
-    assert registry.features_preset(dataset) == {"embedding": "word2vec", "embedding_size": 100}
+    assert lookup.features_preset(dataset) == {"embedding": "word2vec", "embedding_size": 100}
 
 
 def test_word_vectors_of_beer_are_the_defaults():
-    assert registry.features_preset("beer") == {}
+    assert lookup.features_preset("beer") == {}
 
 
 OWN = ("jsonl", "eraser")
@@ -235,8 +230,8 @@ OWN = ("jsonl", "eraser")
     ],
 )
 def test_the_criterion_of_own_data_follows_what_they_hold(dataset, kind, has_rationales, metric, most):
-    assert registry.depends_on_data(dataset)
-    found = registry.settled_criterion(dataset, "", kind, has_rationales)
+    assert lookup.depends_on_data(dataset)
+    found = lookup.settled_criterion(dataset, "", kind, has_rationales)
     assert found.metric == metric
     scores = {"val_explained_rate": 0.5, metric: 0.7, "val_selection_rate": most}
     assert found.value(scores) == 0.7
@@ -247,14 +242,14 @@ def test_the_criterion_of_own_data_follows_what_they_hold(dataset, kind, has_rat
 
 
 def test_every_other_criterion_is_settled_from_the_start():
-    stated = registry.criterion("beer", "palate")
-    assert not registry.depends_on_data("beer")
-    assert registry.settled_criterion("beer", "palate", "regression", False) is stated
+    stated = lookup.criterion("beer", "palate")
+    assert not lookup.depends_on_data("beer")
+    assert lookup.settled_criterion("beer", "palate", "regression", False) is stated
 
 
 @pytest.mark.parametrize("dataset", OWN)
 def test_own_data_have_beers_grid_with_a_reason_of_their_own(dataset):
-    own, beer = (registry.space("infocal", which, "paper") for which in (dataset, "beer"))
+    own, beer = (lookup.space("infocal", which, "paper") for which in (dataset, "beer"))
     assert [(r.name, r.low, r.high, r.step, r.log) for r in own] == [
         (r.name, r.low, r.high, r.step, r.log) for r in beer
     ]
@@ -263,8 +258,8 @@ def test_own_data_have_beers_grid_with_a_reason_of_their_own(dataset):
 
 @pytest.mark.parametrize("dataset", OWN)
 def test_own_data_have_a_decade_on_each_side_of_beers_best(dataset):
-    best = registry.first_points("infocal", "beer")[0]
-    own = registry.space("infocal", dataset, "wide")
+    best = lookup.first_points("infocal", "beer")[0]
+    own = lookup.space("infocal", dataset, "wide")
     assert {r.name for r in own} == set(best)
     for r in own:
         assert (r.low, r.high) == pytest.approx((best[r.name] / 10, best[r.name] * 10))
@@ -272,8 +267,8 @@ def test_own_data_have_a_decade_on_each_side_of_beers_best(dataset):
 
 
 def test_the_wide_space_of_beer_reaches_from_hardly_heard_to_as_loud_as_the_prediction():
-    best = registry.first_points("infocal", "beer")[0]
-    for r in registry.space("infocal", "beer", "wide"):
+    best = lookup.first_points("infocal", "beer")[0]
+    for r in lookup.space("infocal", "beer", "wide"):
         share = BEER_SHARES[r.name] / best[r.name]
         # the ends are rounded to one digit
         assert share * r.low == pytest.approx(0.03, rel=0.2)
@@ -281,7 +276,7 @@ def test_the_wide_space_of_beer_reaches_from_hardly_heard_to_as_loud_as_the_pred
 
 
 def test_hatexplains_criterion_and_definitions():
-    found = registry.criterion("hatexplain", "")
+    found = lookup.criterion("hatexplain", "")
     assert found.metric == "val_hatexplain_token_f1"
     assert [(b.metric, b.limit, b.kind) for b in found.bounds] == [
         ("val_accuracy", 0.61, "at_least"),
@@ -296,11 +291,11 @@ def test_hatexplains_criterion_and_definitions():
     ("dataset", "mode"), [("beer", "paper"), ("hatexplain", "hatexplain"), ("one of its own", "eraser")]
 )
 def test_the_metric_mode_of_each_dataset(dataset, mode):
-    assert registry.metric_mode(dataset) == mode
+    assert lookup.metric_mode(dataset) == mode
 
 
 def test_no_space_of_hatexplain_is_called_the_papers_without_saying_that_it_is_ours():
-    for range_ in registry.space("infocal", "hatexplain", "paper"):
+    for range_ in lookup.space("infocal", "hatexplain", "paper"):
         assert range_.why.startswith("ours, for [Sha2023] states no range for HateXplain")
 
 
@@ -317,40 +312,38 @@ def test_no_space_of_hatexplain_is_called_the_papers_without_saying_that_it_is_o
 def test_the_start_on_own_data_is_as_many_updates_as_on_beer(
     num_texts, batch_size, dense_epochs, ramp_epochs
 ):
-    settled = registry.settled_preset("jsonl", num_texts)
+    settled = lookup.settled_preset("jsonl", num_texts)
     assert settled == {
         "batch_size": batch_size,
         "dense_epochs": dense_epochs,
         "ramp_epochs": ramp_epochs,
         "train_embeddings": num_texts < 3200,
     }
-    assert registry.settled_preset("beer", num_texts) == {}
+    assert lookup.settled_preset("beer", num_texts) == {}
 
 
 # ---------------------------------------------------------------- methods and variants
 
 
 def test_a_preset_of_a_method_goes_over_those_of_all():
-    assert PRESETS["infocal"].items() <= registry.preset("infocal", "beer", "palate", sample=True).items()
+    assert PRESETS["infocal"].items() <= lookup.preset("infocal", "beer", "palate", sample=True).items()
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_variant_is_its_method_with_what_it_fixes(name):
     variant = VARIANTS[name]
-    assert registry.implementation(name) is registry.implementation(variant.method)
-    own = registry.preset(name, "beer", "palate", sample=False)
-    assert own == registry.preset(variant.method, "beer", "palate", sample=False) | variant.fixed
-    ranges = {r.name for r in registry.space(variant.method, "beer", "paper")}
-    assert {r.name for r in registry.space(name, "beer", "paper")} == ranges - set(variant.fixed)
-    assert registry.fixed_by(name) == variant.fixed
-    assert registry.fixed_by(variant.method) == {}
+    assert lookup.implementation(name) is lookup.implementation(variant.method)
+    own = lookup.preset(name, "beer", "palate", sample=False)
+    assert own == lookup.preset(variant.method, "beer", "palate", sample=False) | variant.fixed
+    ranges = {r.name for r in lookup.space(variant.method, "beer", "paper")}
+    assert {r.name for r in lookup.space(name, "beer", "paper")} == ranges - set(variant.fixed)
+    assert lookup.fixed_by(name) == variant.fixed
+    assert lookup.fixed_by(variant.method) == {}
 
 
 def test_variants_are_rows_of_their_own():
     configs = [
-        registry.implementation(name)
-        .config_class()
-        .from_mapping(registry.preset(name, "beer", "palate", False))
+        lookup.implementation(name).config_class().from_mapping(lookup.preset(name, "beer", "palate", False))
         for name in ("infocal", *VARIANTS)
     ]
     assert len(set(configs)) == len(configs)

@@ -17,7 +17,8 @@ from mlflow.entities import LoggedModel, LoggedModelOutput, LoggedModelStatus
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
-from pipeline.base import moved, reading
+from feature_store.fingerprint import file_digest
+from pipeline.base import moved, stored_files
 from pipeline.base.errors import PipelineError
 from pipeline.tracking import descriptions, served_model
 from pipeline.tracking.tracking import Tracker, translated, written
@@ -143,6 +144,11 @@ def register(
     return int(made.version)
 
 
+def corpus_tag(is_sample: bool) -> dict[str, str]:
+    """The tag that says whether a model is of the made-up corpus."""
+    return {CORPUS_TAG: SAMPLE_CORPUS if is_sample else REAL_CORPUS}
+
+
 def differing(these: Mapping[str, str], those: Mapping[str, str]) -> str | None:
     """What tells two versions apart that should not be versions of one model; None where nothing does.
 
@@ -211,7 +217,7 @@ def _version_tags(metadata: Mapping[str, Any]) -> dict[str, Any]:
     tags = {name: metadata[name] for name in _TAGGED if metadata.get(name) is not None}
     if "epoch" in tags:
         tags["epoch"] += 1  # people count from 1
-    return tags | {CORPUS_TAG: SAMPLE_CORPUS if metadata.get("sample") else REAL_CORPUS}
+    return tags | corpus_tag(bool(metadata.get("sample")))
 
 
 def _log_model(tracker: Tracker, package_dir: Path, run_id: str, metadata: Mapping[str, Any]) -> LoggedModel:
@@ -389,7 +395,7 @@ def load_version_package(tracker: Tracker, name: str, which: str | int, destinat
     registered, weights = version.tags.get(_DIGEST_TAG), found / checkpoints.WEIGHTS
     if registered and not weights.is_file():
         raise PipelineError(f"{version.uri} has no file `{checkpoints.WEIGHTS}`", where=uri)
-    if registered and reading.digest(weights) != registered:
+    if registered and file_digest(weights) != registered:
         raise PipelineError(
             f"`{checkpoints.WEIGHTS}` of {version.uri} is not the file that was registered: its sha256 is "
             f"not the version's tag `{_DIGEST_TAG}`, {registered}",
@@ -406,5 +412,5 @@ def load_version(tracker: Tracker, name: str, which: str | int, destination: Pat
         StateError: if a file of it is damaged; names the version.
     """
     package = load_version_package(tracker, name, which, destination)
-    with reading.copied(destination, find(tracker, name, which).uri):
+    with stored_files.copied(destination, find(tracker, name, which).uri):
         return checkpoints.load_package(package)

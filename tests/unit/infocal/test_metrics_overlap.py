@@ -15,7 +15,7 @@ from sklearn.metrics import (
     precision_recall_fscore_support,
 )
 
-from infocal.metrics.agreement import (
+from infocal.metrics.overlap import (
     PrecisionRecallF1,
     iou_scores,
     lay_out,

@@ -69,7 +69,7 @@ def is_compared(metric: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MetricPair:
     """One metric of one epoch, in both trainings."""
 
     epoch: int
@@ -105,10 +105,10 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class TrajectoryComparison:
     """Two trainings, compared."""
 
-    cells: list[Cell]
+    cells: list[MetricPair]
     """By epoch; within one, in the order of the metrics' names."""
     recorded: Failure | None
     again: Failure | None
@@ -139,14 +139,14 @@ class Agreement:
         """Whether the verdict is a good one."""
         return self.verdict != DIFFERS
 
-    def first(self) -> Cell | None:
+    def first(self) -> MetricPair | None:
         """The largest gap of the first epoch that has one above the tolerance."""
         wrong = [cell for cell in self.cells if cell.gap > self.tolerance]
         return max((c for c in wrong if c.epoch == wrong[0].epoch), key=lambda c: c.gap) if wrong else None
 
-    def worst(self) -> list[Cell]:
+    def worst(self) -> list[MetricPair]:
         """Each metric at the epoch of its largest gap; at the last one where it has none."""
-        found: dict[str, Cell] = {}
+        found: dict[str, MetricPair] = {}
         for cell in self.cells:
             if cell.metric not in found or cell.gap >= found[cell.metric].gap:
                 found[cell.metric] = cell
@@ -215,15 +215,15 @@ class Agreement:
         }
 
 
-def compare(recorded: Trajectory, again: Trajectory, tolerance: float = TOLERANCE) -> Agreement:
+def compare(recorded: Trajectory, again: Trajectory, tolerance: float = TOLERANCE) -> TrajectoryComparison:
     """Compare a recorded training with its repetition, at the recorded metrics and epochs."""
     metrics = _names(recorded.epochs.values())
     cells = [
-        Cell(epoch, metric, values.get(metric), again.epochs.get(epoch, {}).get(metric))
+        MetricPair(epoch, metric, values.get(metric), again.epochs.get(epoch, {}).get(metric))
         for epoch, values in sorted(recorded.epochs.items())
         for metric in metrics
     ]
-    return Agreement(
+    return TrajectoryComparison(
         cells=cells,
         recorded=recorded.failure,
         again=again.failure,

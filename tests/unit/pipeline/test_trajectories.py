@@ -3,14 +3,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.base.agreement import (
+from pipeline.base.trajectories import (
     BIT_FOR_BIT,
     DIFFERS,
     TOLERANCE,
     WITHIN,
-    Agreement,
     Failure,
     Trajectory,
+    TrajectoryComparison,
     compare,
     compared,
 )
@@ -24,7 +24,7 @@ def again(**changes: float) -> dict[int, dict[str, float]]:
     return {0: dict(TWO[0]), 1: TWO[1] | changes}
 
 
-def agreement(other: dict[int, dict[str, float]], tolerance: float = TOLERANCE) -> Agreement:
+def agreement(other: dict[int, dict[str, float]], tolerance: float = TOLERANCE) -> TrajectoryComparison:
     return compare(Trajectory(TWO), Trajectory(other), tolerance)
 
 

@@ -1,37 +1,25 @@
 """Which space, first point, criterion and defaults belong to a method, a dataset and an aspect."""
 
-import difflib
-import tomllib
 from collections.abc import Mapping
-from importlib import resources
 from typing import Any, Literal, TypeVar
 
 from feature_store.sources import get_source
 from feature_store.sources.base import FeatureDefaults
-from infocal.errors import ConfigError
+from infocal.errors import ConfigError, did_you_mean
 from infocal.methods.registry import METHODS, Method
-from search_spaces import attention, bernoulli, criteria, fresh, hardkuma, infocal, own_data, sparse_ib
+from search_spaces import attention, bernoulli, datasets, fresh, hardkuma, own_data, sparse_ib
 from search_spaces.base import Criterion, Search, Space
 from search_spaces.variants import VARIANTS
 
-_CRITERIA: dict[str, dict[str, Criterion]] = {
-    "beer": criteria.BEER,
-    "hatexplain": criteria.HATEXPLAIN,
-    "cail-small": criteria.CAIL_SMALL,
-    "cail-big": criteria.CAIL_BIG,
-    "jsonl": {"": own_data.WITH_RATIONALES},
-    "eraser": {"": own_data.WITH_RATIONALES},
+_SEARCHES: dict[str, Search | None] = {
+    "infocal": None,
+    "bernoulli": bernoulli.SEARCH,
+    "hardkuma": hardkuma.SEARCH,
+    "attention": attention.SEARCH,
+    "sparse_ib": sparse_ib.SEARCH,
+    "fresh": fresh.SEARCH,
 }
-
-_SEARCHES: dict[str, Mapping[str, Search]] = {
-    "infocal": infocal.SEARCHES,
-    "bernoulli": dict.fromkeys(_CRITERIA, bernoulli.SEARCH),
-    "hardkuma": dict.fromkeys(_CRITERIA, hardkuma.SEARCH),
-    "attention": dict.fromkeys(_CRITERIA, attention.SEARCH),
-    "sparse_ib": dict.fromkeys(_CRITERIA, sparse_ib.SEARCH),
-    "fresh": dict.fromkeys(_CRITERIA, fresh.SEARCH),
-}
-"""Method -> data set -> what is searched."""
+"""Method -> what is searched, on every data set; None: the data set's own ranges."""
 
 _T = TypeVar("_T")
 
@@ -39,11 +27,10 @@ _T = TypeVar("_T")
 def _find(table: Mapping[str, _T], name: str, what: str, where: str) -> _T:
     if name in table:
         return table[name]
-    near = difflib.get_close_matches(name, table, n=1)
     raise ConfigError(
         f"no {what} `{name}`; it has {', '.join(f'`{known}`' for known in table)}",
         where=where,
-        hint=f"did you mean `{where} {near[0]}`?" if near else None,
+        hint=did_you_mean(name, table, f"{where} "),
     )
 
 
@@ -55,10 +42,15 @@ def _search(method: str, dataset: str) -> Search:
             spaces={n: tuple(r for r in space if r.name not in fixed) for n, space in whole.spaces.items()},
             first_points=[{n: v for n, v in p.items() if n not in fixed} for p in whole.first_points],
         )
-    datasets = {known: known for searches in _SEARCHES.values() for known in searches}
-    found = _find(datasets, dataset, "search space for dataset", "--dataset")
-    methods = {known: known for known in method_names() if found in _SEARCHES[_method_of(known)]}
-    return _SEARCHES[_find(methods, method, f"search space on {found} for method", "--method")][found]
+    found = _named(dataset, "search space for dataset")
+    known = {name: name for name in method_names()}
+    own = _SEARCHES[_find(known, method, f"search space on {found} for method", "--method")]
+    return datasets.dataset(found).search if own is None else own
+
+
+def _named(dataset: str, what: str) -> str:
+    """The name of a data set that can be searched on; raises ConfigError, naming the nearest one."""
+    return _find({name: name for name in datasets.names()}, dataset, what, "--dataset")
 
 
 def _method_of(name: str) -> str:
@@ -82,7 +74,7 @@ def chosen_methods(text: str, dataset: str, where: str) -> list[str]:
     Raises:
         ConfigError: if the dataset has no such method, naming the nearest one.
     """
-    known = {name: name for name, place in methods_and_datasets() if place == dataset}
+    known = {name: name for name in method_names() if dataset in datasets.names()}
     if text.strip() == "all":
         return list(known)
     names = [name.strip() for name in text.split(",")]
@@ -110,7 +102,7 @@ def implementation(method: str) -> Method:
 
 def methods_and_datasets() -> list[tuple[str, str]]:
     """Every registered pair of a method and a dataset."""
-    return [(name, dataset) for name in method_names() for dataset in _SEARCHES[_method_of(name)]]
+    return [(name, dataset) for name in method_names() for dataset in datasets.names()]
 
 
 def space_names(method: str, dataset: str) -> list[str]:
@@ -144,7 +136,7 @@ def criterion(dataset: str, aspect: str) -> Criterion:
         ConfigError: if the dataset or the aspect has none, naming the nearest one.
     """
     return _find(
-        _find(_CRITERIA, dataset, "criterion for dataset", "--dataset"),
+        datasets.dataset(_named(dataset, "criterion for dataset")).criteria,
         aspect,
         "criterion for aspect",
         "--aspect",
@@ -153,7 +145,7 @@ def criterion(dataset: str, aspect: str) -> Criterion:
 
 def depends_on_data(dataset: str) -> bool:
     """Whether a dataset's criterion follows from what its data hold: see `settled_criterion`."""
-    return own_data.WITH_RATIONALES in _CRITERIA[dataset].values()
+    return datasets.dataset(_named(dataset, "criterion for dataset")).follows_data
 
 
 def settled_criterion(
@@ -183,7 +175,8 @@ def settled_preset(dataset: str, num_texts: int) -> dict[str, Any]:
 
 def metric_mode(dataset: str) -> str:
     """The mode of `infocal.metrics.scores` in which a dataset's rationales are scored."""
-    return criteria.METRIC_MODES.get(dataset, criteria.DEFAULT_METRIC_MODE)
+    known = dataset in datasets.names()
+    return datasets.dataset(dataset).metric_mode if known else datasets.DEFAULT_METRIC_MODE
 
 
 def preset(method: str, dataset: str, aspect: str, sample: bool) -> dict[str, Any]:
@@ -227,9 +220,6 @@ def language_model_preset(dataset: str, sample: bool) -> dict[str, Any]:
 
 
 def _tables(dataset: str, names: list[str]) -> dict[str, Any]:
-    folder = resources.files("search_spaces").joinpath("presets")
-    entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
-    files = {entry.name.removesuffix(".toml"): entry for entry in entries if entry.name.endswith(".toml")}
-    file = _find(files, dataset, "preset for dataset", "--dataset")
-    tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    known = {name: name for name in datasets.preset_names()}
+    tables = datasets.dataset(_find(known, dataset, "preset for dataset", "--dataset")).preset
     return {key: value for name in names for key, value in tables.get(name, {}).items()}

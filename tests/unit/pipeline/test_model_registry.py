@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from infocal.errors import StateError
-from pipeline.base import reading
+from pipeline.base import stored_files
 from pipeline.base.errors import PipelineError
-from pipeline.tracking import registry
-from pipeline.tracking.registry import CHALLENGER, CHAMPION, parse_uri
+from pipeline.tracking import model_registry
+from pipeline.tracking.model_registry import CHALLENGER, CHAMPION, parse_uri
 from pipeline.tracking.tracking import Tracker
 from pipeline.training import checkpoints
 from tests.small_store import NAME, metadata, new_store, registered, small_package, store_with_model
@@ -31,7 +31,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Tracker:
     folder = tmp_path_factory.mktemp("store")
     tracker = new_store(folder)
     version, _ = registered(tracker, small_package(folder / "model"))
-    registry.promote(tracker, registry.find(tracker, NAME, version))
+    model_registry.promote(tracker, model_registry.find(tracker, NAME, version))
     return tracker
 
 
@@ -62,7 +62,7 @@ def test_other_uris_are_refused(uri: str):
 
 def test_registered_version_is_challenger_and_knows_its_run(tracker: Tracker, tmp_path: Path):
     version, run_id = registered(tracker, small_package(tmp_path / "model"))
-    found = registry.find(tracker, NAME, CHALLENGER)
+    found = model_registry.find(tracker, NAME, CHALLENGER)
     assert (found.version, found.run_id, found.aliases) == (version, run_id, (CHALLENGER,))
     assert found.uri == "models:/infocal-beer-palate/1"
     assert found.tags["data_fingerprint"] == "f" * 64
@@ -80,14 +80,14 @@ def test_versions_count_up_and_the_alias_moves_on_request_only(tracker: Tracker,
     package = small_package(tmp_path / "model")
     assert registered(tracker, package)[0] == 1
     assert registered(tracker, package, alias=None)[0] == 2
-    assert registry.find(tracker, NAME, CHALLENGER).version == 1
-    assert registry.find(tracker, NAME, 2).aliases == ()
+    assert model_registry.find(tracker, NAME, CHALLENGER).version == 1
+    assert model_registry.find(tracker, NAME, 2).aliases == ()
 
 
 def test_the_same_weights_of_the_same_run_get_one_version(tracker: Tracker, tmp_path: Path):
     package = small_package(tmp_path / "package")
     first, run_id = registered(tracker, package)
-    again = registry.register(tracker, package, name=NAME, run_id=run_id, tags={})
+    again = model_registry.register(tracker, package, name=NAME, run_id=run_id, tags={})
     assert again == first
     (logged,) = tracker.client.search_model_versions("name = 'infocal-beer-palate'")
     digests = checkpoints.read_json(package / "digests.json")
@@ -115,9 +115,9 @@ def test_who_was_killed_while_registering_does_no_step_twice(
         patched.setattr(type(tracker.client), at, dies)
         if at == "log_model_artifacts":  # nor does a process that is killed close the model
             patched.setattr(type(tracker.client), "finalize_logged_model", dies)
-        registry.register(tracker, package, name=NAME, run_id=run_id, tags={})
-    version = registry.register(tracker, package, name=NAME, run_id=run_id, tags={})
-    found = registry.find(tracker, NAME, CHALLENGER)
+        model_registry.register(tracker, package, name=NAME, run_id=run_id, tags={})
+    version = model_registry.register(tracker, package, name=NAME, run_id=run_id, tags={})
+    found = model_registry.find(tracker, NAME, CHALLENGER)
     assert (found.version, found.run_id) == (version, run_id) == (2, run_id)
     experiment = tracker.run(run_id).experiment_id
     models = tracker.client.search_logged_models([experiment], f"source_run_id = '{run_id}'")
@@ -129,16 +129,16 @@ def test_an_older_version_does_not_take_the_alias_back(tracker: Tracker, tmp_pat
     package = small_package(tmp_path / "package")
     first, run_id = registered(tracker, package)
     newer, _ = registered(tracker, package)
-    assert registry.register(tracker, package, name=NAME, run_id=run_id, tags={}) == first
-    assert registry.find(tracker, NAME, CHALLENGER).version == newer
+    assert model_registry.register(tracker, package, name=NAME, run_id=run_id, tags={}) == first
+    assert model_registry.find(tracker, NAME, CHALLENGER).version == newer
 
 
 def test_an_older_version_that_is_asked_for_takes_the_alias(tracker: Tracker, tmp_path: Path):
     package = small_package(tmp_path / "package")
     first, run_id = registered(tracker, package)
     registered(tracker, package)
-    again = registry.register(tracker, package, name=NAME, run_id=run_id, tags={}, takes_alias=True)
-    assert again == first == registry.find(tracker, NAME, CHALLENGER).version
+    again = model_registry.register(tracker, package, name=NAME, run_id=run_id, tags={}, takes_alias=True)
+    assert again == first == model_registry.find(tracker, NAME, CHALLENGER).version
 
 
 def test_weights_that_are_chosen_by_another_criterion_get_a_version_of_their_own(
@@ -147,43 +147,47 @@ def test_weights_that_are_chosen_by_another_criterion_get_a_version_of_their_own
     package = small_package(tmp_path / "package")
     first, run_id = registered(tracker, package)
     tags = {"criterion": "best val_token_f1"}
-    second = registry.register(tracker, package, name=NAME, run_id=run_id, tags=tags)
-    assert second == first + 1 == registry.find(tracker, NAME, CHALLENGER).version
-    stated = [registry.find(tracker, NAME, number).tags["criterion"] for number in (first, second)]
+    second = model_registry.register(tracker, package, name=NAME, run_id=run_id, tags=tags)
+    assert second == first + 1 == model_registry.find(tracker, NAME, CHALLENGER).version
+    stated = [model_registry.find(tracker, NAME, number).tags["criterion"] for number in (first, second)]
     assert stated == ["best recall", "best val_token_f1"]
-    assert registry.register(tracker, package, name=NAME, run_id=run_id, tags=tags) == second
+    assert model_registry.register(tracker, package, name=NAME, run_id=run_id, tags=tags) == second
     for number in (first, second):
-        assert registry.load_version(tracker, NAME, number, tmp_path / f"copy-{number}").metadata["study"]
+        assert model_registry.load_version(tracker, NAME, number, tmp_path / f"copy-{number}").metadata[
+            "study"
+        ]
 
 
 def test_weights_put_in_the_place_of_registered_ones_are_refused(tracker: Tracker, tmp_path: Path):
     """Whoever can write to the artifacts can make their digests agree, but not the tag of the version."""
     registered(tracker, small_package(tmp_path / "model"))
-    folder = registry.load_version_package(tracker, NAME, 1, tmp_path / "first")
+    folder = model_registry.load_version_package(tracker, NAME, 1, tmp_path / "first")
     (stored,) = [path for path in tmp_path.rglob("model.safetensors") if "artifacts" in path.parts]
     content = bytearray(stored.read_bytes())
     content[-1] ^= 1
     stored.write_bytes(content)
-    reading.write_digests(stored.parent, checkpoints.read_json(folder / "digests.json"))
+    stored_files.write_digests(stored.parent, checkpoints.read_json(folder / "digests.json"))
     with pytest.raises(
         PipelineError, match="`model.safetensors` of models:/.*/1 is not the file that was reg"
     ):
-        registry.load_version_package(tracker, NAME, 1, tmp_path / "second")
+        model_registry.load_version_package(tracker, NAME, 1, tmp_path / "second")
 
 
 def test_champion_is_none_until_a_version_is_promoted(tmp_path: Path):
     tracker, _ = store_with_model(tmp_path)
-    assert registry.champion(tracker, NAME) is None
-    registry.promote(tracker, registry.find(tracker, NAME, 1))
-    holder = registry.champion(tracker, NAME)
+    assert model_registry.champion(tracker, NAME) is None
+    model_registry.promote(tracker, model_registry.find(tracker, NAME, 1))
+    holder = model_registry.champion(tracker, NAME)
     assert holder is not None and holder.version == 1
     assert holder.aliases == (CHALLENGER, CHAMPION)
 
 
 def test_tags_are_written_as_parameters_are(tmp_path: Path):
     tracker, _ = store_with_model(tmp_path)
-    registry.tag(tracker, registry.find(tracker, NAME, 1), {"test_token_f1": 0.25, "note": "fine"})
-    tags = registry.find(tracker, NAME, 1).tags
+    model_registry.tag(
+        tracker, model_registry.find(tracker, NAME, 1), {"test_token_f1": 0.25, "note": "fine"}
+    )
+    tags = model_registry.find(tracker, NAME, 1).tags
     assert (tags["test_token_f1"], tags["note"]) == ("0.25", "fine")
 
 
@@ -207,19 +211,19 @@ def test_what_is_not_there_is_named_with_what_is(store: Tracker, name: str, whic
     with pytest.raises(
         PipelineError, match=message.replace("alias `challenger` = 1", "alias .*`challenger` = 1")
     ):
-        registry.find(store, name, which)
+        model_registry.find(store, name, which)
 
 
 def test_empty_registry_says_so(tracker: Tracker):
     with pytest.raises(PipelineError, match="there is no model at all") as caught:
-        registry.find(tracker, NAME, CHALLENGER)
+        model_registry.find(tracker, NAME, CHALLENGER)
     assert "pipeline.search" in (caught.value.hint or "")
     with pytest.raises(PipelineError, match=f"cannot read model `{NAME}`"):
-        registry.champion(tracker, NAME)
+        model_registry.champion(tracker, NAME)
 
 
 def test_package_comes_back_whole(store: Tracker, tmp_path: Path):
-    folder = registry.load_version_package(store, NAME, CHALLENGER, tmp_path / "out")
+    folder = model_registry.load_version_package(store, NAME, CHALLENGER, tmp_path / "out")
     package = checkpoints.load_package(folder)
     assert package.metadata == metadata()
     assert folder.is_relative_to(tmp_path / "out")
@@ -230,11 +234,11 @@ def test_a_damaged_file_of_a_version_names_the_version_not_its_copy(
     tracker: Tracker, name: str, tmp_path: Path
 ):
     registered(tracker, small_package(tmp_path / "model"))
-    assert registry.load_version(tracker, NAME, 1, tmp_path / "whole").metadata == metadata()
+    assert model_registry.load_version(tracker, NAME, 1, tmp_path / "whole").metadata == metadata()
     (stored,) = [path for path in tmp_path.rglob(name) if "artifacts" in path.parts]
     stored.write_text("{")
     with pytest.raises(StateError, match=f"^`.*` of models:/{NAME}/1: ") as caught:
-        registry.load_version(tracker, NAME, 1, tmp_path / "copy")
+        model_registry.load_version(tracker, NAME, 1, tmp_path / "copy")
     assert str(tmp_path) not in str(caught.value)
 
 
@@ -246,7 +250,7 @@ def test_weights_that_are_gone_are_told(tracker: Tracker, instead: str, tmp_path
     if instead == "folder":
         stored.mkdir()
     with pytest.raises(PipelineError, match=f"models:/{NAME}/1 has no file `model.safetensors`"):
-        registry.load_version(tracker, NAME, 1, tmp_path / "copy")
+        model_registry.load_version(tracker, NAME, 1, tmp_path / "copy")
 
 
 def test_lost_files_are_named(tracker: Tracker, tmp_path: Path):
@@ -254,7 +258,7 @@ def test_lost_files_are_named(tracker: Tracker, tmp_path: Path):
     source = Path(tracker.client.get_model_version_download_uri(NAME, "1").removeprefix("file://"))
     source.rename(tmp_path / "moved")
     with pytest.raises(PipelineError, match="cannot read the files of models:/infocal-beer-palate/1"):
-        registry.load_version_package(tracker, NAME, 1, tmp_path / "out")
+        model_registry.load_version_package(tracker, NAME, 1, tmp_path / "out")
 
 
 def test_a_folder_that_is_no_package_registers_nothing(tracker: Tracker, tmp_path: Path):
@@ -262,7 +266,7 @@ def test_a_folder_that_is_no_package_registers_nothing(tracker: Tracker, tmp_pat
     (package / checkpoints.WEIGHTS).write_bytes(b"short")
     run_id = tracker.start_run(tracker.experiment("beer", "palate"), "one", {}, {})
     with pytest.raises(StateError, match="`model.safetensors` is missing or does not match its sha256"):
-        registry.register(tracker, package, name=NAME, run_id=run_id, tags={})
+        model_registry.register(tracker, package, name=NAME, run_id=run_id, tags={})
     assert list(tracker.client.search_registered_models()) == []
 
 

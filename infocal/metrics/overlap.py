@@ -1,4 +1,4 @@
-"""Agreement of rationales with human ones: tokens, spans and rankings, on numpy arrays.
+"""Overlap of rationales with human ones: tokens, spans and rankings, on numpy arrays.
 
 A text is one array without padding; a corpus is a sequence of such arrays, of any lengths:
 

@@ -1,0 +1,138 @@
+"""Commands as text: what a user types next, and the command that a study was begun with."""
+
+import argparse
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from feature_store import command_line
+from pipeline.base.errors import PipelineError
+from pipeline.base.locations import SAMPLE_STORAGE, STORAGE, TRACKING_VARIABLE, own_tracking
+from pipeline.base.storage import Storage
+from pipeline.base.uris import file_of_sqlite, of_sqlite, without_password
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What a user types next, quoted for a shell; passwords are left out."""
+
+    resume: str
+    """Goes on with a study or a comparison."""
+    sync: str
+    """Writes to MLflow what it lacks of a study."""
+    register: str
+    """Registers a trial of a study that has ended, under a criterion to be added."""
+
+
+def next_commands(
+    name: str,
+    storage: Storage,
+    tracking_uri: str | None,
+    address: str | None = None,
+    module: str = "pipeline.search",
+) -> Commands:
+    """The commands for a study or a comparison.
+
+    Args:
+        name: of it.
+        storage: where it is.
+        tracking_uri: as it was given; None: by MLFLOW_TRACKING_URI, or not at all.
+        address: the same, of the Ray cluster.
+        module: that resumes it.
+    """
+    places = ["--name", name, *storage_flags(storage)]
+    stated = tracking_uri or os.environ.get(TRACKING_VARIABLE)
+    if stated and stated != own_tracking(storage):
+        places += ["--tracking-uri", without_password(stated)]
+    cluster = ["--address", address] if address else []
+    return Commands(
+        resume=shlex.join(["python", "-m", module, "--resume", *places, *cluster]),
+        sync=shlex.join(["python", "-m", "pipeline.sync", *places]),
+        register=shlex.join(["python", "-m", "pipeline.register", *places]),
+    )
+
+
+def storage_flags(storage: Storage, *, sample: bool = False) -> list[str]:
+    """The flags that name a storage to a command; none where it is the command's default.
+
+    Args:
+        storage: of all results.
+        sample: whether the command gets `--sample`, which has a default of its own.
+    """
+    given = str(storage)
+    if given == (SAMPLE_STORAGE if sample else STORAGE):
+        return []
+    return [f"--storage={given}"] if given.startswith("-") else ["--storage", given]
+
+
+def tracking_flags(storage: Storage, uri: str) -> list[str]:
+    """The flags that name a tracking store to a command that reads nothing but that.
+
+    Args:
+        storage: of all results.
+        uri: of the store; a password in it is left out.
+    """
+    if uri != own_tracking(storage) or os.environ.get(TRACKING_VARIABLE, uri) != uri:
+        return ["--tracking-uri", without_password(uri)]
+    return ["--sample"] if str(storage) == SAMPLE_STORAGE else storage_flags(storage)
+
+
+def stored_command(module: str, arguments: Sequence[str]) -> str:
+    """A command as it is stored: without passwords, its databases named from the root, quoted for a shell.
+
+    Args:
+        module: that was run.
+        arguments: as they were given.
+    """
+    words = ["python", "-m", module]
+    for argument in arguments:
+        flag, equals, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
+        words.append(flag + equals + without_password(_from_root(value)))
+    return shlex.join(words)
+
+
+def _from_root(uri: str) -> str:
+    """A database's URI that means the same in every folder; other text stays as it is."""
+    file, (address, question, options) = file_of_sqlite(uri), uri.partition("?")
+    if file is not None and not str(file).startswith(":"):
+        return of_sqlite(file.resolve()) + question + options
+    found = re.fullmatch(r"journal:///([^/:].*)", address)
+    return f"journal:///{Path(found[1]).resolve()}{question}{options}" if found else uri
+
+
+class Parser(command_line.Parser):
+    """A parser whose errors are `PipelineError`."""
+
+    failure = PipelineError
+
+
+def bare_parser(*names: str) -> argparse.ArgumentParser:
+    """A parser of flags that have one value each."""
+    made = Parser("pipeline", "")
+    for name in names:
+        made.add_argument(name)
+    return made
+
+
+def parsed_again(command: str, where: str, by: argparse.ArgumentParser | None = None) -> argparse.Namespace:
+    """Flags of a command that was stored; what the parser does not know is left out.
+
+    Args:
+        command: `python -m MODULE` with its flags, quoted for a shell.
+        where: it is stored, for messages.
+        by: the parser; None: one of the flags that say where results and tracking are.
+
+    Raises:
+        PipelineError: if it is no such command.
+    """
+    if by is None:
+        by = bare_parser("--storage", "--tracking-uri")
+    try:
+        return by.parse_known_args(shlex.split(command)[3:])[0]
+    except (ValueError, PipelineError, SystemExit) as error:  # `--help` would end the process
+        raise PipelineError(
+            f"expected the command that it was begun with, but got `{command[:100]}` ({error})", where=where
+        ) from error

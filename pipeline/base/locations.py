@@ -1,0 +1,60 @@
+"""Where results, tracking and cached features are: the flag, else an environment variable, else a default."""
+
+import os
+from pathlib import Path
+
+from pipeline.base import credentials
+from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Storage
+from pipeline.base.uris import of_sqlite
+
+SAMPLE_STORAGE, STORAGE = "runs/sample", "runs"
+TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
+
+
+def storage(given: str | None, sample: bool) -> Storage:
+    """Where all results are: as given, else in `runs`, or `runs/sample` for the sample corpus."""
+    return Storage(given or (SAMPLE_STORAGE if sample else STORAGE))
+
+
+def make_folder(path: Path, where: str) -> None:
+    """Make a folder and those above it, where they are missing.
+
+    Args:
+        path: the folder.
+        where: flag that named it.
+
+    Raises:
+        PipelineError: if it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PipelineError(
+            f"cannot make the folder `{path}`: {error.strerror}",
+            where=where,
+            hint="name a folder of your own",
+        ) from error
+
+
+def tracking_uri(given: str | None, storage: Storage) -> str:
+    """Where MLflow tracks: the flag, else MLFLOW_TRACKING_URI, else an SQLite file in the local storage.
+
+    Raises:
+        PipelineError: if none of these is there, or its password was left out or is not percent-encoded.
+    """
+    stated = given or os.environ.get(TRACKING_VARIABLE)
+    credentials.check(stated, "--tracking-uri" if given else TRACKING_VARIABLE)
+    if not stated and storage.is_remote:
+        raise PipelineError(
+            f"expected an MLflow server to go with `--storage {storage}`, but none is named",
+            where="--tracking-uri",
+            hint="name it here or in MLFLOW_TRACKING_URI, as in http://HOST:5000; "
+            "sqlite:///mlflow.db tracks in a file of this machine",
+        )
+    return stated or of_sqlite((storage.folder / "mlflow.db").resolve())
+
+
+def own_tracking(storage: Storage) -> str | None:
+    """The store that lies in a storage; None where that is no folder of this machine."""
+    return None if storage.is_remote else of_sqlite((storage.folder / "mlflow.db").resolve())

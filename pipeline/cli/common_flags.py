@@ -1,0 +1,149 @@
+"""Flags that several commands share."""
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from feature_store.sources import DEFAULT_DATASET, aspects_in_words
+from infocal.methods.registry import INFOCAL
+from pipeline.base.command_text import Parser
+from pipeline.cli import flag_values
+from search_spaces import lookup
+
+
+def parser(module: str, description: str) -> argparse.ArgumentParser:
+    """A parser with the habits of all commands: no abbreviations, and `--debug`."""
+    made = Parser(prog=f"python -m {module}", description=description)
+    made.add_argument("--debug", action="store_true", help="show an error's traceback, and which kernels run")
+    return made
+
+
+def add_data_arguments(target: argparse.ArgumentParser) -> None:
+    """Flags that say which data set is meant and where its files are."""
+    group = target.add_argument_group("data")
+    group.add_argument("--dataset", default=DEFAULT_DATASET, help="data set (default: %(default)s)")
+    group.add_argument(
+        "--aspect",
+        "--task",
+        help=f"target of the data set ({aspects_in_words()})",
+    )
+    group.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a choice that the data set offers, see `python -m feature_store list`; may be repeated",
+    )
+    group.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        help="folder with DATASET/ in it, or (jsonl, eraser) that of your own data (default: INFOCAL_DATA)",
+    )
+    group.add_argument(
+        "--sample", action="store_true", help="use the small made-up corpus instead of real data"
+    )
+    group.add_argument(
+        "--cache-dir",
+        metavar="DIR",
+        help="folder of cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)",
+    )
+
+
+def add_feature_arguments(target: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Flags that say where the features of an earlier run are; returns their group."""
+    group = target.add_argument_group("features, where the cache does not hold them any more")
+    group.add_argument("--data-dir", metavar="DIR", help="folder with DATASET/ in it (default: INFOCAL_DATA)")
+    group.add_argument(
+        "--cache-dir", metavar="DIR", help="cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)"
+    )
+    return group
+
+
+def add_model_name(target: argparse._ActionsContainer) -> None:
+    """The flag that names the registered model."""
+    target.add_argument(
+        "--model-name",
+        type=flag_values.registered_name,
+        metavar="NAME",
+        help="registered model (default: METHOD-DATASET-ASPECT; of your own data, METHOD-DATASET-FOLDER)",
+    )
+
+
+def add_storage_arguments(target: argparse.ArgumentParser) -> None:
+    """Flags that say where results and tracking are."""
+    group = target.add_argument_group("results")
+    group.add_argument(
+        "--storage",
+        metavar="DIR|URI",
+        help="folder of all results, or a URI such as s3://BUCKET/PREFIX (default: runs, with --sample "
+        "runs/sample)",
+    )
+    group.add_argument(
+        "--tracking-uri",
+        metavar="URI",
+        help="MLflow (default: MLFLOW_TRACKING_URI, else SQLite in the storage, where that is a folder)",
+    )
+
+
+def add_training_arguments(target: argparse.ArgumentParser, *, has_one_method: bool = True) -> None:
+    """Flags of how one configuration is trained.
+
+    Args:
+        target: gets them.
+        has_one_method: whether `--method` is among them.
+    """
+    group = target.add_argument_group("training")
+    if has_one_method:
+        group.add_argument(
+            "--method",
+            default=INFOCAL,
+            help=f"method to train: {', '.join(lookup.method_names())} (default: %(default)s)",
+        )
+    group.add_argument(
+        "--target-selection-rate",
+        type=flag_values.fraction,
+        metavar="RATE",
+        help="hold the share of selected tokens at this rate, in training and by the threshold; 1: all",
+    )
+    group.add_argument(
+        "--min-precision", type=flag_values.fraction, help="another precision threshold for the criterion"
+    )
+    group.add_argument(
+        "--epochs", type=flag_values.positive_int, default=50, help="epochs of a trial (default: %(default)s)"
+    )
+    group.add_argument(
+        "--seed",
+        type=flag_values.seed,
+        default=0,
+        help="seed, the first one of several (default: %(default)s)",
+    )
+    group.add_argument(
+        "--device",
+        type=flag_values.device,
+        default="auto",
+        help="auto, cpu, cuda or cuda:N (default: %(default)s)",
+    )
+    group.add_argument("--bf16", action="store_true", help="bfloat16 autocast, on cuda only")
+    group.add_argument(
+        "--embedding",
+        help="word2vec, random or a file of word vectors (default: the preset's, else word2vec)",
+    )
+    group.add_argument("--config", metavar="FILE", help="TOML file with hyper-parameters")
+    group.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="one hyper-parameter; may be repeated"
+    )
+
+
+def with_data_dir(arguments: Sequence[str], given: argparse.Namespace) -> list[str]:
+    """A command's arguments, with the data folder of INFOCAL_DATA where that names the data.
+
+    So that the command means the same where the variable is not set, or names another folder.
+
+    Args:
+        arguments: as they were given.
+        given: the same, parsed; `data_dir` and `sample` are read.
+    """
+    folder = os.environ.get("INFOCAL_DATA")
+    if not folder or given.data_dir or given.sample:
+        return list(arguments)
+    return [*arguments, f"--data-dir={folder}"]

@@ -1,0 +1,173 @@
+"""From the flags of `pipeline.compare` to the settings of a comparison, new or resumed."""
+
+import argparse
+import dataclasses
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feature_store.sources import get_source
+from feature_store.sources.base import resolve_aspect
+from infocal.errors import UserError, did_you_mean
+from infocal.methods.registry import INFOCAL
+from pipeline.base import command_text
+from pipeline.base.errors import PipelineError
+from pipeline.cli import flag_values, planning
+from pipeline.study import cluster
+from pipeline.training import naming, settings
+from search_spaces import lookup
+
+if TYPE_CHECKING:
+    from pipeline.comparing.comparison_settings import ComparisonSettings
+
+logger = logging.getLogger("pipeline.cli.compare_settings")
+
+COMPARISONS, SETTINGS = "comparisons", "comparison.json"
+"""Folder of all comparisons, in the storage; what lies in each once it was started."""
+_RATE = "target_selection_rate"
+
+
+def new_comparison(given: argparse.Namespace, arguments: Sequence[str]) -> "ComparisonSettings":
+    """Check every flag and resolve the settings; the features' folders are still missing."""
+    aspect = resolve_aspect(get_source(given.dataset), given.aspect) or ""
+    lookup.criterion(given.dataset, aspect)
+    methods = lookup.chosen_methods(given.methods, given.dataset, "--methods")
+    _check_owners(given.set, methods)
+    if given.gpus_per_run == flag_values.AUTO:
+        raise PipelineError("expected a number of GPUs, but got `auto`", where="--gpus-per-run")
+    _check_rate_is_set_by_its_flag(given)
+    if given.gpus_per_run is None:
+        given.gpus_per_run = 1.0 if given.device in ("auto", "cuda") and cluster.num_local_gpus() else 0.0
+    elif given.gpus_per_run == 0 and given.device == "auto":
+        given.device = "cpu"
+    cluster.check_machine(given.cpus_per_run, given.gpus_per_run, what="run")
+    rate = given.target_selection_rate
+    if rate is None:
+        rate = lookup.preset(INFOCAL, given.dataset, aspect, given.sample).get(_RATE)
+    if not rate or rate == 1:
+        lacks = f"{naming.title(given.dataset, aspect)} has no target of its own to compare at"
+        if rate is not None:
+            lacks = f"a selection rate of {rate:g} selects {'everything' if rate else 'nothing'}"
+        raise PipelineError(
+            lacks,
+            where="--target-selection-rate",
+            hint="name the share of tokens that every method is to select, such as 0.15",
+        )
+    runs = [_run_settings(given, method, rate) for method in methods]
+    from pipeline.comparing.comparison_settings import (
+        ComparisonSettings,  # loads torch and ray: only once all is checked
+    )
+
+    return ComparisonSettings(
+        name=given.name or naming.default_name(given.dataset, aspect),
+        runs=runs,
+        seeds=[given.seed + i for i in range(given.seeds)],
+        target_rate=rate,
+        sample=given.sample,
+        data_dir=None if given.sample else given.data_dir or os.environ.get("INFOCAL_DATA"),
+        cpus_per_run=given.cpus_per_run,
+        gpus_per_run=given.gpus_per_run,
+        command=command_text.stored_command("pipeline.compare", arguments),
+    )
+
+
+def _check_rate_is_set_by_its_flag(given: argparse.Namespace) -> None:
+    """Refuse a selection rate among the hyper-parameters: all methods are held at one."""
+    assigned = [text.partition("=")[0].rpartition(".")[2].strip() for text in given.set]
+    places = [f"--set {text}" for text, name in zip(given.set, assigned, strict=True) if name == _RATE]
+    if _RATE in flag_values.hyper_parameters(given.config, []):
+        places.append(f"--config {given.config}")
+    if places:
+        raise PipelineError(
+            "methods are compared at one selection rate, which is no hyper-parameter here",
+            where=places[0],
+            hint=f"use `--target-selection-rate` in place of `{_RATE}`",
+        )
+
+
+def _for_method(given: argparse.Namespace, method: str, rate: float) -> argparse.Namespace:
+    """The flags as if one method alone were to be trained; a variant that fixes its rate keeps it."""
+    held = None if _RATE in lookup.fixed_by(method) else rate
+    own = _assignments(given.set, method)
+    return argparse.Namespace(**{**vars(given), "method": method, _RATE: held, "set": own})
+
+
+def _owner(assignment: str) -> str:
+    """The method before the point of `METHOD.KEY=VALUE`; empty where the assignment is for all."""
+    owner, point, _ = assignment.partition("=")[0].partition(".")
+    return owner.strip() if point else ""
+
+
+def _assignments(given: Sequence[str], method: str) -> list[str]:
+    """What `--set` says to one method: first what it says to all, so that its own wins."""
+    general = [text for text in given if not _owner(text)]
+    return general + [text.partition(".")[2] for text in given if _owner(text) == method]
+
+
+def _check_owners(given: Sequence[str], methods: Sequence[str]) -> None:
+    """Refuse `--set METHOD.KEY=VALUE` for a method that is not compared: it would have no effect."""
+    for owner in filter(None, map(_owner, given)):
+        if owner not in methods:
+            raise PipelineError(
+                f"`{owner}` is not compared; the methods are {', '.join(methods)}",
+                where="--set",
+                hint=did_you_mean(owner, methods, "--set ", ".KEY=VALUE"),
+            )
+
+
+def _run_settings(given: argparse.Namespace, method: str, rate: float) -> settings.RunSettings:
+    own = _for_method(given, method, rate)
+    try:
+        run = planning.run_settings(own, {}, num_threads=max(1, int(given.cpus_per_run)))
+    except UserError as error:
+        raise PipelineError(f"{method}: {error.message}", where=error.where, hint=error.hint) from error
+    if 0 < given.gpus_per_run < 1:
+        run = dataclasses.replace(run, gpu_memory_rate=given.gpus_per_run)
+    return run
+
+
+def stored_comparison(given: argparse.Namespace, home: Path) -> "ComparisonSettings":
+    """The settings of the comparison that `--resume --name` names.
+
+    Raises:
+        PipelineError: if no comparison is named, or there is none of that name.
+        StateError: if its settings cannot be read.
+    """
+    if not given.name:
+        raise PipelineError("which comparison is to be resumed?", where="--resume", hint="add `--name NAME`")
+    if not (home / given.name / SETTINGS).is_file():
+        known = ", ".join(sorted(path.parent.name for path in home.glob(f"*/{SETTINGS}"))) or "none"
+        raise PipelineError(
+            f"there is no comparison `{given.name}` in {home}; there is {known}",
+            where="--name",
+            hint="is `--storage` that of the comparison? without `--resume` a new one is started",
+        )
+    from pipeline.comparing.comparison_settings import ComparisonSettings
+
+    logger.info("resuming with the comparison's own settings; flags that say how to train have no effect")
+    return ComparisonSettings.load(home / given.name)
+
+
+def with_features(given: argparse.Namespace, prepared: "ComparisonSettings") -> "ComparisonSettings":
+    """The settings with the features' folders; features are built where they are missing."""
+    runs = [
+        planning.with_features(_for_method(given, run.method, prepared.target_rate), run, is_first=i == 0)
+        for i, run in enumerate(prepared.runs)
+    ]
+    return dataclasses.replace(prepared, runs=runs)
+
+
+def looked_at(
+    given: argparse.Namespace, prepared: "ComparisonSettings"
+) -> tuple["ComparisonSettings", list[str]]:
+    """The settings as the data files settle them, and what is said of these; features are not built."""
+    if given.resume:
+        return prepared, []
+    logger.info("reading the data files; nothing is built")
+    runs, found = [], None
+    for run in prepared.runs:
+        settled, found = planning.looked_at(_for_method(given, run.method, prepared.target_rate), run, found)
+        runs.append(settled)
+    return dataclasses.replace(prepared, runs=runs), [] if found is None else planning.data_lines(found)

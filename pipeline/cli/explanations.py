@@ -1,0 +1,94 @@
+"""What a model says of texts, as `pipeline.explain` prints it: text with marks, or JSON."""
+
+import dataclasses
+import json
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from feature_store.errors import takes_every_character
+from pipeline.cli.text_input import Line
+
+if TYPE_CHECKING:
+    from pipeline.training.explainer import Explainer, Explanation
+
+logger = logging.getLogger("pipeline.cli.explanations")
+
+BATCH = 64
+"""Most texts of one forward pass."""
+BOLD, PLAIN = ("\033[1m", "\033[0m"), ("[", "]")
+
+
+def explained(window: Sequence[Line], explainer: "Explainer") -> Iterator[tuple[str, "Explanation"]]:
+    """Each text with what the model says; lines without a token are named and left out.
+
+    Raises:
+        NoTokenError: if a text of the command line has no token.
+    """
+    from pipeline.training.explainer import NoTokenError
+
+    try:
+        found = explainer.explain([given.text for given in window])
+    except NoTokenError as error:
+        if window[0].where is None:
+            raise
+        for position in error.positions:
+            logger.warning("%s: line without a token left out", window[position].where)
+        empty = set(error.positions)
+        window = [given for position, given in enumerate(window) if position not in empty]
+        found = explainer.explain([given.text for given in window])
+    for given, explanation in zip(window, found, strict=True):
+        yield given.text, explanation
+
+
+def how_marked(held_threshold: float) -> str:
+    """Which tokens are marked, in a line.
+
+    Args:
+        held_threshold: the model's; the probabilities that are shown are moved so that it is 0.5.
+    """
+    from infocal.nn.rationalizer import HALF
+
+    moved = "" if held_threshold == HALF else f" (moved from the model's own threshold, {held_threshold:.3g})"
+    return f"marked: tokens with p >= {HALF:g}{moved}"
+
+
+def line(text: str, explanation: "Explanation", marks: tuple[str, str]) -> str:
+    """The prediction, and the text with its rationale marked, on one line."""
+    return f"{explanation.said}\t{' '.join(marked(text, explanation, marks).splitlines())}"
+
+
+def marked(text: str, explanation: "Explanation", marks: tuple[str, str]) -> str:
+    """The text with a mark around each run of selected tokens."""
+    spans: list[tuple[int, int]] = []
+    follows = False
+    for token in explanation.tokens:
+        if token.selected and follows:
+            spans[-1] = (spans[-1][0], token.end)
+        elif token.selected:
+            spans.append((token.start, token.end))
+        follows = token.selected
+    parts, last = [], 0
+    for start, end in spans:
+        parts += [text[last:start], marks[0], text[start:end], marks[1]]
+        last = end
+    return "".join([*parts, text[last:]])
+
+
+def as_json(text: str, explanation: "Explanation") -> str:
+    """One line of JSON."""
+    from infocal.nn.rationalizer import HALF
+
+    answer: dict[str, Any] = {
+        "text": text,
+        "prediction": explanation.prediction,
+        "probabilities": explanation.probabilities,
+        "label": explanation.label,
+        "num_unknown": explanation.num_unknown,
+        "threshold": HALF,
+        "held_threshold": explanation.held_threshold,
+        "rationale": [token.token for token in explanation.rationale],
+        "tokens": [dataclasses.asdict(token) for token in explanation.tokens],
+    }
+    return json.dumps(answer, ensure_ascii=not takes_every_character(sys.stdout))

@@ -1,0 +1,146 @@
+"""Values of flags: each is checked and converted while the command line is parsed."""
+
+import argparse
+import math
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from feature_store.toml import read_toml
+from pipeline.base.errors import PipelineError
+from pipeline.training.naming import MAX_NAME
+from pipeline.training.settings import GPU_STEPS
+
+AUTO = "auto"
+"""In place of a number of GPUs: as many trials on each as are measured to fit."""
+
+
+def count(text: str) -> int:
+    """An argument that is a whole number, 0 or above."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, but got {text!r}")
+    return int(text)
+
+
+def positive_int(text: str) -> int:
+    """An argument that is a whole number above zero."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0, but got {text!r}")
+    return value
+
+
+def seed(text: str) -> int:
+    """An argument that can seed every generator: a whole number from 0 to 2**32 - 1."""
+    if not (text.isascii() and text.isdigit() and int(text) < 2**32):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 2**32 - 1, but got {text!r}")
+    return int(text)
+
+
+def study_name(text: str) -> str:
+    """An argument that can name a folder: letters, digits, `.`, `_` and `-`, not starting with `.` or `-`."""
+    if not re.fullmatch(r"\w[\w.-]{0,127}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(
+            f"expected letters, digits, `.`, `_` or `-`, starting with a letter or digit, but got {text!r}"
+        )
+    return text
+
+
+def registered_name(text: str) -> str:
+    """An argument that can name a registered model: as `study_name`, with letters of any script."""
+    if len(text) > MAX_NAME or not re.fullmatch(r"\w[\w.-]*", text):
+        raise argparse.ArgumentTypeError(
+            f"expected letters, digits, `.`, `_` or `-`, starting with a letter or digit, but got {text!r}"
+        )
+    return text
+
+
+def fraction(text: str) -> float:
+    """An argument that lies in [0, 1]."""
+    return _number(text, lambda value: 0 <= value <= 1, "a number from 0 to 1")
+
+
+def tolerance(text: str) -> float:
+    """An argument that is a finite number, 0 or above."""
+    return _number(text, lambda value: 0 <= value < math.inf, "a number of 0 or more")
+
+
+def positive_float(text: str) -> float:
+    """An argument that is a finite number above zero."""
+    return _number(text, lambda value: 0 < value < math.inf, "a number above 0")
+
+
+def num_gpus(text: str) -> float | str:
+    """An argument that says what GPUs a trial gets: `AUTO`, none, whole ones, or a part of one.
+
+    A part is rounded down to Ray's step, so that 0.16667 lets six trials share a card.
+    """
+    if text == AUTO:
+        return AUTO
+    value = _number(text, lambda value: 0 <= value < math.inf, f"`{AUTO}` or a number of 0 or more")
+    if value >= 1 and value != int(value):
+        raise argparse.ArgumentTypeError(f"expected whole GPUs or a part of one, but got {text!r}")
+    steps = math.floor(value * GPU_STEPS + 1e-6)  # 0.0003 * 10000 lies just below 3
+    if value > 0 and steps == 0:
+        raise argparse.ArgumentTypeError(f"expected at least {1 / GPU_STEPS:g} of a GPU, but got {text!r}")
+    return steps / GPU_STEPS
+
+
+def _number(text: str, fits: Callable[[float], bool], wanted: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not fits(value):
+        raise argparse.ArgumentTypeError(f"expected {wanted}, but got {text!r}")
+    return value
+
+
+def device(text: str) -> str:
+    """An argument that names a device; whether it is there is found out when it is used."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", text):
+        raise argparse.ArgumentTypeError(f"expected auto, cpu, cuda or cuda:N, but got {text!r}")
+    return text
+
+
+def hyper_parameters(config_file: str | None, assignments: Sequence[str]) -> dict[str, Any]:
+    """Hyper-parameters from a TOML file and `key=value` flags; the flags win.
+
+    Raises:
+        PipelineError: if the file cannot be read or a flag has no `=`.
+    """
+    values: dict[str, Any] = dict(_read_toml(Path(config_file))) if config_file else {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals or not name:
+            raise PipelineError(
+                f"expected KEY=VALUE, but got `{assignment}`",
+                where="--set",
+                hint="for instance `--set hidden_size=64`",
+            )
+        values[name.strip()] = _value(text.strip())
+    return values
+
+
+def _read_toml(path: Path) -> Mapping[str, Any]:
+    try:
+        return read_toml(path)
+    except (OSError, ValueError) as error:
+        raise PipelineError(
+            f"cannot read the file: {error}",
+            where=f"--config {path}",
+            hint="it is a TOML file with lines such as `hidden_size = 64`",
+        ) from error
+
+
+def _value(text: str) -> Any:
+    """A TOML value; a bare word is a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,84 @@
+"""The plan of a search, which `--dry-run` prints."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from feature_store.wording import counted
+from pipeline.base.storage import Location
+from pipeline.cli import planning
+from pipeline.study import cluster
+from pipeline.training import data_options
+from pipeline.training.settings import RunSettings
+from search_spaces import lookup
+from search_spaces.base import Space, num_points
+from search_spaces.criteria import RELATIVE, RIVAL, paper_bar
+
+if TYPE_CHECKING:
+    from pipeline.study.study import StudySettings
+
+
+def plan(
+    prepared: "StudySettings", directory: Location, uri: str, address: str | None, data: Sequence[str]
+) -> str:
+    """What would be done, for `--dry-run`; `data` are the lines about the data files."""
+    run = prepared.run
+    space = lookup.space(run.method, run.dataset, prepared.space_name)
+    target = data_options.target(run.dataset, run.aspect, run.options)
+    lines = [
+        f"study        {prepared.name}  ({run.method} on {target})",
+        f"results      {directory}",
+        f"tracking     {uri}",
+        *data,
+        *_criterion(run),
+        f"trials       {_trials(prepared.num_trials, space)} of {counted(run.num_epochs, 'epoch')}",
+        f"GPUs         {_gpus(prepared, address)}",
+        f"sampler      {prepared.sampler}, seed {run.seed}",
+        f"first        {prepared.first_points or 'none: the published best lies outside this space'}",
+        "\nsearched",
+    ]
+    for r in space:
+        scale = "log scale" if r.log else f"step {r.step:g}" if r.step else "continuous"
+        lines.append(f"  {r.name:<24} {r.low:g} .. {r.high:g}, {scale}  ({r.why})")
+    lines.append("\nfixed")
+    searched = {r.name for r in space}
+    fixed = run.config().to_dict().items()
+    lines += [f"  {name:<24} {value}" for name, value in fixed if name not in searched]
+    return "\n".join(lines)
+
+
+def _criterion(run: RunSettings) -> list[str]:
+    """The criterion in the plan, with what has to be measured for it."""
+    lines = [f"criterion    {planning.criterion_in_words(run)}"]
+    if run.criterion_kind != RELATIVE:
+        return lines
+    if run.rival:
+        return [*lines, f"             {run.criterion.why}"]
+    name, fixed = lookup.title(RIVAL), paper_bar(run.criterion)
+    epochs = counted(run.num_epochs, "epoch")
+    measured = f"{name} is trained first on the same features for {epochs}, once: kept beside them"
+    beside = "" if fixed is None else f"; the paper's threshold: {fixed:g}"
+    return [*lines, f"             {measured}{beside}"]
+
+
+def _trials(asked: int, space: Space) -> str:
+    there = num_points(space)
+    if there is None or there >= asked:
+        return str(asked)
+    return f"{there} (each point of the space, in place of the {asked} asked for)"
+
+
+def _gpus(prepared: "StudySettings", address: str | None) -> str:
+    """What GPUs the trials get, as far as is known before the study starts."""
+    if prepared.packs_gpus and not prepared.chooses_gpus:
+        return "as many trials on each as a measured one says that fit"
+    if not prepared.chooses_gpus:
+        device = f" (device {prepared.run.device})"
+        if prepared.run.device.startswith("cuda") and not prepared.gpus_per_trial:
+            return f"every trial on {prepared.run.device}, as many at once as there are cores for"
+        return f"{prepared.gpus_per_trial:g} a trial{device}" if prepared.gpus_per_trial else f"none{device}"
+    if not cluster.is_local(address):
+        return "those of the cluster, shared as a measured trial allows; the CPU where it has none"
+    num_gpus = cluster.num_local_gpus()
+    return (
+        f"{num_gpus}, shared as a measured trial allows" if num_gpus else "none here: trials run on the CPU"
+    )

@@ -1,0 +1,202 @@
+"""From the flags of `pipeline.search` to the settings of a study, new or resumed."""
+
+import argparse
+import dataclasses
+import logging
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.base import command_text, credentials
+from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Location, Storage
+from pipeline.cli import common_flags, flag_values, planning
+from pipeline.study import study_folder
+from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, STUDIES
+from pipeline.training import naming
+from search_spaces import lookup
+from search_spaces.criteria import RELATIVE
+
+if TYPE_CHECKING:
+    from pipeline.study.optuna_export import Export
+    from pipeline.study.study import StudySettings
+
+logger = logging.getLogger("pipeline.cli.search_settings")
+
+_PLACES = ("data_dir", "cache_dir", "tracking_uri", "optuna_storage")
+"""Flags that a resumed study has from its first command, unless they are given anew."""
+_EACH_TIME = ("storage", "name", "address", "resume", "dry_run", "debug")
+"""Flags that count as each command gives them."""
+
+
+def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySettings":
+    """Check every flag and resolve the settings; the features' folder is still missing."""
+    threads = max(1, int(given.cpus_per_trial))
+    run = planning.run_settings(given, {}, num_threads=threads, holds_rate=True)
+    run = dataclasses.replace(run, checkpoint_s=given.checkpoint_every)
+    space = lookup.space(given.method, given.dataset, given.space)
+    continuous = [r.name for r in space if r.step is None]
+    if given.sampler == "grid" and continuous:
+        raise PipelineError(
+            f"range of `{continuous[0]}` is continuous and has no grid",
+            where="--sampler grid",
+            hint="use `--space paper`, or `--sampler tpe`",
+        )
+    fixed = [r.name for r in space if r.name in run.base]
+    if fixed:
+        raise PipelineError(
+            f"`{fixed[0]}` is searched over, so it cannot be fixed as well",
+            where="--set",
+            hint="train one configuration with `python -m pipeline.train`",
+        )
+    points = lookup.first_points(given.method, given.dataset)
+    packs = given.gpus_per_trial == flag_values.AUTO
+    chooses = given.gpus_per_trial is None and run.device in ("auto", "cuda")
+    gpus = given.gpus_per_trial if isinstance(given.gpus_per_trial, float) else 0.0
+    if given.gpus_per_trial == 0 and run.device == "auto":
+        # Ray would leave every card visible to a trial that counts for none
+        run = dataclasses.replace(run, device="cpu")
+    if 0 < gpus < 1:
+        run = dataclasses.replace(run, gpu_memory_rate=gpus)
+    from pipeline.study.study import StudySettings  # loads torch and ray: only once every flag is checked
+
+    return StudySettings(
+        name=given.name or naming.default_name(given.dataset, run.aspect),
+        run=run,
+        space_name=given.space,
+        sampler=given.sampler,
+        num_trials=given.trials,
+        max_concurrent=given.max_concurrent or 0,
+        cpus_per_trial=given.cpus_per_trial,
+        gpus_per_trial=gpus,
+        chooses_gpus=chooses,
+        packs_gpus=packs,
+        num_seeds=given.seeds,
+        sample=given.sample,
+        model_name=naming.model_name(given, run.aspect),
+        command=command_text.stored_command("pipeline.search", common_flags.with_data_dir(arguments, given)),
+        first_points=[point for point in points if all(r.contains(point[r.name]) for r in space)],
+    )
+
+
+def stored_study(given: argparse.Namespace, home: Location) -> "StudySettings":
+    """The settings of the study that `--resume --name` names.
+
+    Raises:
+        PipelineError: if no study is named, there is none of that name, or it lacks something.
+        StateError: if its settings cannot be read.
+    """
+    if not given.name:
+        raise PipelineError("which study is to be resumed?", where="--resume", hint="add `--name NAME`")
+    studies = home / STUDIES
+    study_folder.check_exists(home, given.name, "without `--resume` a new one is started")
+    from pipeline.study.study import StudySettings
+    from pipeline.training import feature_copies
+
+    logger.info("resuming with the study's own settings; flags that say how to train have no effect")
+    study_folder.check_complete(home, given.name, "--resume", "leave out `--resume`")
+    with (studies / given.name).localised(SETTINGS, SETTINGS_COPY) as folder:
+        prepared = StudySettings.load(folder, given.name)
+    if not prepared.run.features_uri:
+        return prepared
+    # the same copy, as this machine calls it
+    uri = feature_copies.place(home, prepared.run.features_uri).portable
+    return dataclasses.replace(prepared, run=dataclasses.replace(prepared.run, features_uri=uri))
+
+
+def with_first_flags(
+    given: argparse.Namespace, prepared: "StudySettings", parser: argparse.ArgumentParser
+) -> argparse.Namespace:
+    """The flags with which a study was begun, with those of this command that count for a resumed one too.
+
+    Args:
+        given: the flags of this command.
+        prepared: the study's settings.
+        parser: of `pipeline.search`.
+
+    Raises:
+        PipelineError: if what is stored as the command that began it is none.
+    """
+    first = command_text.parsed_again(prepared.command, f"{SETTINGS} of `{prepared.name}`", parser)
+    anew = [*_EACH_TIME, *(name for name in _PLACES if getattr(given, name) is not None)]
+    return argparse.Namespace(**vars(first) | {name: getattr(given, name) for name in anew})
+
+
+def with_features(given: argparse.Namespace, prepared: "StudySettings") -> "StudySettings":
+    """The settings with the features' folder; features are built where they are not there.
+
+    Raises:
+        PipelineError: if a resumed study would go on with other data.
+    """
+    run = prepared.run
+    if run.features_uri or (run.features_dir and Path(run.features_dir).is_dir()):
+        return prepared
+    built = planning.with_features(given, run)
+    if run.features_dir and Path(run.features_dir).name != Path(built.features_dir).name:
+        raise PipelineError(
+            f"the study's features, {Path(run.features_dir).name}, are gone, and the data give others now, "
+            f"{Path(built.features_dir).name}",
+            where=f"--resume --name {prepared.name}",
+            hint="are these the same files as before? name their folder with `--data-dir`",
+        )
+    if run.features_dir:  # it was begun: what it is judged by stays as it was
+        kept = {name: getattr(run, name) for name in ("criterion", "criterion_kind", "rival")}
+        built = dataclasses.replace(built, **kept)
+    return dataclasses.replace(prepared, run=built)
+
+
+def with_rival(
+    given: argparse.Namespace, prepared: "StudySettings", folder: study_folder.StudyFolder
+) -> "StudySettings":
+    """The settings with what a rival reaches, where the criterion reads it; a study keeps what it began with.
+
+    Raises:
+        PipelineError: if the rival cannot be trained.
+    """
+    run = prepared.run
+    if run.criterion_kind != RELATIVE or run.rival:
+        return prepared
+    from pipeline.study import rival
+    from pipeline.study.conduct import save
+    from pipeline.training import feature_copies
+
+    features = feature_copies.features_of(run)
+    is_asked_for = given.criterion == RELATIVE
+    run = rival.settled(run, features, sample=prepared.sample, is_asked_for=is_asked_for)
+    prepared = dataclasses.replace(prepared, run=run)
+    save(prepared, folder)
+    return prepared
+
+
+def looked_at(given: argparse.Namespace, prepared: "StudySettings") -> tuple["StudySettings", list[str]]:
+    """The settings as the data files settle them, and what is said of these; features are not built."""
+    if given.resume:
+        return prepared, []
+    logger.info("reading the data files; nothing is built")
+    run, found = planning.looked_at(given, prepared.run)
+    lines = [*planning.data_lines(found), f"training     {planning.start_of(run)}"]
+    return dataclasses.replace(prepared, run=run), lines
+
+
+def export_of(url: str | None, name: str, storage: Storage, directory: Location) -> "Export | None":
+    """Where a finished study is exported to, looked at before anything is trained; None without a URL.
+
+    Args:
+        url: of `--optuna-storage`.
+        name: of the study.
+        storage: of all results.
+        directory: of the study.
+
+    Raises:
+        PipelineError: if the storage cannot be used, or the URL lacks its password.
+    """
+    if not url:
+        return None
+    credentials.check(url, "--optuna-storage")
+    from pipeline.study.optuna_export import Export
+
+    origin = directory.uri if storage.is_remote else f"{socket.gethostname()}:{directory.path}"
+    export = Export(url, name, origin)
+    export.check()
+    return export

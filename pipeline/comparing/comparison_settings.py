@@ -1,0 +1,73 @@
+"""What is to be compared: methods and seeds, and the entries that they make."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from infocal.errors import StateError
+from pipeline.base.stored_files import read_settings
+from pipeline.training import checkpoints
+from pipeline.training.settings import RunSettings
+
+SETTINGS = "comparison.json"
+"""In a comparison's folder: what is to be done."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComparisonSettings:
+    """Everything that decides a comparison; stored with it, so that it can be resumed."""
+
+    name: str
+    runs: list[RunSettings]
+    """One for each method."""
+    seeds: list[int]
+    target_rate: float
+    sample: bool
+    data_dir: str | None
+    """Folder with `DATASET/`, for masks that others published; None: of the sample corpus there are none."""
+    cpus_per_run: float
+    gpus_per_run: float
+    command: str
+    run_id: str = ""
+    """The parent run; empty until it is started."""
+
+    def save(self, directory: Path) -> None:
+        """Write `comparison.json`, whole or not at all."""
+        checkpoints.write_json_whole(directory / SETTINGS, dataclasses.asdict(self))
+
+    @classmethod
+    def load(cls, directory: Path) -> "ComparisonSettings":
+        """Read `comparison.json`.
+
+        Raises:
+            StateError: if it is missing, not JSON, or not what `save` writes.
+        """
+        path = directory / SETTINGS
+        found = read_settings(cls, path, "the settings of a comparison")
+        if found.name != directory.name:
+            raise StateError(
+                f"these are the settings of the comparison `{found.name[:100]}`", where=str(path)
+            )
+        return found
+
+
+@dataclass(slots=True)
+class Entry:
+    """One method with one seed, and how far it is."""
+
+    run: RunSettings
+    """With the entry's own seed."""
+    run_id: str = ""
+    """Its MLflow run, once it trains."""
+    num_epochs: int = 0
+    """Epochs that are logged."""
+
+    @property
+    def name(self) -> str:
+        """Of its run and its files."""
+        return f"{self.run.method}-seed{self.run.seed}"
+
+
+def entries(prepared: ComparisonSettings) -> list[Entry]:
+    """All of a comparison: every method with the first seed, then with the next."""
+    return [Entry(dataclasses.replace(run, seed=seed)) for seed in prepared.seeds for run in prepared.runs]

@@ -1,0 +1,70 @@
+"""What stands in the table of a comparison beside its entries, and the table's figures in MLflow."""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+from feature_store.masks import read_masks
+from feature_store.store import Features, load_features
+from feature_store.wording import counted
+from pipeline.comparing.comparison_settings import ComparisonSettings
+from pipeline.reporting.standings import Row, Standings, given_row
+from pipeline.training.scoring import published_test
+from search_spaces import datasets
+from search_spaces.datasets import PublishedMasks
+
+TABLE = "table"
+"""Begins the names of the files that hold the table, one for each format."""
+
+
+def tables(directory: Path) -> list[Path]:
+    """The files in which a comparison's folder holds its table, one for each format."""
+    return sorted(directory.glob(f"{TABLE}.*"))
+
+
+def masks_of_others(prepared: ComparisonSettings) -> PublishedMasks | None:
+    """What is known of masks that others published for this data set; None for the sample corpus."""
+    return None if prepared.sample else datasets.dataset(prepared.runs[0].dataset).published_masks
+
+
+def published_masks(prepared: ComparisonSettings, features: Features) -> Iterator[Row]:
+    """The row of masks that others published, on the test texts that they are of; nothing without them."""
+    run, published = prepared.runs[0], masks_of_others(prepared)
+    if published is None or not prepared.data_dir:
+        return
+    path = Path(prepared.data_dir) / run.dataset / published.file
+    if not path.is_file():
+        return
+    records = read_masks(path, aspect=run.aspect).records
+    masks = {r.example_id: r.positions for r in records if r.example_id and r.positions is not None}
+    scores, num_texts = published_test(features, masks)
+    if scores:
+        yield given_row(
+            f"masks of {published.title}", scores, "paper", f"on {counted(num_texts, 'test text')}"
+        )
+
+
+def metrics(table: Standings) -> dict[str, float]:
+    """The methods' means, deviations and p-values, under names that MLflow takes."""
+    found: dict[str, float] = {}
+    for row in table.rows:
+        if row.kind != "ours":
+            continue
+        for column in table.columns:
+            cell = row.cells.get(column.score)
+            figures = {"p": row.p_values.get(column.score), "p_holm": row.corrected.get(column.score)}
+            gap = row.differences.get(column.score)
+            if gap is not None:
+                figures |= {"difference": gap.estimate, "difference_se": gap.interval.error}
+                figures |= {"difference_low": gap.interval.low, "difference_high": gap.interval.high}
+            if cell is not None:
+                figures |= {"mean": cell.mean, "sd": cell.deviation}
+            label = "".join(c if c.isalnum() or c in " -_." else "" for c in row.name)
+            found |= {f"{label}/{column.score}_{k}": v for k, v in figures.items() if v is not None}
+    return found
+
+
+@functools.cache
+def features_in(directory: str) -> Features:
+    """The features in a folder, loaded once in a process."""
+    return load_features(Path(directory))

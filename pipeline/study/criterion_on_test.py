@@ -1,0 +1,144 @@
+"""The criterion that a registered model must meet on the sealed test split."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.base.errors import PipelineError
+from pipeline.study.criterion import CRITERION_TAG, JUDGED_TAG, RIVAL_TAG
+from pipeline.study.rival import Rival, model_of
+from pipeline.tracking import model_registry
+from pipeline.tracking.assessment import Subject
+from pipeline.tracking.model_registry import ModelVersion
+from pipeline.tracking.tracking import Tracker
+from pipeline.training.scoring import Scores, score_test
+from search_spaces.base import Criterion
+from search_spaces.criteria import MARGIN, PRECISION
+
+
+def threshold(
+    criterion: Criterion, min_precision: float | None, tags: Mapping[str, str]
+) -> tuple[Criterion, str]:
+    """The criterion in terms of test scores, and where its threshold on precision comes from.
+
+    Args:
+        criterion: that of the data, in terms of validation scores.
+        min_precision: the flag, which comes first.
+        tags: of the model version; its `min_precision` comes second, the criterion as it is last.
+
+    Raises:
+        PipelineError: if a threshold is stated for a criterion that has none on precision.
+    """
+    origin = "the criterion's threshold"
+    stated = min_precision
+    if stated is not None:
+        origin = "the threshold of `--min-precision`"
+    elif "min_precision" in tags:
+        stated, origin = float(tags["min_precision"]), "the threshold that the model was chosen by"
+    if stated is not None:
+        try:
+            criterion = criterion.with_limit(PRECISION, stated)
+        except ValueError as error:
+            raise PipelineError(f"{error}", where="--min-precision") from error
+    bounds = tuple(dataclasses.replace(bound, metric=on_test(bound.metric)) for bound in criterion.bounds)
+    return dataclasses.replace(criterion, metric=on_test(criterion.metric), bounds=bounds), origin
+
+
+def on_test(name: str) -> str:
+    """The name that a validation score has on test."""
+    return "test_" + name.removeprefix("val_")
+
+
+def stated_of(version: ModelVersion, default: Criterion) -> Criterion:
+    """The criterion that a model was chosen by, in terms of validation scores.
+
+    Args:
+        version: of the model; older ones have none but the threshold in their tags.
+        default: that of the data.
+
+    Raises:
+        PipelineError: if what the version has is none.
+    """
+    return _parsed(version, CRITERION_TAG) if CRITERION_TAG in version.tags else default
+
+
+def _parsed(version: ModelVersion, tag: str) -> Criterion:
+    try:
+        return Criterion.from_json(version.tags[tag])
+    except ValueError as error:
+        raise PipelineError(str(error), where=f"tag `{tag}` of {version.uri}") from error
+
+
+def standing_criterion(holder: ModelVersion, default: Criterion, min_precision: float | None) -> Criterion:
+    """The criterion that the champion was judged by on test; that it was chosen by, where none is known."""
+    if min_precision is None and JUDGED_TAG in holder.tags:
+        return _parsed(holder, JUDGED_TAG)
+    return threshold(stated_of(holder, default), min_precision, holder.tags)[0]
+
+
+def misses(criterion: Criterion, scores: Mapping[str, Any]) -> list[str]:
+    """What does not hold, with the numbers; empty where all bounds do.
+
+    Raises:
+        PipelineError: if the test split lacks a score that the criterion reads.
+    """
+    missed = []
+    for bound in criterion.bounds:
+        if bound.metric not in scores:
+            raise PipelineError(
+                f"the test split gives no `{bound.metric}`, which the criterion reads: {criterion}"
+            )
+        if bound.violation(scores) > 0:
+            missed.append(f"{bound.metric} is {scores[bound.metric]:.4f}, but {bound} is asked for")
+    return missed
+
+
+def way_on(criterion: Criterion, scores: Mapping[str, Any], command: str) -> str:
+    """What can be done about a model that misses a criterion on test; code stands between backticks."""
+    others = "search with more trials or epochs"
+    missed = [bound.metric for bound in criterion.bounds if bound.violation(scores) > 0]
+    reached = math.floor(100 * scores.get(on_test(PRECISION), 0.0)) / 100
+    if missed == [on_test(PRECISION)] and reached > 0:
+        return f"`{command} --min-precision {reached:g}` states a threshold that it keeps; or {others}"
+    return f"{others}, or state another threshold with `--min-precision`"
+
+
+def held(criterion: Criterion, origin: str) -> str:
+    """That a model keeps every bound of a criterion, and where the threshold comes from."""
+    if not criterion.bounds:
+        return f"{criterion}: it has no bound to keep"
+    return "; ".join(str(bound) for bound in criterion.bounds) + f": met ({origin})"
+
+
+def against_rival(tracker: Tracker, subject: Subject, criterion: Criterion) -> tuple[Criterion, str]:
+    """The criterion with the threshold that the rival's precision on test gives, and where that comes from.
+
+    The rival reads the very texts that the model will be judged on, at the threshold that holds its rate on
+    validation; its scores are recorded on the model's run, as `rival_test_NAME`.
+
+    Args:
+        tracker: the store.
+        subject: the model, whose version names the rival.
+        criterion: that of the model, in terms of test scores.
+
+    Raises:
+        UserError: if the version names none, or it cannot be trained again where it is not kept.
+    """
+    version = subject.version
+    if version is None:
+        raise ValueError(f"{subject.label} is no registered version")
+    asked = Rival.of_tag(version.tags[RIVAL_TAG], f"tag `{RIVAL_TAG}` of {version.uri}")
+    bound = next(b for b in criterion.bounds if b.metric == on_test(PRECISION))
+
+    def log_reading(scores: Scores) -> None:
+        named = {f"rival_{name}": value for name, value in scores.items() if name.startswith("test_")}
+        tracker.log_metrics(subject.run_id, named, step=0)
+        model_registry.tag(tracker, version, {f"rival_{bound.metric}": round(scores[bound.metric], 6)})
+
+    reading = score_test(model_of(asked, subject.features), subject.features, None, log_reading)
+    precision, rate = reading.scores[bound.metric], reading.scores["test_selection_rate"]
+    limit = round(max(0.0, precision - MARGIN), 3)
+    bounds = tuple(dataclasses.replace(b, limit=limit) if b == bound else b for b in criterion.bounds)
+    origin = f"{asked.name}'s {precision:.3f} on test, where it selects {100 * rate:.1f} %, less {MARGIN:g}"
+    return dataclasses.replace(criterion, bounds=bounds, why=origin), origin

@@ -1,0 +1,205 @@
+"""Whether a registered model becomes the champion: the sealed test split decides."""
+
+import argparse
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from feature_store import terminal
+from pipeline.base import command_text
+from pipeline.base.errors import CriterionNotMet, PipelineError
+from pipeline.base.locations import STORAGE
+from pipeline.base.storage import Storage
+from pipeline.base.uris import without_password
+from pipeline.study import outcome
+from pipeline.study.criterion import JUDGED_TAG, RIVAL_TAG, criterion_of
+from pipeline.study.criterion_on_test import (
+    against_rival,
+    held,
+    misses,
+    standing_criterion,
+    stated_of,
+    threshold,
+    way_on,
+)
+from pipeline.tracking import assessment, model_registry
+from pipeline.tracking.model_registry import CORPUS_TAG, REAL_CORPUS, SAMPLE_CORPUS, ModelVersion, differing
+from pipeline.tracking.tracking import Tracker
+from pipeline.training import naming
+from search_spaces.base import Criterion
+
+
+def check_comparable(version: ModelVersion, holder: ModelVersion | None, dataset: str, aspect: str) -> None:
+    """Refuse a model that cannot be judged by a target's criterion, or cannot replace the champion.
+
+    Args:
+        version: the model.
+        holder: the champion, where there is one.
+        dataset: the data set that the flags name.
+        aspect: the target of it.
+
+    Raises:
+        PipelineError: if the model is of another target, task or corpus.
+    """
+    _check_target(version, dataset, aspect)
+    _check_corpus(version, holder)
+    _check_same_task(version, holder)
+
+
+def _check_target(version: ModelVersion, dataset: str, aspect: str) -> None:
+    """Keep a model of another data set, or of another of its targets, from being judged by this criterion."""
+    of = naming.title(version.tags.get("dataset", dataset), version.tags.get("aspect", aspect))
+    wanted = naming.title(dataset, aspect)
+    if of != wanted:
+        raise PipelineError(
+            f"{version.uri} was trained on {of}, but the flags name {wanted}",
+            where="--model-name",
+            hint=f"`{naming.target_flags(version.tags['dataset'], version.tags.get('aspect', ''))}`",
+        )
+
+
+def _check_corpus(version: ModelVersion, holder: ModelVersion | None) -> None:
+    """Keep a model of the made-up corpus from replacing one of real data."""
+    is_sample = version.tags.get(CORPUS_TAG) == SAMPLE_CORPUS
+    if is_sample and holder is not None and holder.tags.get(CORPUS_TAG, REAL_CORPUS) != SAMPLE_CORPUS:
+        raise PipelineError(
+            f"{version.uri} was trained on the made-up sample corpus and cannot replace "
+            f"version {holder.version}, which was trained on real data",
+            hint="keep sample models in a store of their own: `--sample`, or another `--storage`",
+        )
+
+
+def _check_same_task(version: ModelVersion, holder: ModelVersion | None) -> None:
+    """Keep a model from replacing one of another task or corpus."""
+    other = None if holder is None else differing(version.tags, holder.tags)
+    if holder is not None and other is not None:
+        raise PipelineError(
+            f"{version.uri} cannot replace version {holder.version}, which is of {other}",
+            where="--model-name",
+            hint="register it under a name of its own: "
+            f"`python -m pipeline.register --name {version.tags.get('study', 'STUDY')} --model-name NAME`",
+        )
+
+
+def judge(
+    tracker: Tracker,
+    version: ModelVersion,
+    holder: ModelVersion | None,
+    given: argparse.Namespace,
+    command: str,
+) -> str:
+    """Read the test split, print the scores and record the verdict.
+
+    Args:
+        tracker: the store.
+        version: of the model.
+        holder: the present champion, if there is one.
+        given: parsed flags.
+        command: this one, as it can be typed again.
+
+    Returns:
+        A text to try the model on.
+
+    Raises:
+        CriterionNotMet: if a bound does not hold, or the champion is better; with the numbers.
+    """
+    with (
+        terminal.opened(),
+        terminal.step("reading the test split"),
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        subject = assessment.of_version(tracker, version, given, Path(folder))
+        stated = criterion_of(subject.features)
+        criterion, origin = threshold(stated_of(version, stated), given.min_precision, version.tags)
+        if given.min_precision is None and RIVAL_TAG in version.tags:
+            criterion, origin = against_rival(tracker, subject, criterion)
+        reading = assessment.read_test(tracker, subject)
+    terminal.answer(assessment.describe(subject, reading, terminal.width_of(sys.stdout)))
+    missed = misses(criterion, reading.scores)
+    verdict = {
+        "test_criterion": str(criterion),
+        JUDGED_TAG: criterion.to_json(),
+        "test_criterion_met": str(not missed).lower(),
+    }
+    model_registry.tag(tracker, version, verdict)
+    if missed:
+        raise CriterionNotMet(
+            f"{version.uri} was not promoted: {'; '.join(missed)} ({origin})",
+            hint=way_on(criterion, reading.scores, command),
+        )
+    terminal.answer(f"\n{held(criterion, origin)}")
+    if holder is not None:
+        standing = standing_criterion(holder, stated, given.min_precision)
+        _surpass(tracker, version, holder, given, standing, reading.scores)
+    return outcome.example_text(subject.features)
+
+
+def _surpass(
+    tracker: Tracker,
+    version: ModelVersion,
+    holder: ModelVersion,
+    given: argparse.Namespace,
+    criterion: Criterion,
+    scores: Mapping[str, Any],
+) -> None:
+    """Compare a model with the champion on test, by the criterion that the champion was chosen by.
+
+    Raises:
+        CriterionNotMet: if the champion is better, and nobody forces the change.
+    """
+    theirs = _scores_of_champion(tracker, version, holder, given, criterion)
+    mine, best = criterion.value(scores), criterion.value(theirs)
+    figures = f"{_figures(criterion, scores)}; version {holder.version}: {_figures(criterion, theirs)}"
+    terminal.answer(f"against the champion, by {criterion}: version {version.version}: {figures}")
+    if mine >= best:
+        return
+    if not given.force:
+        raise CriterionNotMet(
+            f"{version.uri} was not promoted: the champion, version {holder.version}, is better on test "
+            f"(version {version.version}: {figures})",
+            hint="`--force` promotes it all the same, and says so on the version",
+        )
+    model_registry.tag(
+        tracker, version, {"forced": f"over version {holder.version}, which is better: {figures}"}
+    )
+
+
+def _scores_of_champion(
+    tracker: Tracker,
+    version: ModelVersion,
+    holder: ModelVersion,
+    given: argparse.Namespace,
+    criterion: Criterion,
+) -> Mapping[str, Any]:
+    """The champion's scores on test: those that were recorded on the same data, else read now."""
+    recorded = {name: holder.tags.get(name) for name in criterion.metrics}
+    if all(recorded.values()) and version.tags.get("data_fingerprint") == holder.tags.get("data_fingerprint"):
+        return {name: float(value) for name, value in recorded.items() if value is not None}
+    with tempfile.TemporaryDirectory() as folder:
+        subject = assessment.of_version(tracker, holder, given, Path(folder))
+        return assessment.read_test(tracker, subject).scores
+
+
+def _figures(criterion: Criterion, scores: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {scores[name]:.4f}" for name in criterion.metrics)
+
+
+def next_steps(model: str, uri: str, text: str, storage: Storage | None = None) -> str:
+    """What to do with a champion.
+
+    Args:
+        model: its URI.
+        uri: where MLflow tracks; a password in it is not shown.
+        text: to try the model on.
+        storage: of all results; None: the default.
+    """
+    store = shlex.quote(without_password(uri))
+    where = command_text.tracking_flags(storage or Storage(STORAGE), uri)
+    explain = ["python", "-m", "pipeline.explain", "--model", model, *where, "--text", text]
+    return (
+        f"  {shlex.join(explain)}\n"
+        f"  MLFLOW_TRACKING_URI={store} mlflow models serve -m {model} --env-manager local -p 5001"
+    )

@@ -1,0 +1,195 @@
+"""The runs of studies: started, found again, and closed together with those of their trials."""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pipeline.base.errors import USER_ERRORS, PipelineError
+from pipeline.tracking.tracked_run import TrackedRun, made_by, read_back, written
+from pipeline.tracking.tracking import (
+    MAX_TAG,
+    NAME_TAG,
+    ORIGIN_TAG,
+    PARENT_TAG,
+    STUDY_TAG,
+    TRIAL_TAG,
+    Tracker,
+    translated,
+)
+from pipeline.training import naming
+
+
+def config_of(run: TrackedRun) -> dict[str, Any]:
+    """The hyper-parameters of a tracked trial, as they were; its seed stands in its tags.
+
+    Raises:
+        PipelineError: if the run is a study.
+    """
+    if STUDY_TAG in run.tags and PARENT_TAG not in run.tags:
+        winner = run.tags.get("winner_run_id")
+        raise PipelineError(
+            f"run {run.run_id} is the study `{run.name}`, which has no hyper-parameters of its own",
+            hint=f"its winner is run {winner}" if winner else "name the run of one of its trials",
+        )
+    return {name: read_back(text) for name, text in run.params.items() if name != "seed"}
+
+
+def refuse_another_study(tracker: Tracker, experiment_id: str, name: str, origin: str) -> None:
+    """Keep a new study from going on in the run of another one of its name, with results elsewhere.
+
+    Raises:
+        PipelineError: if there is such a run.
+    """
+    found = latest_study(tracker, experiment_id, name)
+    theirs = None if found is None else found.tags.get(ORIGIN_TAG)
+    if theirs not in (None, origin):
+        raise PipelineError(
+            f"{tracker.uri} tracks a study `{name}` already, whose results are in {theirs}",
+            where="--name",
+            hint="choose another name",
+        )
+
+
+def start_study(
+    tracker: Tracker,
+    experiment_id: str,
+    name: str,
+    parameters: Mapping[str, Any],
+    tags: Mapping[str, str],
+    *,
+    resumed: bool = True,
+) -> str:
+    """Id of the study's run: a new one, or the one of that name, which is opened again.
+
+    A parameter that has another value than the first time cannot be changed in MLflow: the new value
+    becomes the tag `resumed.NAME`.
+
+    Args:
+        experiment_id: where the run is.
+        name: of the study.
+        parameters: of the study.
+        tags: of the run; ORIGIN_TAG among them says where the study's results are.
+        resumed: take a run of that name whose results were elsewhere, too: the folder may have moved.
+    """
+    origin = tags.get(ORIGIN_TAG)
+    with (
+        translated(f"cannot start the run of study `{name}`"),
+        _closing_study(tracker, experiment_id, name, origin),
+    ):
+        found = latest_study(tracker, experiment_id, name, origin)
+        if found is None and resumed:
+            found = latest_study(tracker, experiment_id, name)
+        if found is None:
+            every = {**made_by(), **tags, STUDY_TAG: name, NAME_TAG: name}
+            run_id = str(tracker.client.create_run(experiment_id, run_name=name, tags=every).info.run_id)
+            tracker.log_params(run_id, parameters)
+            return run_id
+        new = {k: v for k, v in parameters.items() if k not in found.params}
+        changed = {
+            f"resumed.{k}": written(v)[:MAX_TAG]
+            for k, v in parameters.items()
+            if found.params.get(k, written(v)) != written(v)
+        }
+        tracker.reopen(found.run_id)
+        tracker.log_params(found.run_id, new)
+        tracker.set_tags(found.run_id, {**tags, **changed})
+        return found.run_id
+
+
+@contextlib.contextmanager
+def _closing_study(tracker: Tracker, experiment_id: str, name: str, origin: str | None) -> Iterator[None]:
+    """End a study's run where the body does not come to its end, even before it knows the run's id."""
+    try:
+        yield
+    except BaseException:
+        # MLflow may be away, which is what the body says
+        with contextlib.suppress(OSError, *USER_ERRORS):
+            found = latest_study(tracker, experiment_id, name, origin)
+            if found is not None and found.status == "RUNNING":
+                tracker.finish(found.run_id, "KILLED")
+        raise
+
+
+def latest_study(
+    tracker: Tracker, experiment_id: str, name: str | None = None, origin: str | None = None
+) -> TrackedRun | None:
+    """The study that was started last, of that name and with its results there where these are given."""
+    with translated(f"cannot list the studies of experiment {experiment_id}"):
+        studies = tracker.search([experiment_id], f"tags.{STUDY_TAG} != ''")
+    fitting = [
+        run
+        for run in studies
+        if PARENT_TAG not in run.tags
+        and name in (None, run.tags[STUDY_TAG])
+        and origin in (None, run.tags.get(ORIGIN_TAG))
+    ]
+    return max(fitting, key=lambda run: run.started, default=None)
+
+
+def reconcile(tracker: Tracker, study_run_id: str, known_trial_ids: Iterable[str]) -> None:
+    """End what a search that died left open, once the search is over.
+
+    A trial that Tune does not know (its last snapshot was older) becomes KILLED; one that is known
+    but still RUNNING has ended, and becomes FINISHED.
+    """
+    known = set(known_trial_ids)
+    with translated(f"cannot end the trials of run {study_run_id}"):
+        for run in tracker.children(study_run_id):
+            if run.tags.get(TRIAL_TAG) not in known:
+                if run.status != "KILLED":
+                    tracker.client.set_terminated(run.run_id, "KILLED")
+            elif run.status not in ("FINISHED", "FAILED", "KILLED"):
+                tracker.client.set_terminated(run.run_id, "FINISHED")
+
+
+def end_children(tracker: Tracker, run_id: str) -> None:
+    """End as KILLED whatever still runs below a study's or a comparison's run."""
+    for run in tracker.children(run_id):
+        if run.status == "RUNNING":
+            tracker.finish(run.run_id, "KILLED")
+
+
+def study_of_target(tracker: Tracker, dataset: str, aspect: str, name: str | None) -> TrackedRun:
+    """The study's run, by its name or the latest one.
+
+    Raises:
+        PipelineError: if there is none.
+    """
+    experiment = naming.title(dataset, aspect)
+    with translated(f"cannot look for the experiment `{experiment}`"):
+        known = tracker.client.get_experiment_by_name(experiment)  # tracker.experiment would make it
+    found = None if known is None else latest_study(tracker, known.experiment_id, name)
+    if found is None:
+        what = f"there is no study `{name}` of" if name else "no study was tracked of"
+        raise PipelineError(
+            f"{what} {experiment} in {tracker.uri}",
+            where="--name" if name else None,
+            hint=f"run `python -m pipeline.search {naming.target_flags(dataset, aspect)}`, or say with "
+            "`--storage` or `--tracking-uri` where its results are",
+        )
+    return found
+
+
+def study_named(tracker: Tracker, name: str) -> TrackedRun:
+    """The run of the study of that name, of whatever data set.
+
+    Raises:
+        PipelineError: if there is none, or several data sets have one.
+    """
+    with translated("cannot list the experiments"):
+        experiments = {one.name: one.experiment_id for one in tracker.client.search_experiments()}
+    tried = {title: latest_study(tracker, number, name) for title, number in experiments.items()}
+    found = {title: study for title, study in tried.items() if study is not None}
+    if not found:
+        raise PipelineError(
+            f"there is no study `{name}` in {tracker.uri}",
+            where="--name",
+            hint="say with `--storage`, `--tracking-uri` or `--sample` where its results are",
+        )
+    if len(found) > 1:
+        raise PipelineError(
+            f"expected one study `{name}`, but there is one of {' and of '.join(sorted(found))}",
+            where="--name",
+            hint="add `--dataset`, and `--aspect` where the data set has several",
+        )
+    return next(iter(found.values()))

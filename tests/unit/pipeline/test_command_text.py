@@ -1,0 +1,44 @@
+import shlex
+from pathlib import Path
+
+import pytest
+
+from pipeline.base import command_text
+from pipeline.base.storage import Storage
+from pipeline.base.uris import of_sqlite
+
+
+def test_a_command_to_go_on_names_the_tracking_that_the_environment_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@host:5000")
+    found = command_text.next_commands("first", Storage("runs"), None)
+    for command in (found.resume, found.sync, found.register):
+        assert command.endswith("--name first --tracking-uri 'http://me:***@host:5000'")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", of_sqlite(Path("runs/mlflow.db").resolve()))
+    assert (
+        command_text.next_commands("first", Storage("runs"), None).sync
+        == "python -m pipeline.sync --name first"
+    )
+
+
+def test_a_stored_command_holds_no_password_and_means_the_same_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    given = ["--tracking-uri=http://me:secret@host", "--tracking-uri", "sqlite:///a b.db?timeout=5"]
+    given += ["--optuna-storage", "journal:///deep/o.log", "--storage", "runs", "--set", "encoder=lstm"]
+    command = command_text.stored_command("pipeline.search", given)
+    assert shlex.split(command) == [
+        *["python", "-m", "pipeline.search", "--tracking-uri=http://me:***@host"],
+        *["--tracking-uri", f"sqlite:///{tmp_path}/a b.db?timeout=5"],
+        *[
+            "--optuna-storage",
+            f"journal:///{tmp_path}/deep/o.log",
+            "--storage",
+            "runs",
+            "--set",
+            "encoder=lstm",
+        ],
+    ]
+    again = command_text.stored_command("pipeline.search", shlex.split(command)[3:])
+    assert again == command
+    assert "--storage=-lead" in command_text.next_commands("first", Storage("-lead"), None).resume
