@@ -11,7 +11,7 @@ from pipeline.reporting import comparison_plots, epoch_plots, optuna_plots, plot
 from pipeline.reporting.plots import Plot
 from pipeline.reporting.published import rows as published_rows
 from pipeline.reporting.results import Findings, ScoreRow, Searched, TrialResult
-from pipeline.reporting.standings import Cell, Row, Standings
+from pipeline.reporting.standings import MeanScore, Row, Standings
 from pipeline.training.columns import Column
 from search_spaces.base import Bound, Criterion
 
@@ -364,7 +364,7 @@ def table(*rows: Row) -> Standings:
 
 
 def row(name, mean, kind="ours", deviation=None, gap=None) -> Row:
-    cells = {"token_f1": Cell(mean, deviation)}
+    cells = {"token_f1": MeanScore(mean, deviation)}
     return Row(name=name, kind=kind, cells=cells, differences={} if gap is None else {"token_f1": gap})
 
 
