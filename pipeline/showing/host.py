@@ -4,6 +4,7 @@ import argparse
 import logging
 import sys
 
+from feature_store import terminal
 from pipeline.showing.flags import is_local
 from pipeline.web import host as web_host
 from pipeline.web import tokens
@@ -22,10 +23,11 @@ def serve(given: argparse.Namespace) -> None:
         UserError: if the address is taken, or a model cannot be loaded.
     """
     with web_host.listening(given.host, given.port) as listener:  # before the models, which take longer
-        from pipeline.showing import models
-        from pipeline.showing.web import make_app
+        with terminal.opened(), terminal.step("loading the models"):
+            from pipeline.showing import models
+            from pipeline.showing.web import make_app
 
-        shown, texts = models.load(given)
+            shown, texts = models.load(given)
         language = given.language or (CHINESE if shown[0].is_chinese else ENGLISH)
         token = tokens.new_token()
         app = make_app(shown, texts, token, language)

@@ -20,6 +20,7 @@ QUICK = {
 }
 """Modules of those rooms without torch, ray and mlflow."""
 ELSEWHERE = {
+    "demo": "it serves pages; `pipeline/showing/host.py` loads the models before",
     "judge": "it serves pages, and prints where",
     "relocate": "it reads one database",
     "score": "it reads files, and loads nothing large",
@@ -63,6 +64,14 @@ def test_something_moves_while_a_command_loads(command: str):
     main = next(node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "main")
     assert imports_out_of_sight(main) == []
     assert "terminal.opened()" in ast.unparse(main)
+
+
+def test_something_moves_while_the_demo_loads_its_models():
+    module = ast.parse((ROOT / "pipeline" / "showing" / "host.py").read_text())
+    serve = next(node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "serve")
+    (loading,) = [node for node in ast.walk(serve) if isinstance(node, ast.With) and is_shown(node)]
+    assert "models.load(" in ast.unparse(loading)
+    assert "terminal.opened()" in ast.unparse(loading.items[0])
 
 
 def test_an_import_out_of_sight_is_noticed():

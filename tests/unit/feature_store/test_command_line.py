@@ -13,6 +13,7 @@ from feature_store.errors import MissingDataError, RequestError
 from pipeline import __main__ as listing
 from pipeline import (
     compare,
+    demo,
     evaluate,
     explain,
     judge,
@@ -30,6 +31,7 @@ from pipeline.base.errors import PipelineError, run_command
 
 MODULES = (
     compare,
+    demo,
     evaluate,
     explain,
     judge,

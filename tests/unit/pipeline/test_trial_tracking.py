@@ -117,14 +117,14 @@ def test_a_trial_that_the_ledger_has_lost_is_told_and_does_not_stay_running(
 ):
     ledger = a_ledger(tmp_path)
     tracking(tracker, study, ledger).sync(is_running=True)
-    assert "another one takes its place" not in caplog.text
+    assert "a new run replaces it" not in caplog.text
     (path,) = ledger.directory.glob("*-open.jsonl")
     path.rename(tmp_path / "taken away")
     (failed,) = ledger.directory.glob("*-failed.jsonl")
     failed.unlink()
     tracking(tracker, study, Ledger(tmp_path)).sync(is_running=True)
     assert [run.status for run in tracker.children(study)] == ["FINISHED", "KILLED", "FAILED"]
-    assert "MLflow has a run of trial open, but the ledger no file of it" in caplog.text
+    assert "MLflow has a run of trial open, but the ledger has no file of it" in caplog.text
 
 
 def test_a_long_message_is_cut(tracker: Tracker, study: str, tmp_path: Path):
