@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
+from feature_store.wording import counted
 from pipeline.reporting.plots import (
     CLEAR,
     COLOURS,
@@ -221,7 +222,8 @@ def history_plot(findings: Findings) -> Plot | None:
             "The line is the best value so far. Where it stays flat for long, more trials found nothing "
             "better."
         ),
-        description=f"{len(complete)} trials with values from {min(values):.3g} to {max(values):.3g}.",
+        description=f"{counted(len(complete), 'trial')} with values from {min(values):.3g} "
+        f"to {max(values):.3g}.",
         figure=figure,
         height=360,
     )
@@ -250,7 +252,7 @@ def timeline_plot(findings: Findings) -> Plot | None:
             f"Each bar is a trial from its start to its end. The longest is {slowest.name} with "
             f"{_duration(slowest.seconds)}. Room between bars is time in which fewer trials ran."
         ),
-        description=f"{len(timed)} trials; the longest took {_duration(slowest.seconds)}.",
+        description=f"{counted(len(timed), 'trial')}; the longest took {_duration(slowest.seconds)}.",
         figure=figure,
         height=min(640, 140 + 18 * len(timed)),
     )
@@ -313,7 +315,8 @@ def slice_plots(findings: Findings) -> list[Plot]:
                 name=f"by-{one.name}",
                 title=one.name,
                 caption=f"The highest value is at {best:.4g}.",
-                description=f"{len(complete)} trials by {one.name}, from {min(values):g} to {max(values):g}.",
+                description=f"{counted(len(complete), 'trial')} by {one.name}, from {min(values):g} "
+                f"to {max(values):g}.",
                 figure=figure,
                 height=270,
             )
@@ -345,7 +348,7 @@ def parallel_plot(findings: Findings) -> Plot | None:
             "lighter ones) have a higher value of the criterion: look where they come together. Point at "
             "an axis to read a trial."
         ),
-        description=f"{len(complete)} trials through {len(varied)} hyper-parameters.",
+        description=f"{counted(len(complete), 'trial')} through {counted(len(varied), 'hyper-parameter')}.",
         figure=figure,
         height=420,
         least_width=680,
@@ -378,7 +381,7 @@ def contour_plot(findings: Findings) -> Plot | None:
             "The two most important hyper-parameters. Dots are trials that meet the criterion, hollow ones "
             "miss it. The colour between them is interpolated, and says little where there are few dots."
         ),
-        description=f"{len(complete)} trials over {pair[0]} and {pair[1]}.",
+        description=f"{counted(len(complete), 'trial')} over {pair[0]} and {pair[1]}.",
         figure=figure,
         height=460,
     )

@@ -22,7 +22,7 @@ NEVER_ONE = {
     "feature_store/sources/beer_pool.py": "{counts['pool']} reviews",  # hundreds, or a message of its own
     "feature_store/cail_recipes.py": "",  # names of classes: months of the penal code
     "pipeline/reporting/pages.py": "{findings.num_seeds} seeds",  # a spread takes two
-    "pipeline/reporting/gradient_shares.py": "{percent(",
+    "pipeline/reporting/weight_shares.py": "{percent(",
     "pipeline/tracking/record.py": "{run.run_id} logged",
 }
 
