@@ -48,4 +48,4 @@ def test_the_gradient_reaches_every_gate():
 
 
 def test_words_of_the_table_are_used():
-    assert embedded(BATCH.token_ids).words.shape[1] == random_embeddings().shape[1]
+    assert embedded(BATCH.token_ids).vectors.shape[1] == random_embeddings().shape[1]
