@@ -10,7 +10,7 @@ import pytest
 from tests.integration.servers import S3Server, s3_server
 
 # Read when torch, numpy, ray and mlflow are first imported, hence before any test module.
-# One thread per process: the suite runs in as many processes as there are cores (Makefile, JOBS).
+# One thread per process: the suite runs in several processes (Makefile, JOBS).
 os.environ.update(
     OMP_NUM_THREADS="1",
     MKL_NUM_THREADS="1",

@@ -71,15 +71,19 @@ def write_eraser_corpus(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("dataset", "write"), [("jsonl", write_jsonl_corpus), ("eraser", write_eraser_corpus)]
+    ("dataset", "write", "more"),
+    [
+        ("jsonl", write_jsonl_corpus, []),  # the rival is trained first, and asked again on test
+        ("eraser", write_eraser_corpus, ["--criterion", "paper", "--trials", "1"]),
+    ],
 )
 def test_a_corpus_of_ones_own_ends_in_a_champion_that_finds_the_words(
-    dataset: str, write: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    dataset: str, write: Any, more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     corpus = write(tmp_path / "my tickets")
     target = ["--dataset", dataset, "--data-dir", str(corpus)]
     places = ["--storage", str(tmp_path / "runs"), "--cache-dir", str(tmp_path / "cache")]
-    done = run([sys.executable, "-m", "pipeline.search", *target, *SMALL, *places], cwd=tmp_path)
+    done = run([sys.executable, "-m", "pipeline.search", *target, *SMALL, *more, *places], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     name = f"infocal-{dataset}-my-tickets"
     assert f"registered {name} version 1 as `challenger`" in done.stdout
