@@ -50,8 +50,10 @@ def how_marked(held_threshold: float) -> str:
     """
     from infocal.nn.rationalizer import HALF
 
-    moved = "" if held_threshold == HALF else f" (moved from the model's own threshold, {held_threshold:.3g})"
-    return f"marked: tokens with p >= {HALF:g}{moved}"
+    shown = f"marked: tokens with p >= {HALF:g}"
+    if held_threshold == HALF:
+        return shown
+    return f"{shown}; p is shifted so that the model's own threshold, {held_threshold:.3g}, is {HALF:g}"
 
 
 def line(text: str, explanation: "Explanation", marks: tuple[str, str]) -> str:

@@ -152,16 +152,20 @@ def _surpass(
     """
     theirs = _scores_of_champion(tracker, version, holder, given, criterion)
     mine, best = criterion.value(scores), criterion.value(theirs)
-    figures = f"{_figures(criterion, scores)}; version {holder.version}: {_figures(criterion, theirs)}"
-    terminal.answer(f"against the champion, by {criterion}: version {version.version}: {figures}")
+    figures = (
+        f"version {version.version}: {_figures(criterion, scores)}; "
+        f"version {holder.version}: {_figures(criterion, theirs)}"
+    )
+    terminal.answer(f"against the champion, by {criterion}: {figures}")
     if mine >= best:
         return
     if not given.force:
         raise CriterionNotMet(
             f"{version.uri} was not promoted: the champion, version {holder.version}, is better on test "
-            f"(version {version.version}: {figures})",
+            f"({figures})",
             hint="`--force` promotes it all the same, and says so on the version",
         )
+    terminal.answer(f"--force: version {holder.version} is better, and the tag `forced` says so")
     model_registry.tag(
         tracker, version, {"forced": f"over version {holder.version}, which is better: {figures}"}
     )

@@ -92,8 +92,8 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
             "registered_criterion": str(criterion),
             f"registered_{CRITERION_TAG}": criterion.to_json(),
         }
-        tracker.finish(run_id, tags=tags)
-        tracker.finish(tracking.study_run_id, tags=tags)
+        for one in (run_id, tracking.study_run_id):
+            tracker.set_tags(one, tags)  # the trial ended when its training did
         outcome.publish(study, tracker, tracking.study_run_id, package)
         tracker.finish(tracking.study_run_id, "FINISHED" if study.is_complete else "KILLED")
     number = ledger.number(chosen.trial_id)

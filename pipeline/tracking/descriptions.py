@@ -72,7 +72,7 @@ def of_version(tags: Mapping[str, str], run_id: str) -> str:
     if "criterion" in tags:
         lines.append(f"Chosen on validation by its criterion: {tags['criterion']}.")
     scored = [
-        f"{column.label.lower()} {float(tags[f'val_{column.score}']):.3f}"
+        f"{column.label.lower()} {tags[f'val_{column.score}']}"
         for column in columns.columns(dataset)
         if f"val_{column.score}" in tags
     ]

@@ -48,8 +48,8 @@ def relocate(database: Path, *, dry_run: bool = False) -> str:
         return f"nothing to change: every path of artifacts in {database} that is known to be here is right"
     counts = Counter(table for table, _, _ in changes)
     listed = ", ".join(f"{number} of {table}" for table, number in counts.items())
-    said = "would be changed" if dry_run else "were changed"
-    return f"{len(changes)} paths of artifacts {said} ({listed}); they begin with {root.as_uri()} now"
+    said, then = ("would be", "would then begin") if dry_run else ("were", "now begin")
+    return f"{len(changes)} paths of artifacts {said} changed ({listed}); they {then} with {root.as_uri()}"
 
 
 def _changes(connection: sqlite3.Connection, root: Path) -> dict[tuple[str, str, str], str]:

@@ -456,11 +456,18 @@ def test_a_trial_of_a_study_that_missed_is_registered_under_a_criterion_stated_l
     assert "version 1" in again, "the same weights are registered once"
 
 
+def trial_runs(tracker: Tracker) -> list[Any]:
+    """MLflow's runs of the trials of every study."""
+    found = tracker.client.search_runs([one.experiment_id for one in tracker.client.search_experiments()])
+    return [run for run in found if "mlflow.parentRunId" in run.data.tags]
+
+
 def test_a_trial_registered_under_another_criterion_carries_that_one(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """What is printed is so: the version named is the challenger, and its criterion the one stated."""
     prepared = ended(tracker, tmp_path, monkeypatch)
+    ends = {run.info.run_id: run.info.end_time for run in trial_runs(tracker)}
     wishes = [(0.48, 1), (0.3, 2), (0.48, 1), (0.3, 2)]
     for limit, number in wishes:
         text = register(prepared, results(tmp_path), tracker.uri, Wanted(number=1, min_precision=limit))
@@ -468,6 +475,7 @@ def test_a_trial_registered_under_another_criterion_carries_that_one(
         found = model_registry.find(tracker, NAME, model_registry.CHALLENGER)
         assert (found.version, found.tags["criterion"]) == (number, str(criterion(limit)))
         assert found.tags["min_precision"] == str(limit)
+    assert {run.info.run_id: run.info.end_time for run in trial_runs(tracker)} == ends, "a trial ended before"
 
 
 def test_a_resumed_study_says_which_version_is_challenger(

@@ -57,7 +57,7 @@ def test_a_version_says_what_it_is_and_why_it_was_chosen():
         "A model of **jsonl** (method `hardkuma`): the trial of the study `inns` that is the run `abc123`, "
         "at its epoch 17.\n\n"
         "Chosen on validation by its criterion: best val_token_f1 with val_selection_rate <= 0.5.\n\n"
-        "Scores there: token f1 0.819.\n\n"
+        "Scores there: token f1 0.8190.\n\n"
         "Data: the folder `/data/inns`."
     )
 

@@ -146,8 +146,14 @@ def test_json_holds_every_token(package: Path, capsys: pytest.CaptureFixture[str
     ("held", "said"),
     [
         (0.5, "marked: tokens with p >= 0.5"),
-        (0.125, "marked: tokens with p >= 0.5 (moved from the model's own threshold, 0.125)"),
-        (0.98765, "marked: tokens with p >= 0.5 (moved from the model's own threshold, 0.988)"),
+        (
+            0.125,
+            "marked: tokens with p >= 0.5; p is shifted so that the model's own threshold, 0.125, is 0.5",
+        ),
+        (
+            0.98765,
+            "marked: tokens with p >= 0.5; p is shifted so that the model's own threshold, 0.988, is 0.5",
+        ),
     ],
 )
 def test_the_threshold_that_marks_is_stated(

@@ -270,7 +270,7 @@ def test_a_worse_model_can_be_forced_and_its_version_says_so(tracker: Tracker):
     assert promote.main(command(tracker, "--force")) == 0
     version = model_registry.find(tracker, NAME, model_registry.CHAMPION)
     assert version.version == 2
-    assert version.tags["forced"].startswith("over version 1, which is better: test_token_recall")
+    assert version.tags["forced"].startswith("over version 1, which is better: version 2: test_token_recall")
 
 
 def test_a_champion_below_its_own_bound_is_surpassed(tracker: Tracker):

@@ -63,10 +63,12 @@ def test_mlflow_finds_what_was_moved(
     assert not served(target).is_relative_to(target)
     before = (target / "mlflow.db").read_bytes()
     assert run_command(relocate.main, ["--storage", str(target), "--dry-run"]) == 0
-    assert "paths of artifacts would be changed (" in capsys.readouterr().out
+    planned = capsys.readouterr().out
+    assert "paths of artifacts would be changed (" in planned
+    assert f"they would then begin with {(target / 'artifacts').as_uri()}" in planned
     assert (target / "mlflow.db").read_bytes() == before
     assert run_command(relocate.main, ["--storage", str(target)]) == 0
-    assert f"they begin with {(target / 'artifacts').as_uri()} now" in capsys.readouterr().out
+    assert f"they now begin with {(target / 'artifacts').as_uri()}" in capsys.readouterr().out
     found = served(target)
     assert found.is_relative_to(target) and (found / "MLmodel").is_file()
     model = mlflow.pyfunc.load_model(str(found))
