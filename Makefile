@@ -13,9 +13,8 @@ CONSTRAINTS := constraints.txt
 
 # `make search SEARCH="--dataset beer --aspect palate --data-dir DIR"` runs another search.
 SEARCH ?= --dataset beer --aspect palate --sample --trials 4 --epochs 12
-# Test processes, one thread each. One more than two cores, for the longest tests wait for servers and clocks: with
-# two processes the cores were busy for 56 % of the time (2026-11-29).
-JOBS ?= 3
+# Test processes, one thread each: more threads than cores slow each other down.
+JOBS ?= 2
 PYTEST ?= -n $(JOBS) --dist loadfile
 
 # No program started from here calls home.
