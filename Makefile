@@ -64,7 +64,7 @@ FAULTS ?= --short
 faults: $(STAMP)  ## kill, fill, lock and damage: a few faults, each survived
 	$(BIN)/python -m benchmarks.faults $(FAULTS)
 
-# An hour on two cores. It works on a copy, `mutants/`, and goes on where it was stopped.
+# It works on a copy, `mutants/`, and resumes where it was stopped.
 mutate: $(STAMP)  ## change the losses, metrics and criterion, and name each change that no test notices
 	@$(PIP) install -e '.[mutate]' -c $(CONSTRAINTS)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m mutmut run --max-children $(JOBS)

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     given = build_parser().parse_args(arguments)
     if given.json and not given.json.parent.is_dir():
         raise PipelineError(
-            f"there is no folder `{given.json.parent}`", where="--json", hint="create the bucket first"
+            f"there is no folder `{given.json.parent}`", where="--json", hint="create it first"
         )
     _become_like_a_worker(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)

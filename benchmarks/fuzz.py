@@ -97,7 +97,7 @@ def main(arguments: Sequence[str]) -> int:
         raise PipelineError(f"no reader `{unknown[0]}`; there is {', '.join(READERS)}", where="--only")
     if given.json and not given.json.parent.is_dir():
         raise PipelineError(
-            f"there is no folder `{given.json.parent}`", where="--json", hint="create the bucket first"
+            f"there is no folder `{given.json.parent}`", where="--json", hint="create it first"
         )
     names = given.only or list(READERS)
     if given.keep:

@@ -14,7 +14,7 @@ from pipeline.base import command_text, locations
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.base.uris import without_password
 from pipeline.cli import common_flags, compare_flags, compare_plan, compare_settings, planning
-from pipeline.cli.compare_settings import COMPARISONS, SETTINGS
+from pipeline.comparing.places import COMPARISONS, SETTINGS
 from pipeline.study import cluster, study_folder
 from pipeline.tracking import places
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from feature_store import terminal
 from pipeline.base.errors import run_command
 from pipeline.cli import common_flags
+from pipeline.showing import flags
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -18,9 +19,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = common_flags.parser(
         "pipeline.demo", "Show models on a web page: what they mark, predict, and predict from other marks."
     )
-    from pipeline.showing.flags import add_flags
-
-    add_flags(parser)
+    flags.add_flags(parser)
     common_flags.add_storage_arguments(parser)
     return parser
 
@@ -29,8 +28,6 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
     terminal.log_to_stderr()
-    from pipeline.showing import flags
-
     flags.check(given)
     from pipeline.showing import host
 

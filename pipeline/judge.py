@@ -24,9 +24,7 @@ def build_parser() -> argparse.ArgumentParser:
         "pipeline.judge", "Let people judge rationales or mark their own, and say what came of it."
     )
     place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument(
-        "--sheet", metavar="DIR", help="folder of a sheet: serve it, or create the bucket first"
-    )
+    place.add_argument("--sheet", metavar="DIR", help="folder of a sheet: serve it, or make it first")
     place.add_argument("--results", metavar="DIR", help="folder of a sheet: write what came of it")
     from pipeline.judging.flags import add_flags
 

@@ -45,14 +45,15 @@ def tracking_uri(given: str | None, storage: Storage) -> str:
     """
     stated = given or os.environ.get(TRACKING_VARIABLE)
     credentials.check(stated, "--tracking-uri" if given else TRACKING_VARIABLE)
-    if not stated and storage.is_remote:
+    found = stated or own_tracking(storage)
+    if found is None:
         raise PipelineError(
             f"expected an MLflow server to go with `--storage {storage}`, but none is named",
             where="--tracking-uri",
             hint="name it here or in MLFLOW_TRACKING_URI, as in http://HOST:5000; "
             "sqlite:///mlflow.db tracks in a file of this machine",
         )
-    return stated or of_sqlite((storage.folder / "mlflow.db").resolve())
+    return found
 
 
 def own_tracking(storage: Storage) -> str | None:

@@ -15,6 +15,7 @@ from infocal.methods.registry import INFOCAL
 from pipeline.base import command_text
 from pipeline.base.errors import PipelineError
 from pipeline.cli import flag_values, planning
+from pipeline.comparing.places import SETTINGS
 from pipeline.study import cluster
 from pipeline.training import naming, settings
 from search_spaces import lookup
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pipeline.cli.compare_settings")
 
-COMPARISONS, SETTINGS = "comparisons", "comparison.json"
-"""Folder of all comparisons, in the storage; what lies in each once it was started."""
 _RATE = "target_selection_rate"
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.base import locations
+from pipeline.training.naming import CHAMPION
 
 if TYPE_CHECKING:
     from pipeline.tracking.model_registry import ModelVersion
     from pipeline.tracking.tracking import Tracker
     from pipeline.training.checkpoints import Package
-
-CHAMPION = "champion"
 
 
 def model_uri(place: str) -> str:

@@ -6,11 +6,9 @@ from pathlib import Path
 
 from infocal.errors import StateError
 from pipeline.base.stored_files import read_settings
+from pipeline.comparing.places import SETTINGS
 from pipeline.training import checkpoints
 from pipeline.training.settings import RunSettings
-
-SETTINGS = "comparison.json"
-"""In a comparison's folder: what is to be done."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -121,7 +121,7 @@ def _count_epochs(figure: go.Figure, history: Epochs) -> None:
     """Label the axis below with whole epochs."""
     epochs = [entry["epoch"] + 1 for entry in history]
     first, last = min(epochs), max(epochs)
-    air = max(0.5, 0.02 * (last - first)) if first == last else 0.03 * (last - first)
+    air = 0.5 if first == last else 0.03 * (last - first)
     step = {"dtick": 1} if last - first < 10 else {"nticks": 10}
     figure.update_xaxes(title_text="epoch", range=[first - air, last + air], tickformat="d", **step)
 

@@ -26,7 +26,7 @@ from pipeline.reporting.plots import (
     log_ticks,
 )
 from pipeline.reporting.results import Findings, Searched, TrialResult, percent
-from pipeline.reporting.trial_plots import MET, UNMET, said
+from pipeline.reporting.trial_plots import HOLLOW, MET, UNMET, said
 
 if TYPE_CHECKING:
     import optuna
@@ -144,12 +144,9 @@ def _mended(figure: go.Figure, texts: Mapping[str, Sequence[str]]) -> go.Figure:
         if trace.name in ("Feasible Trial", _TARGET):
             trace.update(marker={"size": 9, "line": {"color": SOFT, "width": 0.5}})
         if trace.name == "Infeasible Trial":
-            trace.update(_HOLLOW)
+            trace.update(marker=HOLLOW)
         trace.name = _NAMES.get(trace.name, trace.name)
     return mended
-
-
-_HOLLOW = {"marker": {"symbol": "circle-open", "size": 9, "color": COLOURS[0], "line": {"width": 1.6}}}
 
 
 def _recoloured(part: Any, key: str = "") -> Any:

@@ -20,6 +20,8 @@ MAIN_SOURCE = "[Sha2023] table 2"
 """The published table whose rows stand in the chart."""
 
 MET, UNMET = "meets the criterion", "does not meet it"
+HOLLOW = {"symbol": "circle-open", "size": 9, "color": COLOURS[0], "line": {"width": 1.6}}
+"""The mark of a trial that does not meet the criterion."""
 
 
 def said(trial: TrialResult) -> str:
@@ -51,7 +53,7 @@ def marks(trials: Sequence[tuple[TrialResult, float, float]], winner: TrialResul
         groups["winner" if is_winner else MET if trial.is_met else UNMET].append((trial, x, y))
     looks = {
         MET: {"symbol": "circle", "size": 9, "color": COLOURS[0], "line": {"color": PAPER, "width": 1}},
-        UNMET: {"symbol": "circle-open", "size": 9, "color": COLOURS[0], "line": {"width": 1.6}},
+        UNMET: HOLLOW,
         "winner": {"symbol": "star", "size": 16, "color": COLOURS[1], "line": {"color": PAPER, "width": 1}},
     }
     name_of_winner = "best trial" if winner is not None and winner.is_met else "nearest to the criterion"

@@ -13,7 +13,7 @@ from pipeline.study.criterion import CRITERION_TAG, Candidate, judged, within_re
 from pipeline.study.study import Study, StudySettings
 from pipeline.study.study_folder import StudyFolder
 from pipeline.tracking import mlflow_page, model_registry
-from pipeline.tracking.tracking import Tracker
+from pipeline.tracking.tracking import Tracker, translated
 from pipeline.training import feature_copies
 from pipeline.training.settings import RunSettings
 from search_spaces.base import Criterion, at_rate
@@ -92,8 +92,9 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
             "registered_criterion": str(criterion),
             f"registered_{CRITERION_TAG}": criterion.to_json(),
         }
-        for one in (run_id, tracking.study_run_id):
-            tracker.set_tags(one, tags)  # the trial ended when its training did
+        with translated(f"cannot record in MLflow that {name} was registered"):
+            for one in (run_id, tracking.study_run_id):
+                tracker.set_tags(one, tags)  # the trial ended when its training did
         outcome.publish(study, tracker, tracking.study_run_id, package)
         tracker.finish(tracking.study_run_id, "FINISHED" if study.is_complete else "KILLED")
     number = ledger.number(chosen.trial_id)

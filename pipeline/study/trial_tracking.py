@@ -29,7 +29,7 @@ from pipeline.tracking.tracking import (
 from pipeline.training.checkpoints import BEST, HISTORY
 from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE
 
-logger = logging.getLogger("pipeline.tracking.tracking")
+logger = logging.getLogger("pipeline.study.trial_tracking")
 
 _STEP_METRIC = "epoch_s"
 """Stands in every epoch and is always finite, so its steps are the epochs that MLflow knows."""

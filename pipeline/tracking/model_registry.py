@@ -22,9 +22,9 @@ from pipeline.base import moved, stored_files
 from pipeline.base.errors import PipelineError
 from pipeline.tracking import descriptions, served_model
 from pipeline.tracking.tracking import Tracker, translated, written
-from pipeline.training import checkpoints
+from pipeline.training import checkpoints, naming
 
-CHALLENGER, CHAMPION = "challenger", "champion"
+CHALLENGER, CHAMPION = naming.CHALLENGER, naming.CHAMPION
 CORPUS_TAG, SAMPLE_CORPUS, REAL_CORPUS = "corpus", "sample", "real"
 
 _DISTRIBUTION = "infocal-pipeline"

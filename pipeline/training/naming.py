@@ -9,6 +9,8 @@ from pathlib import Path
 from infocal.methods.registry import INFOCAL
 from search_spaces import lookup
 
+CHALLENGER, CHAMPION = "challenger", "champion"
+"""Aliases of a registered model: what a search registers last, and what `promote` made of one."""
 MAX_NAME = 128
 """Characters of the name of a registered model."""
 

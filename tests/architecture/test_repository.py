@@ -21,8 +21,12 @@ MACHINE_PATHS = [
     rf"(?<![\w.])/{name}/" for name in ("work", "farm", "root", "Users", r"home/\w+", "opt/(?:pypi|wheels)")
 ]
 REGISTRY_HOSTS = [
-    rf"{name}\.{end}" for name, end in (("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "(?:org|com)"))
-] + [r"deb\.debian\.org"]
+    rf"{first}{second}\.{end}"
+    for first, second, end in (
+        *(("py", "pi", "org"), ("python", "hosted", "org")),
+        *(("npm", "js", "(?:org|com)"), ("deb\\.", "debian", "org")),
+    )
+]
 FOREIGN = re.compile("|".join(MACHINE_PATHS + REGISTRY_HOSTS))
 
 
@@ -51,8 +55,8 @@ def test_nothing_of_one_machine_is_tracked():
         ("/" + "work/main/x", True),
         ("at /" + "home/ann/data", True),
         ("https://" + "pypi" + ".org/simple", True),
-        ("feature_store/work/x", False),
-        ("runs/root/a", False),
+        ("feature_store/" + "work/x", False),
+        ("runs/" + "root/a", False),
         ("models:/infocal-beer-palate@champion", False),
     ],
 )

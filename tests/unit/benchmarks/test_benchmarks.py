@@ -168,8 +168,9 @@ def test_the_table_and_the_file_hold_every_figure(
 
 
 def test_a_file_that_cannot_be_written_is_found_before_anything_is_measured(tmp_path: Path):
-    with pytest.raises(PipelineError, match="there is no folder"):
+    with pytest.raises(PipelineError, match="there is no folder") as caught:
         command.main(["--sample", "--json", str(tmp_path / "none" / "f.json")])
+    assert caught.value.hint == "create it first"
 
 
 def test_two_checkouts_build_features_in_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -1,4 +1,5 @@
 import argparse
+import importlib
 import re
 import subprocess
 import sys
@@ -11,46 +12,19 @@ from feature_store import __main__ as store
 from feature_store.command_line import Parser, cache_folder, nearest
 from feature_store.errors import MissingDataError, RequestError
 from pipeline import __main__ as listing
-from pipeline import (
-    compare,
-    demo,
-    evaluate,
-    explain,
-    judge,
-    promote,
-    register,
-    relocate,
-    report,
-    reproduce,
-    score,
-    search,
-    sync,
-    train,
-)
+from pipeline import search
 from pipeline.base.errors import PipelineError, run_command
 
-MODULES = (
-    compare,
-    demo,
-    evaluate,
-    explain,
-    judge,
-    promote,
-    register,
-    relocate,
-    report,
-    reproduce,
-    score,
-    search,
-    sync,
-    train,
-)
+MODULES = [importlib.import_module(f"pipeline.{name}") for name in listing.commands()]
 COMMANDS = {module.__name__: module.main for module in MODULES}
 BUILDERS = {module.__name__: module.build_parser for module in MODULES}
 
 
 def test_every_command_is_tried_here():
-    assert {name.removeprefix("pipeline.") for name in COMMANDS} == set(listing.commands())
+    files = {
+        path.stem for path in Path(listing.__file__).parent.glob("*.py") if "\ndef main(" in path.read_text()
+    }
+    assert {name.removeprefix("pipeline.") for name in COMMANDS} == files - {"__main__"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -12,6 +12,7 @@ from typing import Any
 
 import optuna
 import pytest
+from mlflow.exceptions import MlflowException
 
 from infocal.config import InfoCalConfig
 from infocal.errors import StateError
@@ -454,6 +455,26 @@ def test_a_trial_of_a_study_that_missed_is_registered_under_a_criterion_stated_l
     assert (metadata["run_id"], metadata["min_precision"]) == (version.run_id, 0.48)
     again = register(prepared, results(tmp_path), tracker.uri, Wanted(min_precision=0.48))
     assert "version 1" in again, "the same weights are registered once"
+
+
+def test_mlflow_that_fails_when_a_registration_is_recorded_is_said_in_a_line(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> None:
+        raise MlflowException("the server is away")
+
+    prepared = ended(tracker, tmp_path, monkeypatch)
+    set_tags = Tracker.set_tags
+    monkeypatch.setattr(
+        Tracker,
+        "set_tags",
+        lambda self, run_id, tags: (fail if "registered_as" in tags else set_tags)(self, run_id, tags),
+    )
+    with pytest.raises(
+        PipelineError,
+        match=f"cannot record in MLflow that {NAME} version 1 was registered: the server is away",
+    ):
+        register(prepared, results(tmp_path), tracker.uri, Wanted(min_precision=0.48))
 
 
 def trial_runs(tracker: Tracker) -> list[Any]:

@@ -254,7 +254,7 @@ def test_numbers_that_are_not_finite_are_left_out_and_said(
     ledger = Ledger(tmp_path)
     train(ledger, "t", 2, val_mae=float("nan"))
     mirrored = tracking(tracker, study, ledger)
-    with caplog.at_level(logging.WARNING, "pipeline.tracking.tracking"):
+    with caplog.at_level(logging.WARNING, "pipeline.study.trial_tracking"):
         mirrored.sync(is_running=True)
         assert caplog.messages == ["trial t epoch 1: not a finite number: val_mae"]
         mirrored.warn_skipped()
@@ -268,7 +268,7 @@ def test_a_page_that_fails_costs_the_page_only(
     ledger = Ledger(tmp_path)
     train(ledger, "t", 2)
     save_trial_checkpoint(tmp_path / checkpoint("t", 1), sample_model(), {})
-    with caplog.at_level(logging.WARNING, "pipeline.tracking.tracking"):
+    with caplog.at_level(logging.WARNING, "pipeline.study.trial_tracking"):
         tracking(tracker, study, ledger, render=refuse).sync(is_running=True)
     (run,) = tracker.children(study)
     assert run.status == "FINISHED"
