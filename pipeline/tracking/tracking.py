@@ -57,6 +57,8 @@ STUDY_TAG, TRIAL_TAG = "study", "tune_trial_id"
 ORIGIN_TAG = "results"
 """Where a study's results are: tells it from another one of its name on the same server."""
 
+_ADDED_TWICE = re.compile("IntegrityError|UniqueViolation")
+"""In what MLflow answers where a row that must be unique is there already: SQLite, MySQL; PostgreSQL."""
 _MAX_PARAMS, _MAX_METRICS = 100, 1000
 """Most entries of one MLflow batch."""
 MAX_TAG = 500
@@ -261,10 +263,15 @@ class Tracker:
             schema=dataset.schema,
             profile=dataset.profile,
         )
+        inputs = [DatasetInput(made, [InputTag("mlflow.data.context", "training")])]
         with translated(f"cannot log the data set of run {run_id}"):
-            self.client.log_inputs(
-                run_id, [DatasetInput(made, [InputTag("mlflow.data.context", "training")])]
-            )
+            try:
+                self.client.log_inputs(run_id, inputs)
+            except MlflowException as error:
+                # MLflow looks for the data set, then adds it: another search may add it in between
+                if not _ADDED_TWICE.search(str(error)):
+                    raise
+                self.client.log_inputs(run_id, inputs)
 
     def describe_experiment(self, experiment_id: str, tags: Mapping[str, str]) -> None:
         """Set tags of an experiment, which MLflow's pages read."""

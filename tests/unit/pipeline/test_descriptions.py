@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from mlflow.exceptions import MlflowException
 
 from feature_store.store import FeatureRequest, open_features
+from pipeline.base.errors import PipelineError
 from pipeline.tracking import descriptions
 from pipeline.tracking.tracked_dataset import MAX_DIGEST, dataset_of
 from pipeline.tracking.tracking import NOTE_TAG, Tracker
@@ -95,3 +97,40 @@ def test_the_data_of_a_run_are_logged_once(tracker, features):
     assert {"tokens", "rationale"} <= names
     assert {(tag.key, tag.value) for tag in one.tags} == {("mlflow.data.context", "training")}
     assert Path(features.directory).is_dir()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "BAD_REQUEST: (sqlite3.IntegrityError) UNIQUE constraint failed: datasets.name",
+        "BAD_REQUEST: (psycopg2.errors.UniqueViolation) duplicate key value violates unique constraint",
+        '(pymysql.err.IntegrityError) (1062, "Duplicate entry")',
+    ],
+)
+def test_a_data_set_that_another_search_adds_at_the_same_time_is_logged(
+    tracker, features, monkeypatch, answer
+):
+    run_id = tracker.start_run(tracker.experiment("beer", "palate"), "trial", {}, {})
+    log, answers = tracker.client.log_inputs, [answer]
+
+    def log_inputs(*arguments):
+        if answers:
+            raise MlflowException(answers.pop())
+        log(*arguments)
+
+    monkeypatch.setattr(tracker.client, "log_inputs", log_inputs)
+    tracker.log_dataset(run_id, dataset_of(features))
+    (one,) = tracker.client.get_run(run_id).inputs.dataset_inputs
+    assert one.dataset.name == "beer/palate"
+
+
+def test_another_error_of_logging_a_data_set_is_not_tried_again(tracker, features, monkeypatch):
+    run_id = tracker.start_run(tracker.experiment("beer", "palate"), "trial", {}, {})
+    answers = ["the disk is full"]
+
+    def log_inputs(*_):
+        raise MlflowException(answers.pop())
+
+    monkeypatch.setattr(tracker.client, "log_inputs", log_inputs)
+    with pytest.raises(PipelineError, match="cannot log the data set .*: the disk is full"):
+        tracker.log_dataset(run_id, dataset_of(features))
