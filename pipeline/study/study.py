@@ -1,7 +1,6 @@
 """A study: the Tune run of one search, from its settings to the ranked candidates."""
 
 import dataclasses
-import functools
 import logging
 import math
 import tempfile
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import optuna
 from ray import tune
-from ray.tune import TuneError
 
 from infocal.config import MethodConfig
 from infocal.errors import StateError
@@ -19,20 +17,16 @@ from pipeline.base.storage import STAGED
 from pipeline.base.stored_files import read_settings
 from pipeline.base.uris import of_sqlite
 from pipeline.study.criterion import Candidate, ranked
+from pipeline.study.engine import Engine
 from pipeline.study.ledger import Ledger, TrialRecord
-from pipeline.study.recorder import Recorder
-from pipeline.study.scheduler import ConstrainedOptunaSearch, Listed, asha, resumed, sampler, trial_id_of
+from pipeline.study.scheduler import ConstrainedOptunaSearch, Listed, asha, resumed, sampler
 from pipeline.study.study_folder import OPTUNA_DB, REPLICATES, SETTINGS, SETTINGS_COPY, TUNE, StudyFolder
-from pipeline.study.worker import tune_trainable
-from pipeline.training import checkpoints, midway
+from pipeline.training import checkpoints
 from pipeline.training.settings import RunSettings
 from search_spaces import lookup
 from search_spaces.base import Space, num_points
 
 logger = logging.getLogger("pipeline.study.study")
-
-_MAX_FAILURES = 2
-"""Times a trial whose worker died is started again from its last checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,6 +119,20 @@ class Study:
         return self.settings.run.config()
 
     @property
+    def engine(self) -> Engine:
+        """What trains, as the settings have it now."""
+        settings = self.settings
+        return Engine(
+            folder=self.folder,
+            ledger=self.ledger,
+            runs={"": settings.run},
+            cpus_per_trial=settings.cpus_per_trial,
+            gpus_per_trial=settings.gpus_per_trial,
+            max_concurrent=settings.max_concurrent,
+            notify=self.notify,
+        )
+
+    @property
     def searched(self) -> list[TrialRecord]:
         """The trials of the search, in the order in which they were begun."""
         return [record for record in self.ledger.trials() if record.begin.proposal is not None]
@@ -172,17 +180,8 @@ class Study:
         past = self.searched
         if self.num_missing <= 0:
             return
-        search = self.searcher(past)
-        tune_config = tune.TuneConfig(
-            num_samples=self.num_missing,
-            max_concurrent_trials=self.settings.max_concurrent,
-            reuse_actors=True,
-            search_alg=search,
-            scheduler=asha(self.base_config, self.settings.run.num_epochs, past, self.space),
-            # by the trial's own id; Tune's name lists the hyper-parameters
-            trial_dirname_creator=trial_id_of,
-        )
-        self._fit(TUNE, tune_config, search, callbacks)
+        halving = asha(self.base_config, self.settings.run.num_epochs, past, self.space)
+        self.engine.train(TUNE, self.searcher(past), self.num_missing, callbacks, halving)
 
     def replicate(self, winner: Candidate, callbacks: Sequence[tune.Callback]) -> None:
         """Train the winner's configuration again with the further seeds that were asked for."""
@@ -193,16 +192,8 @@ class Study:
             record = there.get(config["seed"])
             if record is None or not record.is_over:
                 configs.append(config if record is None else resumed(config, record))
-        if not configs:
-            return
-        tune_config = tune.TuneConfig(
-            num_samples=len(configs),
-            max_concurrent_trials=self.settings.max_concurrent,
-            reuse_actors=True,
-            search_alg=Listed(configs),
-            trial_dirname_creator=trial_id_of,
-        )
-        self._fit(REPLICATES, tune_config, None, callbacks)
+        if configs:
+            self.engine.train(REPLICATES, Listed(configs), len(configs), callbacks)
 
     def candidates(self, records: Sequence[TrialRecord]) -> list[Candidate]:
         """The best epochs of trials that have one, best first."""
@@ -248,50 +239,6 @@ class Study:
                 f"the snapshot holds trials of another search: {' '.join(str(error).split())[:200]}",
                 where=str(self.ledger.directory),
             ) from error
-
-    def _fit(
-        self,
-        name: str,
-        tune_config: tune.TuneConfig,
-        search: ConstrainedOptunaSearch | None,
-        callbacks: Sequence[tune.Callback],
-    ) -> None:
-        settings, place = self.settings, self.folder.place
-        resources = {"cpu": settings.cpus_per_trial, "gpu": settings.gpus_per_trial}
-        trainable = tune.with_parameters(tune_trainable, run=settings.run, study=place.portable)
-        forget = functools.partial(midway.clear, place)
-        recorder = Recorder(self.ledger, search, settings.run.num_epochs, self.notify, forget)
-        earlier = [one for one in place.names() if one == name or one.startswith(f"{name}-")]
-        tuner = tune.Tuner(
-            tune.with_resources(trainable, resources),
-            tune_config=tune_config,
-            run_config=tune.RunConfig(
-                # what a driver that died has left stays as it is: trials go on from its checkpoints
-                name=f"{name}-{len(earlier)}" if earlier else name,
-                storage_path=place.path,
-                storage_filesystem=None if place.is_local else place.filesystem,
-                callbacks=[recorder, *callbacks],
-                failure_config=tune.FailureConfig(max_failures=_MAX_FAILURES),
-                # the last one holds the best epoch too; the one before it is for when the last is damaged, or
-                # the ledger has not heard of it
-                checkpoint_config=tune.CheckpointConfig(num_to_keep=2),
-                verbose=0,
-            ),
-        )
-        # it reports snapshots that it could not copy; nobody reads them
-        logging.getLogger("ray.tune.execution.experiment_state").setLevel(logging.CRITICAL)
-        midway.reset(place)
-        try:
-            tuner.fit()
-        except KeyboardInterrupt:
-            midway.stop(place, recorder.running)
-            raise
-        except (TuneError, OSError) as error:
-            # Tune writes files of its own, too
-            fault = recorder.fault or recorder.lack_of_room(str(error))
-            if fault is None:
-                raise
-            raise fault from error
 
     def _candidate(self, record: TrialRecord) -> Candidate | None:
         """A trial's best epoch; None where the trial has none."""

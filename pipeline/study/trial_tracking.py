@@ -107,6 +107,39 @@ class TrialTracking:
         """Trial id -> run id of what is mirrored so far."""
         return {trial_id: one.run_id for trial_id, one in (self._known or {}).items()}
 
+    # what is of one kind of study: another kind replaces these
+
+    key_tag = TRIAL_TAG
+    """Tag of a trial's run: its id in the ledger."""
+
+    def titled(self, record: TrialRecord) -> tuple[str, dict[str, str]]:
+        """Name and tags of a trial's run."""
+        tags = {**self.tags, TRIAL_TAG: record.trial_id}
+        if "seed" in record.begin.config:
+            tags["seed"] = written(record.begin.config["seed"])
+        return f"trial-{record.begin.number:02d}", tags
+
+    def described(self, record: TrialRecord) -> dict[str, Any]:
+        """What decided a trial, as JSON: its hyper-parameters, `config`, and all else, `run`."""
+        return {"config": self.base | record.begin.config, "run": self.settings}
+
+    def dataset_of(self, record: TrialRecord) -> TrackedDataset | None:
+        """What a trial is trained on; None: not known."""
+        return self.dataset
+
+    def rendered(self, record: TrialRecord, checkpoint: Path) -> Mapping[str, str]:
+        """A trial's pages, by file name."""
+        return {} if self.render is None else self.render(checkpoint, self.described(record)["config"])
+
+    def conclude(self, record: TrialRecord, run_id: str) -> dict[str, str]:
+        """Do what is done once a trial has ended, before its run does; returns tags of the run.
+
+        It is done again where the process dies before the run has ended.
+        """
+        if record.last is None or self.describe is None:
+            return {}
+        return {NOTE_TAG: self.describe(record.last.numbers, record.last.number + 1)}
+
     def sync(self, *, is_running: bool) -> None:
         """Make MLflow agree with the ledger.
 
@@ -173,7 +206,7 @@ class TrialTracking:
     def _mirrored(self) -> dict[str, _Mirrored]:
         """What MLflow has, by the trials' ids."""
         return {
-            run.tags[TRIAL_TAG]: _Mirrored(
+            run.tags[self.key_tag]: _Mirrored(
                 run.run_id,
                 first_step=epoch_steps.first_step(run),
                 last_epoch=max(
@@ -183,7 +216,7 @@ class TrialTracking:
                 is_closed=run.status in _ENDED,
             )
             for run in self.tracker.children(self.study_run_id)
-            if TRIAL_TAG in run.tags
+            if self.key_tag in run.tags
         }
 
     def _end_unknown(self, known: Mapping[str, _Mirrored]) -> None:
@@ -202,11 +235,9 @@ class TrialTracking:
         return known[record.trial_id]
 
     def _new_run(self, record: TrialRecord) -> str:
-        tags = {**self.tags, **FROM_ONE, PARENT_TAG: self.study_run_id, TRIAL_TAG: record.trial_id}
-        if "seed" in record.begin.config:
-            tags["seed"] = written(record.begin.config["seed"])
+        name, own = self.titled(record)
+        tags = {**own, **FROM_ONE, PARENT_TAG: self.study_run_id, self.key_tag: record.trial_id}
         experiment_id = self.tracker.run(self.study_run_id).experiment_id
-        name = f"trial-{record.begin.number:02d}"
         return self.tracker.start_run(experiment_id, name, {}, tags, started=record.begin.time)
 
     def _close(self, record: TrialRecord, run_id: str) -> None:
@@ -217,36 +248,33 @@ class TrialTracking:
             tags = {FAILURE: record.failure.reason, FAILURE_MESSAGE: record.failure.message[:MAX_TAG]}
         elif record.last is not None and record.last.number + 1 < self.num_epochs:
             tags = {"early_stopped": "true"}
-        if record.last is not None and self.describe is not None:
-            tags[NOTE_TAG] = self.describe(record.last.numbers, record.last.number + 1)
+        tags |= self.conclude(record, run_id)
         self.tracker.finish(run_id, "FAILED" if record.failure else "FINISHED", tags=tags, ended=record.ended)
 
     def _log_config(self, record: TrialRecord, run_id: str) -> None:
         """At once, so that a trial that is killed can be trained again as well."""
-        config = self.base | record.begin.config
-        self.tracker.complete_params(run_id, config)
-        if self.dataset is not None:
-            self.tracker.log_dataset(run_id, self.dataset)
-        document = {"config": config, "run": self.settings}
+        document, dataset = self.described(record), self.dataset_of(record)
+        self.tracker.complete_params(run_id, document["config"])
+        if dataset is not None:
+            self.tracker.log_dataset(run_id, dataset)
         self.tracker.log_artifact(run_id, json.dumps(document, indent=1, default=str) + "\n", CONFIG_ARTIFACT)
 
     def _log_artifacts(self, record: TrialRecord, run_id: str) -> None:
-        config = self.base | record.begin.config
         if record.last is None:
             return
         # not Ray's `as_directory`, which fetches the state of training as well
         with (self.place / record.checkpoints[0]).localised(BEST, HISTORY) as checkpoint:
             if (checkpoint / BEST).is_dir():
                 self.tracker.log_artifact(run_id, checkpoint / BEST, BEST)
-            for name, text in self._pages(checkpoint, config).items():
+            for name, text in self._pages(record, checkpoint).items():
                 self.tracker.log_artifact(run_id, text, name)
 
-    def _pages(self, checkpoint: Path, config: Mapping[str, Any]) -> Mapping[str, str]:
+    def _pages(self, record: TrialRecord, checkpoint: Path) -> Mapping[str, str]:
         """A trial's pages; none where they cannot be made, which costs nothing else."""
-        if self.render is None or not (checkpoint / BEST).is_dir():
+        if not (checkpoint / BEST).is_dir():
             return {}
         try:
-            return self.render(checkpoint, config)
+            return self.rendered(record, checkpoint)
         except USER_ERRORS as error:
             logger.warning("could not make the pages of a trial (%s)", error)
             return {}

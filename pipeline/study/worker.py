@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +11,24 @@ from infocal.errors import StateError
 from pipeline.base.storage import Storage
 from pipeline.training import checkpoints
 from pipeline.training.midway import Midway
-from pipeline.training.settings import RunSettings
+from pipeline.training.settings import RUN, RunSettings
 from pipeline.training.trainable import RESUMED, Result, train
 
 logger = logging.getLogger("pipeline.study.worker")
 
 
-def tune_trainable(values: dict[str, Any], run: RunSettings, study: str) -> None:
+def tune_trainable(values: dict[str, Any], runs: Mapping[str, RunSettings], study: str) -> None:
     """The function that Ray Tune calls in a worker.
 
     Args:
-        values: hyper-parameters of the trial; RESUMED says where it goes on.
-        run: everything else.
+        values: hyper-parameters of the trial; RESUMED says where it goes on, RUN which settings it has.
+        runs: everything else, by the names that RUN may have; the empty name is that of trials without RUN.
         study: folder or URI of the study.
     """
     from ray import tune
 
     chosen = dict(values)
+    run = runs[chosen.pop(RUN, "")]
     again = chosen.pop(RESUMED, {"trial_id": tune.get_context().get_trial_id(), "checkpoints": []})
     midway = Midway(Storage(study).opened(), again["trial_id"], run.checkpoint_s)
 

@@ -10,6 +10,8 @@ from search_spaces.base import Criterion
 SAMPLERS = ("tpe", "random", "grid", "gp")
 """Who may propose points; `pipeline.study.scheduler` makes them."""
 
+RUN = "run"
+"""In a trial's config: the name of its settings, in a study whose trials have settings of their own."""
 GPU_STEPS = 10_000
 """Ray gives out a GPU in ten-thousandths."""
 

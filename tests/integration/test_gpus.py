@@ -15,7 +15,7 @@ from ray import tune
 from infocal.config import InfoCalConfig
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Storage
-from pipeline.study import cluster, gpus, study
+from pipeline.study import cluster, engine, gpus
 from pipeline.study.ledger import Ledger
 from pipeline.study.packing import Measurement
 from pipeline.study.probe import ClusterProbe
@@ -81,7 +81,7 @@ def study_in(folder: Path, settings: StudySettings) -> Study:
 def waiting_trial(folder: Path, wanted: int) -> Any:
     """A trial that lasts until `wanted` have started, and a second more: what could run beside it, does."""
 
-    def trainable(values: dict[str, Any], run: Any, study: str) -> None:
+    def trainable(values: dict[str, Any], runs: Any, study: str) -> None:
         from ray import tune
 
         started = time.time()
@@ -102,7 +102,7 @@ def waiting_trial(folder: Path, wanted: int) -> Any:
 def test_so_many_trials_run_at_once_as_share_the_cards(
     gpus: float, max_concurrent: int, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(study, "tune_trainable", waiting_trial(tmp_path, at_once))
+    monkeypatch.setattr(engine, "tune_trainable", waiting_trial(tmp_path, at_once))
     settings = study_settings(
         run_settings(),
         num_trials=NUM_TRIALS if at_once > 3 else at_once + 1,
@@ -135,7 +135,7 @@ def test_a_resumed_study_goes_on_with_the_part_that_was_measured_anew(
 ):
     """Were a trial restored with its old part, more could share a card than their memory allows."""
 
-    def telling(values: dict[str, Any], run: Any, study: str) -> None:
+    def telling(values: dict[str, Any], runs: Any, study: str) -> None:
         from ray import tune
 
         part = ray.get_runtime_context().get_assigned_resources()["GPU"]
@@ -145,7 +145,7 @@ def test_a_resumed_study_goes_on_with_the_part_that_was_measured_anew(
         time.sleep(1)
         tune.report(epoch(1))
 
-    monkeypatch.setattr(study, "tune_trainable", telling)
+    monkeypatch.setattr(engine, "tune_trainable", telling)
 
     def with_gpus(part: float) -> Study:
         changes = {"num_trials": 1, "cpus_per_trial": 0.5, "gpus_per_trial": part}
@@ -221,11 +221,12 @@ def test_a_trials_threads_are_as_many_as_its_cores(
 ):
     """torch's own number, and the environment that OpenMP and MKL would read, say the same."""
 
-    def counting(values: dict[str, Any], run: RunSettings, study: str) -> None:
+    def counting(values: dict[str, Any], runs: dict[str, RunSettings], study: str) -> None:
         from ray import tune
 
         from pipeline.training.trainable import Trial
 
+        run = runs[""]
         config = InfoCalConfig.from_mapping(run.base)
         Trial(config, run, 0, Path(tempfile.mkdtemp(dir=tmp_path)))
         found = [
@@ -236,7 +237,7 @@ def test_a_trials_threads_are_as_many_as_its_cores(
         (tmp_path / "found").write_text(repr(found))
         tune.report(epoch(1))
 
-    monkeypatch.setattr(study, "tune_trainable", counting)
+    monkeypatch.setattr(engine, "tune_trainable", counting)
     run = run_settings(num_threads=threads)
     settings = study_settings(run, num_trials=1, cpus_per_trial=cpus)
     study_in(tmp_path, settings).run([])
