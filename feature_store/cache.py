@@ -141,7 +141,7 @@ def open_table(path: Path) -> pa.Table:
         with pa.memory_map(str(path)) as source:
             return pa.ipc.open_file(source).read_all()
     except (pa.ArrowException, OSError, MemoryError) as error:
-        raise DamagedCacheError(f"not a readable Arrow file ({error})", where=str(path)) from error
+        raise DamagedCacheError(f"not a readable Arrow file ({reason(error)})", where=str(path)) from error
 
 
 def as_numpy(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:

@@ -96,8 +96,8 @@ class EraserFile:
         if not self.num_soft_alone:
             return []
         return [
-            f"{self.path.name}: {counted(self.num_soft_alone, 'document')} without `{_HARD}`: their tokens "
-            f"with a soft prediction above {_HALF:g} are selected"
+            f"{self.path.name}: {counted(self.num_soft_alone, 'document')} without `{_HARD}`: tokens with a "
+            f"soft prediction above {_HALF:g} are selected there"
         ]
 
     def _annotated(self, record: Mapping[str, object], name: str, where: str) -> dict[str, dict[str, Any]]:

@@ -76,6 +76,11 @@ class FetchError(FeatureStoreError):
     """A raw file could not be downloaded."""
 
 
+def reason(error: BaseException) -> str:
+    """What an error says, without the file's name, which the message names itself, and without an errno."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
 def quoted(names: Iterable[str]) -> str:
     """Names in backticks, separated by commas."""
     return ", ".join(f"`{name}`" for name in names)

@@ -173,7 +173,9 @@ class Features:
                 self.tokenizer_files = json.loads((directory / TOKENIZER_FILE).read_text(encoding="utf-8"))
             self.token_counts: npt.NDArray[np.int64] = cache.as_numpy(self._words["count"])
         except (KeyError, TypeError, ValueError, AttributeError, OSError, RecursionError) as error:
-            raise DamagedCacheError(f"the folder cannot be read ({error})", where=str(directory)) from error
+            raise DamagedCacheError(
+                f"the folder cannot be read ({reason(error)})", where=str(directory)
+            ) from error
         self._checked: set[str] = set()
 
     def _schema(self) -> pa.Schema:

@@ -9,12 +9,12 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from feature_store import terminal
 from pipeline.base import locations
-from pipeline.base.errors import PipelineError, run_command
-from pipeline.cli import common_flags
+from pipeline.base.errors import run_command
+from pipeline.cli import common_flags, json_output
 
 if TYPE_CHECKING:
     from pipeline.tracking.assessment import Subject
@@ -29,7 +29,9 @@ def build_parser() -> argparse.ArgumentParser:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--run", metavar="RUN_ID", help="MLflow run of a trial")
     which.add_argument("--model", metavar="URI", help="models:/NAME@ALIAS or models:/NAME/VERSION")
-    parser.add_argument("--json", metavar="FILE", help="also write every score to this file")
+    parser.add_argument(
+        "--json", metavar="FILE", help="also write every score to this file; `-`: to stdout, in place of text"
+    )
     parser.add_argument("--sample", action="store_true", help="look in runs/sample for results, not in runs")
     common_flags.add_storage_arguments(parser)
     group = common_flags.add_feature_arguments(parser)
@@ -41,10 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
     terminal.log_to_stderr()
-    target = Path(given.json) if given.json else None
-    if target is not None and not target.absolute().parent.is_dir():
-        # found out before the test split is read, not after
-        raise PipelineError(f"there is no folder `{target.parent}`", where=f"--json {target}")
+    target = json_output.json_target(given.json)  # found out before the test split is read, not after
     storage = locations.storage(given.storage, given.sample)
     uri = locations.tracking_uri(given.tracking_uri, storage)
     with terminal.opened():
@@ -62,28 +61,25 @@ def main(arguments: Sequence[str]) -> int:
                 subject = assessment.of_run(tracker, given.run, given, Path(folder))
         with terminal.step("reading the test split"):
             reading = assessment.read_test(tracker, subject)
+    if given.json == "-":
+        print(json_output.dumped(_document(subject, reading)))
+        return 0
     terminal.answer(assessment.describe(subject, reading, terminal.width_of(sys.stdout)))
-    if target is not None:
-        write(target, subject, reading)
+    json_output.write_json(target, _document(subject, reading))
     return 0
 
 
-def write(target: Path, subject: "Subject", reading: "TestReading") -> None:
-    """Every score of a reading as JSON."""
-    from pipeline.training.checkpoints import write_json
-
-    write_json(
-        target,
-        {
-            "model": subject.label,
-            "run_id": subject.run_id,
-            "data_fingerprint": subject.features.fingerprint,
-            "num_texts": len(reading.predictions),
-            "scores": reading.scores,
-            "trivial": reading.trivial,
-            "groups": reading.groups,
-        },
-    )
+def _document(subject: "Subject", reading: "TestReading") -> dict[str, Any]:
+    """Every score of a reading."""
+    return {
+        "model": subject.label,
+        "run_id": subject.run_id,
+        "data_fingerprint": subject.features.fingerprint,
+        "num_texts": len(reading.predictions),
+        "scores": reading.scores,
+        "trivial": reading.trivial,
+        "groups": reading.groups,
+    }
 
 
 if __name__ == "__main__":

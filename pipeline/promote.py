@@ -34,7 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="threshold on test precision (default: the one the model was chosen by)",
     )
     group.add_argument(
-        "--force", action="store_true", help="promote a model that the present champion surpasses on test"
+        "--force", action="store_true", help="promote a model that is worse than the present champion on test"
     )
     return parser
 

@@ -54,7 +54,8 @@ def _database(uri: str) -> Path:
     if not file.is_file():
         raise PipelineError(
             f"there is no tracking database `{file}`",
-            hint="name the folder of results with `--storage`, or the database with `--tracking-uri`",
+            hint="name the folder of results with `--storage` (`--sample`: runs/sample), or the database "
+            "with `--tracking-uri`",
         )
     from pipeline.tracking.schema import refuse_another_schema  # SQLAlchemy takes a moment
 

@@ -184,18 +184,25 @@ class Criterion:
         violation = self.violation(scores)
         return scores[self.metric] if violation == 0 else -violation
 
-    def with_limit(self, metric: str, limit: float) -> "Criterion":
-        """The same criterion with another limit on `metric`.
+    def with_limit(self, metric: str, limit: float, why: str) -> "Criterion":
+        """The same criterion with another limit on `metric`; itself where the limit is what it was.
+
+        Args:
+            metric: of the bound.
+            limit: the new one.
+            why: where the new one comes from.
 
         Raises:
             ValueError: if it has no bound on that metric.
         """
         if metric not in [bound.metric for bound in self.bounds]:
             raise ValueError(f"the criterion has no bound on `{metric}`; its bounds are {self}")
+        if all(bound.limit == limit for bound in self.bounds if bound.metric == metric):
+            return self
         changed = [
             Bound(metric=b.metric, limit=limit, kind=b.kind) if b.metric == metric else b for b in self.bounds
         ]
-        return replace(self, bounds=tuple(changed))
+        return replace(self, bounds=tuple(changed), why=why)
 
     def at_rate(self, rate: float) -> "Criterion":
         """The same criterion for models that select this share of the tokens, in (0, 1).

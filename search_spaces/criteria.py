@@ -37,6 +37,19 @@ def relative(stated: Criterion, precision: float, rival: str, told: str) -> Crit
     )
 
 
+def with_min_precision(criterion: Criterion, limit: float) -> Criterion:
+    """The criterion with the threshold on precision that a user states.
+
+    Args:
+        criterion: the data set's or a study's own.
+        limit: in [0, 1].
+
+    Raises:
+        ValueError: if it has no threshold on precision.
+    """
+    return criterion.with_limit(PRECISION, limit, f"threshold {limit:g} was stated with `--min-precision`")
+
+
 def paper_bar(stated: Criterion) -> float | None:
     """The fixed threshold on precision; None where a data set has none."""
     return next((bound.limit for bound in stated.bounds if bound.metric == PRECISION), None)

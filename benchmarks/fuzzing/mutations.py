@@ -519,7 +519,7 @@ def gzip_bomb(random: Random, content: bytes) -> bytes:
 GZIP_DAMAGES: tuple[Damage, ...] = (
     *[_inside(TEXT_DAMAGES)] * 6,
     *[_inside(JSON_DAMAGES)] * 6,
-    *(gzip_twice, not_gzip, *BYTE_DAMAGES),
+    *(gzip_twice, not_gzip, gzip_bomb, *BYTE_DAMAGES),
 )
 
 # ------------------------------------------------------------------------------------------------------ zip

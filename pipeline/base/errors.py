@@ -60,6 +60,8 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
         _, file, reason = error.args[0][0]
         return shortened(reason if str(file) in reason else f"{file}: {reason}")
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return shortened(f"{error.filename}: {error.strerror}")
     inner = getattr(error, "orig", None) or error  # SQLAlchemy adds the statement to what the database says
     return shortened(str(inner)) or type(error).__name__
 

@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 
+from feature_store.errors import reason
 from feature_store.fingerprint import file_digest
 from infocal.errors import StateError
 from pipeline.base.errors import USER_ERRORS, one_line
@@ -61,6 +62,25 @@ def copied(folder: Path, owner: str) -> Iterator[None]:
             raise
         name = error.where[len(str(folder)) :].strip("/")
         raise StateError(error.message, where=f"`{name}` of {owner}", hint=error.hint) from error
+
+
+def check_folder(directory: Path, what: str, hint: str) -> None:
+    """Refuse a place that is no folder, or one that holds nothing with digests.
+
+    Args:
+        directory: the place.
+        what: that was expected there, such as `a model`.
+        hint: what writes it.
+
+    Raises:
+        StateError: names the place.
+    """
+    if (directory / DIGESTS).is_file():
+        return
+    got = f"has no file `{DIGESTS}`"
+    if not directory.is_dir():
+        got = "is a file" if directory.exists() else "is not there"
+    raise StateError(f"expected the folder of {what}, but it {got}", where=str(directory), hint=hint)
 
 
 def write_digests(directory: Path, names: Iterable[str]) -> None:
@@ -121,7 +141,7 @@ def read_settings(kind: type[_T], path: Path, what: str) -> _T:
     try:
         return TypeAdapter(kind).validate_json(path.read_bytes(), strict=True)
     except OSError as error:
-        raise StateError(f"cannot read the file: {error}", where=str(path)) from error
+        raise StateError(f"cannot read the file: {reason(error)}", where=str(path)) from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "it"
@@ -139,4 +159,4 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise StateError(f"cannot read the file: {error}", where=str(path)) from error
+        raise StateError(f"cannot read the file: {reason(error)}", where=str(path)) from error

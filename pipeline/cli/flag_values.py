@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from feature_store.errors import reason
 from feature_store.toml import read_toml
 from pipeline.base.errors import PipelineError
 from pipeline.training.naming import MAX_NAME
@@ -132,7 +133,7 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
         return read_toml(path)
     except (OSError, ValueError) as error:
         raise PipelineError(
-            f"cannot read the file: {error}",
+            f"cannot read the file: {reason(error)}",
             where=f"--config {path}",
             hint="it is a TOML file with lines such as `hidden_size = 64`",
         ) from error

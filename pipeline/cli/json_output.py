@@ -1,6 +1,7 @@
 """What `--json FILE` asks for: the file is checked before anything is read, and written at the end."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,16 @@ def json_target(name: str | None, *inputs: str | None) -> Path | None:
 
 
 def dumped(document: Mapping[str, Any]) -> str:
-    """What `--json` writes: readable, in the order given, without NaN."""
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    """What `--json` writes: readable, in the order given; JSON has no NaN, so what is not finite is null."""
+    return json.dumps(_finite(document), indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_json(target: Path | None, document: Mapping[str, Any]) -> None:

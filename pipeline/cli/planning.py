@@ -22,7 +22,7 @@ from pipeline.training import naming, settings
 from pipeline.training.columns import TASK_SCORES
 from search_spaces import lookup
 from search_spaces.base import Criterion
-from search_spaces.criteria import PAPER, RELATIVE, RIVAL, expected
+from search_spaces.criteria import PAPER, RELATIVE, RIVAL, expected, with_min_precision
 from search_spaces.datasets import out_of_reach
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _check_variant(base: Mapping[str, Any], method: str) -> None:
 
 def _with_min_precision(criterion: Criterion, limit: float) -> Criterion:
     try:
-        return criterion.with_limit("val_token_precision", limit)
+        return with_min_precision(criterion, limit)
     except ValueError as error:
         raise PipelineError(
             str(error), where="--min-precision", hint="leave the flag out: this criterion has no such bound"

@@ -1,6 +1,6 @@
 """The plan of a search, which `--dry-run` prints."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from feature_store.wording import counted
@@ -33,16 +33,17 @@ def plan(
         f"trials       {_trials(prepared.num_trials, space)} of {counted(run.num_epochs, 'epoch')}",
         f"GPUs         {_gpus(prepared, address)}",
         f"sampler      {prepared.sampler}, seed {run.seed}",
-        f"first        {prepared.first_points or 'none: the published best lies outside this space'}",
+        *_first(prepared.first_points),
         "\nsearched",
     ]
+    width = max(map(len, run.config().to_dict()))
     for r in space:
         scale = "log scale" if r.log else f"step {r.step:g}" if r.step else "continuous"
-        lines.append(f"  {r.name:<24} {r.low:g} .. {r.high:g}, {scale}  ({r.why})")
+        lines.append(f"  {r.name:<{width}} {r.low:g} .. {r.high:g}, {scale}  ({r.why})")
     lines.append("\nfixed")
     searched = {r.name for r in space}
     fixed = run.config().to_dict().items()
-    lines += [f"  {name:<24} {value}" for name, value in fixed if name not in searched]
+    lines += [f"  {name:<{width}} {value}" for name, value in fixed if name not in searched]
     return "\n".join(lines)
 
 
@@ -58,6 +59,14 @@ def _criterion(run: RunSettings) -> list[str]:
     measured = f"{name} is trained first on the same features for {epochs}, once: kept beside them"
     beside = "" if fixed is None else f"; the paper's threshold: {fixed:g}"
     return [*lines, f"             {measured}{beside}"]
+
+
+def _first(points: Sequence[Mapping[str, float]]) -> list[str]:
+    """The points that are tried first, a line each."""
+    if not points:
+        return ["first        none: the published best lies outside this space"]
+    lines = [", ".join(f"{name} = {value:g}" for name, value in point.items()) for point in points]
+    return [f"first        {lines[0]}", *(f"             {line}" for line in lines[1:])]
 
 
 def _trials(asked: int, space: Space) -> str:

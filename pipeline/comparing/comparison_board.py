@@ -9,9 +9,7 @@ from typing import Any
 from feature_store import terminal
 from pipeline.study import time_left, trial_table
 from pipeline.study.time_left import Phase, Track
-from pipeline.study.trial_table import Row
-
-WAITING, RUNNING = "waiting", "running"
+from pipeline.study.trial_table import RUNNING, STARTING, WAITING, Row
 
 
 @dataclass(slots=True)
@@ -29,6 +27,11 @@ class _Training:
     @property
     def is_over(self) -> bool:
         return self.state not in (WAITING, RUNNING)
+
+    @property
+    def shown(self) -> str:
+        """The state as its row has it."""
+        return STARTING if self.state == RUNNING and not self.reports else self.state
 
 
 class ComparisonBoard:
@@ -83,7 +86,8 @@ class ComparisonBoard:
             since=self.since,
         )
         ended = sum(one.is_over for one in every)
-        return f"{ended} of {len(every)} trainings ended; {time_left.told(seconds)}"
+        going = trial_table.under_way(one.shown for one in every)
+        return f"{ended} of {len(every)} trainings ended, {going}; {time_left.told(seconds)}"
 
     def __call__(self, width: int, height: int, *, is_over: bool) -> list[terminal.Line]:
         """The state of the comparison, and a row for each training: those that run stand first."""
@@ -96,7 +100,7 @@ class ComparisonBoard:
         rows = [
             Row(
                 name,
-                "starting" if one.state == RUNNING and not one.reports else one.state,
+                one.shown,
                 len(one.reports),
                 one.scores,
                 is_running=one.state == RUNNING,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.cache import write_text
+from feature_store.errors import reason
 from feature_store.wording import counted
 from pipeline.base.errors import PipelineError
 
@@ -206,7 +207,7 @@ def load(folder: Path, where: str) -> Sheet:
             hint="`python -m pipeline.judge --sheet DIR --models NAME,...` (or `--annotate`) makes one",
         ) from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise PipelineError(f"not a sheet of this version ({error})", where=str(path)) from error
+        raise PipelineError(f"not a sheet of this version ({reason(error)})", where=str(path)) from error
     if sheet.digest != document.get("digest"):
         raise PipelineError(
             "the sheet was altered after it was made: answers would no longer belong to what was shown",

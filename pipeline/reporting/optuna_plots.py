@@ -110,19 +110,14 @@ def _frozen(
     return made
 
 
-def _evaluator() -> "optuna.importance.BaseImportanceEvaluator":
-    import optuna
-
-    return optuna.importance.FanovaImportanceEvaluator(seed=_SEED)
-
-
 def importance(trials: Sequence[TrialResult], varied: Sequence[Searched]) -> dict[str, float]:
     """Share of the criterion's variance that each hyper-parameter explains, highest first: seeded fANOVA."""
     import optuna
 
     study = frozen_study(trials, varied)
     names = {escaped(one.name): one.name for one in varied}
-    found = optuna.importance.get_param_importances(study, evaluator=_evaluator())
+    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=_SEED)
+    found = optuna.importance.get_param_importances(study, evaluator=evaluator)
     return {names[name]: share for name, share in found.items()}
 
 
@@ -268,16 +263,14 @@ def _duration(seconds: float | None) -> str:
 
 def importance_plot(findings: Findings) -> Plot | None:
     """A bar for each hyper-parameter's importance; None where there is no importance."""
-    from optuna.visualization import plot_param_importances
-
     names = list(findings.importance)
-    complete = [t for t in _complete(findings) if all(one.name in t.searched for one in findings.searched)]
-    if not names or len(complete) < 2:
+    if not names:
         return None
-    study = frozen_study(complete, [one for one in findings.searched if one.name in names])
-    figure = _mended(plot_param_importances(study, evaluator=_evaluator()), {})
-    shares = [percent(share) for share in figure.data[0].x]
-    figure.update_traces(marker_color=COLOURS[0], text=shares, hovertemplate=None, hoverinfo="skip")
+    shares = [findings.importance[name] for name in reversed(names)]  # plotly draws the first one lowest
+    bars = go.Bar(x=shares, y=[escaped(name) for name in reversed(names)], orientation="h")
+    bars.update(marker_color=COLOURS[0], text=[percent(share) for share in shares], hoverinfo="skip")
+    figure = go.Figure(bars)
+    figure.update_layout(showlegend=False)
     figure.update_xaxes(title_text="share of the variance", tickformat=".0%", range=[0, 1.1])
     figure.update_yaxes(title_text="")
     most, share = next(iter(findings.importance.items()))

@@ -163,7 +163,8 @@ class Findings:
     links: Mapping[str, Links] = field(default_factory=dict)
     """By the id of a trial's run."""
     versions: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Id of a trial's run -> registered models that it became, with their aliases."""
+    """Id of a trial's run -> registered models that it became, with their aliases, and by
+    which criterion, where that is not the study's."""
     model_names: Sequence[str] = ()
     """Registered models that its trials may be versions of."""
     title: str = ""

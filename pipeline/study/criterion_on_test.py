@@ -13,8 +13,8 @@ from pipeline.tracking.assessment import Subject
 from pipeline.tracking.model_registry import ModelVersion
 from pipeline.tracking.tracking import Tracker
 from pipeline.training.scoring import Scores, score_test
-from search_spaces.base import Criterion
-from search_spaces.criteria import MARGIN, PRECISION
+from search_spaces.base import Bound, BoundKind, Criterion
+from search_spaces.criteria import MARGIN, PRECISION, with_min_precision
 
 
 def threshold(
@@ -31,16 +31,15 @@ def threshold(
         PipelineError: if a threshold is stated for a criterion that has none on precision.
     """
     origin = "the criterion's threshold"
-    stated = min_precision
-    if stated is not None:
-        origin = "the threshold of `--min-precision`"
-    elif "min_precision" in tags:
-        stated, origin = float(tags["min_precision"]), "the threshold that the model was chosen by"
-    if stated is not None:
-        try:
-            criterion = criterion.with_limit(PRECISION, stated)
-        except ValueError as error:
-            raise PipelineError(f"{error}", where="--min-precision") from error
+    try:
+        if min_precision is not None:
+            origin = "the threshold of `--min-precision`"
+            criterion = with_min_precision(criterion, min_precision)
+        elif "min_precision" in tags:
+            origin = "the threshold that the model was chosen by"
+            criterion = criterion.with_limit(PRECISION, float(tags["min_precision"]), origin)
+    except ValueError as error:
+        raise PipelineError(f"{error}", where="--min-precision") from error
     bounds = tuple(dataclasses.replace(bound, metric=on_test(bound.metric)) for bound in criterion.bounds)
     return dataclasses.replace(criterion, metric=on_test(criterion.metric), bounds=bounds), origin
 
@@ -70,11 +69,58 @@ def _parsed(version: ModelVersion, tag: str) -> Criterion:
         raise PipelineError(str(error), where=f"tag `{tag}` of {version.uri}") from error
 
 
-def standing_criterion(holder: ModelVersion, default: Criterion, min_precision: float | None) -> Criterion:
+def standing_criterion(holder: ModelVersion, default: Criterion) -> Criterion:
     """The criterion that the champion was judged by on test; that it was chosen by, where none is known."""
-    if min_precision is None and JUDGED_TAG in holder.tags:
+    if JUDGED_TAG in holder.tags:
         return _parsed(holder, JUDGED_TAG)
-    return threshold(stated_of(holder, default), min_precision, holder.tags)[0]
+    return threshold(stated_of(holder, default), None, holder.tags)[0]
+
+
+def stricter(standing: Criterion, own: Criterion) -> Criterion:
+    """The champion's criterion with every bound of both, each at the limit that asks for more.
+
+    Args:
+        standing: by which the champion was judged.
+        own: by which the model is judged that would take its place.
+    """
+    limits: dict[tuple[str, BoundKind], float] = {}
+    for bound in (*standing.bounds, *own.bounds):
+        key = bound.metric, bound.kind
+        choose = max if bound.kind == "at_least" else min
+        limits[key] = choose(bound.limit, limits.get(key, bound.limit))
+    bounds = tuple(Bound(metric=name, kind=kind, limit=limit) for (name, kind), limit in limits.items())
+    return dataclasses.replace(standing, bounds=bounds)
+
+
+F1 = "test_token_f1"
+CLEAR_LOSS = 0.05
+"""Token F1 by which a model is clearly worse than another: more than one standard error of a difference on
+95 annotated reviews, 0.03 for each of the two (docs/choosing.md)."""
+
+
+def losses(criterion: Criterion, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """In what a model is worse than the champion; empty where it may take its place.
+
+    Args:
+        criterion: with the stricter bounds of both.
+        mine: scores of the model on test.
+        theirs: those of the champion.
+
+    Raises:
+        PipelineError: if a score is missing that the criterion reads.
+    """
+    for name in criterion.metrics:
+        if name not in mine:
+            raise PipelineError(
+                f"the test split gives no `{name}`, by which the champion was judged: {criterion}"
+            )
+    found = []
+    if criterion.value(mine) < criterion.value(theirs):
+        found.append(f"by {criterion}")
+    lost = theirs[F1] - mine[F1] if F1 in mine and F1 in theirs else 0.0
+    if lost > CLEAR_LOSS:
+        found.append(f"by {F1}, which would fall by {lost:.4f} (more than {CLEAR_LOSS:g})")
+    return found
 
 
 def misses(criterion: Criterion, scores: Mapping[str, Any]) -> list[str]:

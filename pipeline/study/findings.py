@@ -107,9 +107,22 @@ def linked(tracker: Tracker, found: Findings, folder: Path | None) -> Findings:
     return dataclasses.replace(
         found,
         links=links,
-        versions=model_registry.versions_of_runs(tracker, found.model_names, list(links)),
+        versions={
+            run_id: [_registered(label, chosen_by, found) for label, chosen_by in versions]
+            for run_id, versions in model_registry.versions_of_runs(
+                tracker, found.model_names, list(links)
+            ).items()
+        },
         table=f"{address}/{mlflow_view.table(experiment_id, found.run_id)}" if has_view else "",
     )
+
+
+def _registered(label: str, chosen_by: str, found: Findings) -> str:
+    """A version of a model; with the criterion that it was registered by, where that is not the study's."""
+    stated = _criterion_of_sentence(chosen_by)
+    if stated is None or chosen_by == str(found.criterion):
+        return label
+    return f"{label}, registered by another criterion: {pages.sentence(stated, found.dataset)}"
 
 
 def gather(tracker: Tracker, study_run_id: str) -> Findings:

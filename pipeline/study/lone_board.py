@@ -75,7 +75,7 @@ class LoneBoard:
         head = [(line, "") for line in terminal.fitted("; ".join(parts), width).split("\n") if line]
         row = Row(
             self.name or "training",
-            "running" if result else "starting",
+            trial_table.RUNNING if result else trial_table.STARTING,
             result["epoch"] + 1 if result else 0,
             {name: value for name, value in result.items() if isinstance(value, int | float)},
             is_running=True,

@@ -110,11 +110,13 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     commands = commands_of(prepared, folder.storage)
     check_nothing_better_is_lost(study, winner, commands.register)
     package = pack_winner(study, features, winner, runs[winner.trial_id])
-    version = registered = challenger = None
+    version = registered = challenger = champion = None
     if winner.is_met:
         version = register_winner(study, features, tracker, winner, runs[winner.trial_id], package)
         registered = f"{prepared.model_name} version {version}"
         challenger = model_registry.find(tracker, prepared.model_name, model_registry.CHALLENGER).version
+        champion = model_registry.champion(tracker, prepared.model_name)
+    before = _registered_before(tracker.run(study_run).tags)
     metrics = best_shown(prepared.run.dataset, winner.scores) | _trivial(features, winner)
     metrics |= final_validation(checkpoints.load_package(package).model, features)
     metrics |= summary.spread([winner, *replicates], prepared.run.dataset)
@@ -125,7 +127,12 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     outcome[NOTE_TAG] = "\n\n".join(
         [
             summary.note(
-                winner, runs[winner.trial_id], prepared.run.criterion, prepared.run.dataset, registered
+                winner,
+                runs[winner.trial_id],
+                prepared.run.criterion,
+                prepared.run.dataset,
+                registered,
+                before,
             ),
             f"Open [the trials as a table]({mlflow_view.table(experiment_id, study_run)}), "
             f"[as a chart]({mlflow_view.chart(experiment_id, study_run)}), "
@@ -146,12 +153,21 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         directory=folder.shown,
         version=version,
         challenger=challenger,
+        champion=champion and champion.version,
+        before=before,
         used=used,
         register=commands.register,
         text=example_text(features),
         storage=folder.storage,
         names={one.trial_id: f"trial-{study.ledger.number(one.trial_id):02d}" for one in candidates},
     )
+
+
+def _registered_before(tags: Mapping[str, str]) -> str:
+    """What `pipeline.register` has registered of a study, and by which criterion; empty where nothing."""
+    if "registered_as" not in tags:
+        return ""
+    return f"{tags['registered_as']} was registered by another one ({tags.get('registered_criterion', '?')})"
 
 
 def commands_of(prepared: StudySettings, storage: Storage) -> Commands:

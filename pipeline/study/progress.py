@@ -139,7 +139,7 @@ class ProgressLines(tune.Callback):
         if again:
             ended = sum(record.is_over for record in again)
             text += f", {ended} of {counted(self.plan.num_seeds - 1, 'further seed')}"
-        return f"{text}, {sum(map(self._is_running, self.records))} running"
+        return f"{text}, {trial_table.under_way(map(self._state, self.records))}"
 
     def _is_running(self, record: TrialRecord) -> bool:
         return record.trial_id in self._running and not record.is_over
@@ -241,8 +241,8 @@ class ProgressLines(tune.Callback):
         if record.is_over:
             return "done" if len(record.epochs) >= self.plan.num_epochs else "stopped"
         if not self._is_running(record):
-            return "waiting"
-        return "running" if record.epochs else "starting"
+            return trial_table.WAITING
+        return trial_table.RUNNING if record.epochs else trial_table.STARTING
 
 
 def _ranked(records: Sequence[TrialRecord]) -> list[TrialRecord]:

@@ -4,7 +4,7 @@ import argparse
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,14 @@ from pipeline.base.uris import without_password
 from pipeline.study import outcome
 from pipeline.study.criterion import JUDGED_TAG, RIVAL_TAG, criterion_of
 from pipeline.study.criterion_on_test import (
+    F1,
     against_rival,
     held,
+    losses,
     misses,
     standing_criterion,
     stated_of,
+    stricter,
     threshold,
     way_on,
 )
@@ -132,8 +135,8 @@ def judge(
         )
     terminal.answer(f"\n{held(criterion, origin)}")
     if holder is not None:
-        standing = standing_criterion(holder, stated, given.min_precision)
-        _surpass(tracker, version, holder, given, standing, reading.scores)
+        strict = stricter(standing_criterion(holder, stated), criterion)
+        _surpass(tracker, version, holder, given, strict, reading.scores)
     return outcome.example_text(subject.features)
 
 
@@ -145,30 +148,33 @@ def _surpass(
     criterion: Criterion,
     scores: Mapping[str, Any],
 ) -> None:
-    """Compare a model with the champion on test, by the criterion that the champion was chosen by.
+    """Compare a model with the champion on test: by a criterion with the stricter bounds of both, and by F1.
 
     Raises:
         CriterionNotMet: if the champion is better, and nobody forces the change.
     """
-    theirs = _scores_of_champion(tracker, version, holder, given, criterion)
-    mine, best = criterion.value(scores), criterion.value(theirs)
+    names = [name for name in dict.fromkeys([*criterion.metrics, *_COMPARED]) if name in scores]
+    theirs = _scores_of_champion(tracker, version, holder, given, names)
     figures = (
-        f"version {version.version}: {_figures(criterion, scores)}; "
-        f"version {holder.version}: {_figures(criterion, theirs)}"
+        f"version {version.version}: {_figures(names, scores)}; "
+        f"version {holder.version}: {_figures(names, theirs)}"
     )
     terminal.answer(f"against the champion, by {criterion}: {figures}")
-    if mine >= best:
+    worse = losses(criterion, scores, theirs)
+    if not worse:
         return
+    better = f"version {holder.version}, is better on test {' and '.join(worse)}"
     if not given.force:
         raise CriterionNotMet(
-            f"{version.uri} was not promoted: the champion, version {holder.version}, is better on test "
-            f"({figures})",
+            f"{version.uri} was not promoted: the champion, {better} ({figures})",
             hint="`--force` promotes it all the same, and says so on the version",
         )
-    terminal.answer(f"--force: version {holder.version} is better, and the tag `forced` says so")
-    model_registry.tag(
-        tracker, version, {"forced": f"over version {holder.version}, which is better: {figures}"}
-    )
+    terminal.answer(f"--force: the champion, {better}; the tag `forced` says so")
+    model_registry.tag(tracker, version, {"forced": f"over the champion, {better}: {figures}"})
+
+
+_COMPARED = ("test_token_precision", "test_token_recall", F1)
+"""Scores that are said of both models, beside those that the criterion reads."""
 
 
 def _scores_of_champion(
@@ -176,10 +182,10 @@ def _scores_of_champion(
     version: ModelVersion,
     holder: ModelVersion,
     given: argparse.Namespace,
-    criterion: Criterion,
+    names: Sequence[str],
 ) -> Mapping[str, Any]:
     """The champion's scores on test: those that were recorded on the same data, else read now."""
-    recorded = {name: holder.tags.get(name) for name in criterion.metrics}
+    recorded = {name: holder.tags.get(name) for name in names}
     if all(recorded.values()) and version.tags.get("data_fingerprint") == holder.tags.get("data_fingerprint"):
         return {name: float(value) for name, value in recorded.items() if value is not None}
     with tempfile.TemporaryDirectory() as folder:
@@ -187,8 +193,8 @@ def _scores_of_champion(
         return assessment.read_test(tracker, subject).scores
 
 
-def _figures(criterion: Criterion, scores: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {scores[name]:.4f}" for name in criterion.metrics)
+def _figures(names: Sequence[str], scores: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {scores[name]:.4f}" for name in names)
 
 
 def next_steps(model: str, uri: str, text: str, storage: Storage | None = None) -> str:

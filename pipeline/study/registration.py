@@ -17,7 +17,7 @@ from pipeline.tracking.tracking import Tracker, translated
 from pipeline.training import feature_copies
 from pipeline.training.settings import RunSettings
 from search_spaces.base import Criterion, at_rate
-from search_spaces.criteria import PAPER
+from search_spaces.criteria import PAPER, with_min_precision
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,6 +95,7 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
         with translated(f"cannot record in MLflow that {name} was registered"):
             for one in (run_id, tracking.study_run_id):
                 tracker.set_tags(one, tags)  # the trial ended when its training did
+        champion = model_registry.champion(tracker, study.settings.model_name)
         outcome.publish(study, tracker, tracking.study_run_id, package)
         tracker.finish(tracking.study_run_id, "FINISHED" if study.is_complete else "KILLED")
     number = ledger.number(chosen.trial_id)
@@ -105,7 +106,12 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
         *([f"  {criterion.why}"] if study.settings.run.rival else []),
         "",
         *summary.registered(
-            study.settings, version, tracker.uri, outcome.example_text(features), folder.storage
+            study.settings,
+            version,
+            tracker.uri,
+            outcome.example_text(features),
+            folder.storage,
+            champion=champion and champion.version,
         ),
         f"  {mlflow_page.how_to_open(tracker.uri)}",
     ]
@@ -146,12 +152,11 @@ def _criterion(run: RunSettings, wanted: Wanted) -> Criterion:
     if wanted.min_precision is None:
         return of_study
     try:
-        stated = of_study.with_limit("val_token_precision", wanted.min_precision)
+        return with_min_precision(of_study, wanted.min_precision)
     except ValueError as error:
         raise PipelineError(
             str(error), where="--min-precision", hint=f'state it whole: --criterion "{of_study}"'
         ) from error
-    return dataclasses.replace(stated, why="the threshold was stated by hand") if run.rival else stated
 
 
 def _check_scores(criterion: Criterion, candidates: Sequence[Candidate]) -> None:

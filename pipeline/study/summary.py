@@ -52,6 +52,8 @@ def of_study(
     directory: Path | Location,
     version: int | None,
     challenger: int | None = None,
+    champion: int | None = None,
+    before: str = "",
     used: Utilisation | None = None,
     register: str = "python -m pipeline.register",
     text: str = "a text",
@@ -68,6 +70,8 @@ def of_study(
         directory: the study's folder, as it is called.
         version: number of the registered model; None: nothing was registered.
         challenger: the version that is `challenger`; None: that one.
+        champion: the version that is `champion`; None: none is.
+        before: what `pipeline.register` has registered of this study, where no trial meets the criterion.
         used: what the search made of its cores.
         register: the command that registers a trial of this study.
         text: to try the registered model on.
@@ -94,14 +98,21 @@ def of_study(
         lines += ["", str(used)]
     lines += ["", f"report   {directory / REPORT}", f"model    {directory / PACKAGE}", ""]
     if version is None:
-        lines += _missed(candidates, run.criterion, run.dataset, register, names or {})
+        lines += _missed(candidates, run.criterion, run.dataset, register, names or {}, before)
     else:
-        lines += registered(prepared, version, tracking_uri, text, storage, challenger)
+        lines += registered(prepared, version, tracking_uri, text, storage, challenger, champion)
     lines.append(f"  {mlflow_page.how_to_open(tracking_uri)}")
     return "\n".join(lines)
 
 
-def note(winner: Candidate, run_id: str, criterion: Criterion, dataset: str, registered: str | None) -> str:
+def note(
+    winner: Candidate,
+    run_id: str,
+    criterion: Criterion,
+    dataset: str,
+    registered: str | None,
+    before: str = "",
+) -> str:
     """What a tracker's page of the study says first, in Markdown.
 
     Args:
@@ -110,9 +121,10 @@ def note(winner: Candidate, run_id: str, criterion: Criterion, dataset: str, reg
         criterion: by which it is the best.
         dataset: whose scores are shown.
         registered: name and version of its model, if it has one.
+        before: what was registered under another criterion, where it has none.
     """
     figures = figures_of(winner, dataset, criterion)
-    outcome = f"registered as `{registered}`" if registered else "nothing was registered"
+    outcome = f"registered as `{registered}`" if registered else before or "nothing was registered"
     return (
         f"Best trial at its epoch {winner.epoch + 1}: {figures}. "
         f"Criterion ({criterion}): {_verdict(winner.violation, winner.degenerate)}; {outcome}.\n\n"
@@ -129,8 +141,9 @@ def registered(
     text: str,
     storage: Storage | None = None,
     challenger: int | None = None,
+    champion: int | None = None,
 ) -> list[str]:
-    """What to do with a model that was registered just now.
+    """What to do with a model that was registered just now, or before.
 
     Args:
         prepared: the study's settings.
@@ -139,6 +152,7 @@ def registered(
         text: to try the model on.
         storage: of all results; None: the default.
         challenger: the version that is `challenger`, a later one where a study was resumed; None: that one.
+        champion: the version that is `champion`; None: none is.
     """
     place, name = storage or default_storage(None, prepared.sample), prepared.model_name
     store = tracking_flags(place, tracking_uri)
@@ -149,12 +163,11 @@ def registered(
         head = f"{name} version {version} was registered before, and `challenger` is version {challenger}"
         model = f"models:/{name}/{version}"
         promote += ["--version", str(version)]
-    explain = ["--model", model, *store, "--text", text]
-    return [
-        f"{head}. Next:",
-        f"  {shlex.join(['python', '-m', 'pipeline.promote', *data_flags(prepared), *promote])}",
-        f"  {shlex.join(['python', '-m', 'pipeline.explain', *explain])}",
-    ]
+    steps = [["pipeline.promote", *data_flags(prepared), *promote]]
+    if champion == version:
+        head, model, steps = f"{name} version {version} is `champion`", f"models:/{name}@champion", []
+    steps.append(["pipeline.explain", "--model", model, *store, "--text", text])
+    return [f"{head}. Next:", *(f"  {shlex.join(['python', '-m', *step])}" for step in steps)]
 
 
 def first_flags(prepared: StudySettings) -> argparse.Namespace:
@@ -201,9 +214,10 @@ def _missed(
     dataset: str,
     register: str,
     names: Mapping[str, str],
+    before: str,
 ) -> list[str]:
     """What to do where no trial meets the criterion: the command that registers a useful one."""
-    said = [f"No trial meets the criterion ({criterion}): nothing was registered."]
+    said = [f"No trial meets the criterion ({criterion}): {before or 'nothing was registered'}."]
     reached = within_reach(candidates, criterion)
     if reached is None:
         trivial = str(candidates[0].degenerate).replace("_", " ")

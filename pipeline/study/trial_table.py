@@ -1,6 +1,7 @@
 """Trainings as a table that fits a terminal: a row each, the columns that there is room for."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from feature_store.terminal import Line, columns, cut
@@ -14,6 +15,17 @@ _ERRORS = ("val_mse", "val_mae")
 """Scores that are small, and get a digit more."""
 _ALWAYS, _DECIDES, _SEARCHED, _OTHER, _DERIVED = range(5)
 """How much a column is missed where there is no room for it."""
+
+
+WAITING, STARTING, RUNNING = "waiting", "starting", "running"
+"""States of a training that has not ended; it starts until its first epoch has ended."""
+
+
+def under_way(states: Iterable[str]) -> str:
+    """How many trainings are under way, in the words of their rows: `2 running, 1 starting`."""
+    counts = Counter(states)
+    found = [f"{counts[state]} {state}" for state in (RUNNING, STARTING) if counts[state]]
+    return ", ".join(found) or f"0 {RUNNING}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -333,15 +333,19 @@ def _known(tracker: Tracker, name: str) -> str:
     return f"it has version {numbers or 'none'} and alias {aliases or 'none'}"
 
 
-def versions_of_runs(tracker: Tracker, names: Sequence[str], run_ids: Sequence[str]) -> dict[str, list[str]]:
-    """Which runs became versions of registered models: run's id -> `NAME version 3 (champion)`.
+def versions_of_runs(
+    tracker: Tracker, names: Sequence[str], run_ids: Sequence[str]
+) -> dict[str, list[tuple[str, str]]]:
+    """Which runs became versions of registered models: run's id -> `NAME version 3 (champion)` and criterion.
+
+    The criterion is empty where an older version of this project, which kept none, registered it.
 
     Args:
         tracker: the store.
         names: of the models; one that is not there has no version.
         run_ids: of the runs.
     """
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[tuple[str, str]]] = {}
     for name in names:
         with translated(f"cannot list the versions of `{name}`"):
             versions = tracker.client.search_model_versions(f"name = '{name}'")
@@ -352,7 +356,8 @@ def versions_of_runs(tracker: Tracker, names: Sequence[str], run_ids: Sequence[s
                     alias for alias, number in aliases.items() if int(number) == int(version.version)
                 )
                 label = f"{name} version {version.version}" + (f" ({', '.join(own)})" if own else "")
-                found.setdefault(str(version.run_id), []).append(label)
+                chosen_by = version.tags.get(_CRITERION_TAG, "")
+                found.setdefault(str(version.run_id), []).append((label, chosen_by))
     return found
 
 

@@ -74,13 +74,17 @@ def read_record(tracker: Tracker, run_id: str) -> Record:
         run=stored.run,
         seed=int(stored.config.get("seed", stored.run.seed)),
         fingerprint=run.tags[_FINGERPRINT],
-        is_sample=run.tags.get(model_registry.CORPUS_TAG) == model_registry.SAMPLE_CORPUS,
+        is_sample=_is_sample(run),
         trajectory=_trajectory(tracker, run),
         environment=environment,
         best_digest=digest,
     )
     _check_agrees_with_itself(found)
     return found
+
+
+def _is_sample(run: TrackedRun) -> bool:
+    return run.tags.get(model_registry.CORPUS_TAG) == model_registry.SAMPLE_CORPUS
 
 
 def _check_is_trial(run: TrackedRun) -> None:
@@ -109,7 +113,8 @@ def read_stored(tracker: Tracker, run: TrackedRun, folder: Path) -> Stored:
         raise PipelineError(
             f"run {run.run_id} (`{run.name}`, {run.status}) holds no `{CONFIG_ARTIFACT}`: it ended before "
             "its settings were stored",
-            hint="train its hyper-parameters with `python -m pipeline.train --from-run`",
+            hint=f"train its hyper-parameters with `python -m pipeline.train --from-run {run.run_id}"
+            f"{' --sample' if _is_sample(run) else ''}` and the flags of its data",
         )
     path = tracker.download(run.run_id, CONFIG_ARTIFACT, folder)
     with copied(folder, f"run {run.run_id}"):

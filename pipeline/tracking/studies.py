@@ -165,7 +165,7 @@ def study_of_target(tracker: Tracker, dataset: str, aspect: str, name: str | Non
             f"{what} {experiment} in {tracker.uri}",
             where="--name" if name else None,
             hint=f"run `python -m pipeline.search {naming.target_flags(dataset, aspect)}`, or say with "
-            "`--storage` or `--tracking-uri` where its results are",
+            "`--storage`, `--tracking-uri` or `--sample` where its results are",
         )
     return found
 

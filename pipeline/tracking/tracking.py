@@ -109,8 +109,8 @@ class Tracker:
         if not create and not path.is_file():
             raise PipelineError(
                 f"there is no tracking database `{path}`",
-                hint="name the folder of results with `--storage`, or the store with `--tracking-uri`; "
-                "`python -m pipeline.search` makes one",
+                hint="name the folder of results with `--storage` (`--sample`: runs/sample), or the store "
+                "with `--tracking-uri`; `python -m pipeline.search` makes one",
             )
         path.parent.mkdir(parents=True, exist_ok=True)
         self._database = path
@@ -357,7 +357,8 @@ class Tracker:
                     raise
                 raise PipelineError(
                     f"there is no run `{run_id}` in {self.uri}: {error.message}",
-                    hint="`mlflow ui` shows the id on the run's page",
+                    hint="`mlflow ui` shows the id on the run's page; is the run in another store "
+                    "(`--sample`, `--storage`, `--tracking-uri`)?",
                 ) from error
 
     def children(self, study_run_id: str) -> list[TrackedRun]:

@@ -34,6 +34,7 @@ from pipeline.base.stored_files import (
     DIGESTS,
     check_digest,
     check_digests,
+    check_folder,
     names_its_folder,
     read_json,
     write_digests,
@@ -55,6 +56,7 @@ _OF_BEST = (WEIGHTS, CONFIG, BEST_SCORES, BEST_PREDICTIONS)
 PARTS = (STATE, DIGESTS, HISTORY, BEST)
 """Files and folders of a trial's checkpoint."""
 _FORMAT = 1
+_WRITERS = "a search writes its best model to STORAGE/studies/NAME/model, `pipeline.train` to its `--output`"
 _NEWER = "if a newer version of this project wrote the model, install that version"
 
 
@@ -132,6 +134,7 @@ def load_package(directory: Path) -> Package:
         StateError: if a file is missing, does not match its digest, has another format or does not fit the
         others.
     """
+    check_folder(directory, "a model", _WRITERS)
     digests = read_json(directory / DIGESTS)
     check_digests(directory, digests, (*_PACKED, TOKENIZER) if TOKENIZER in digests else _PACKED)
     description = read_json(directory / CONFIG)

@@ -8,6 +8,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from feature_store.errors import reason
 from infocal.errors import StateError
 
 _TIED = "tied"
@@ -56,8 +57,10 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
             names: list[str] = file.keys()
             found = {name: file.get_tensor(name) for name in names}
             header = file.metadata() or {}
+    except FileNotFoundError as error:  # safetensors puts the path into the message
+        raise StateError("cannot read the weights: no such file", where=str(path)) from error
     except (OSError, SafetensorError) as error:
-        raise StateError(f"cannot read the weights: {error}", where=str(path)) from error
+        raise StateError(f"cannot read the weights: {reason(error)}", where=str(path)) from error
     for name, other in _tied(header, path).items():
         if other not in found:
             raise StateError(f"`{name}` is said to be `{other}`, which is not there", where=str(path))

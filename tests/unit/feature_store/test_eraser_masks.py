@@ -87,8 +87,8 @@ def test_the_length_of_annotated_documents_is_read_beside_them(tmp_path: Path, k
 def test_what_was_done_without_hard_predictions_and_keys_of_a_fork_are_said(tmp_path: Path):
     file = read(tmp_path, predicted(**{SOFT: [0, 1]}) | {"my_key": 1})
     assert file.notes == [
-        f"masks.jsonl: 1 document without `{HARD}`: their tokens with a soft prediction above 0.5 "
-        "are selected",
+        f"masks.jsonl: 1 document without `{HARD}`: tokens with a soft prediction above 0.5 "
+        "are selected there",
         "masks.jsonl: keys that are not read: 'my_key' (1 line)",
     ]
 

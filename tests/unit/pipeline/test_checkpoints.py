@@ -2,6 +2,7 @@ import json
 import pickletools
 import shutil
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ from infocal.config import Task
 from infocal.errors import StateError
 from infocal.methods.infocal.model import InfoCal
 from pipeline.base import stored_files
+from pipeline.base.stored_files import read_settings
 from pipeline.training import checkpoints
 from pipeline.training import weights as weights_module
 from pipeline.training.checkpoints import Package, load_best, load_package, load_state, save_best, save_state
+from pipeline.training.weights import load_weights
 from tests.small_model import (
     REGRESSION,
     random_batch,
@@ -384,6 +387,34 @@ def flip_bit(path: Path, position: int) -> None:
     content = bytearray(path.read_bytes())
     content[position] ^= 1
     path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path: None, "it is not there"),
+        (lambda path: path.write_text("x"), "it is a file"),
+        (lambda path: path.mkdir(), "it has no file `digests.json`"),
+    ],
+    ids=["nowhere", "a file", "an empty folder"],
+)
+def test_a_place_without_a_package_is_said_in_words(
+    make: Callable[[Path], object], said: str, tmp_path: Path
+):
+    place = tmp_path / "place"
+    make(place)
+    with pytest.raises(StateError, match=f"^{place}: expected the folder of a model, but {said}$") as caught:
+        checkpoints.load_package(place)
+    assert "`pipeline.train` to its `--output`" in (caught.value.hint or "")
+
+
+def test_no_message_has_an_errno_or_a_path_twice(tmp_path: Path):
+    missing = tmp_path / "no.json"
+    for read in (checkpoints.read_json, lambda path: read_settings(dict, path, "a setting"), load_weights):
+        with pytest.raises(StateError, match="[Nn]o such file") as caught:
+            read(missing)
+        assert "Errno" not in str(caught.value)
+        assert str(caught.value).count(str(missing)) == 1
 
 
 def test_a_flipped_bit_of_a_weight_in_a_state_is_found(tmp_path: Path):

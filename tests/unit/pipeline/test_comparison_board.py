@@ -40,7 +40,7 @@ def test_those_that_train_stand_first_then_those_that_ended(clock: list[float]):
     made.epochs("infocal-seed0", [epoch(0)])
     made.end("fresh-seed0", "failed")
     found = rows(made)
-    assert found[0].startswith("1 of 4 trainings ended; ")
+    assert found[0].startswith("1 of 4 trainings ended, 1 running, 1 starting; ")
     assert [line.split()[:3] for line in found[3:]] == [
         ["infocal-seed0", "running", "1/4"],
         ["infocal-seed1", "starting", "0/4"],
@@ -56,7 +56,7 @@ def test_the_time_left_follows_from_what_runs_side_by_side(clock: list[float]):
         for name in NAMES[:2]:
             made.epochs(name, [epoch(number)])
     # 20 s of the two that run, and then 40 s of the other two
-    assert made.summary() == "0 of 4 trainings ended; about 60 s left"
+    assert made.summary() == "0 of 4 trainings ended, 2 running; about 60 s left"
 
 
 def test_epochs_of_an_interrupted_training_come_at_once_and_count_as_what_they_took(clock: list[float]):
@@ -64,19 +64,19 @@ def test_epochs_of_an_interrupted_training_come_at_once_and_count_as_what_they_t
     clock[0] += 1
     made.epochs("infocal-seed0", [epoch(0), epoch(1), epoch(2)])
     assert made.trainings["infocal-seed0"].reports == [981.0, 991.0, 1001.0]
-    assert made.summary() == "0 of 4 trainings ended; about 2 min left"  # 13 epochs of 10 s
+    assert made.summary() == "0 of 4 trainings ended, 1 running; about 2 min left"  # 13 epochs of 10 s
     made.epochs("infocal-seed0", [])
     assert len(made.trainings["infocal-seed0"].reports) == 3
 
 
 def test_before_an_epoch_nothing_is_known_of_the_time():
-    assert board().summary() == "0 of 4 trainings ended; time left known after an epoch"
+    assert board().summary() == "0 of 4 trainings ended, 2 starting; time left known after an epoch"
 
 
 def test_at_the_end_no_time_is_left():
     made = board()
     (head, _), *_ = made(117, 30, is_over=True)
-    assert head == "0 of 4 trainings ended"
+    assert head == "0 of 4 trainings ended, 2 starting"
 
 
 @pytest.mark.parametrize("width", [37, 77, 197])

@@ -445,7 +445,8 @@ def test_a_trial_of_a_study_that_missed_is_registered_under_a_criterion_stated_l
     assert tracker.run(version.run_id).tags[TRIAL_TAG] == "b"
     stated = criterion(0.48)
     assert (version.tags["criterion"], version.tags["min_precision"]) == (str(stated), "0.48")
-    assert Criterion.from_json(version.tags[CRITERION_TAG]) == stated
+    why = "threshold 0.48 was stated with `--min-precision`"
+    assert Criterion.from_json(version.tags[CRITERION_TAG]) == dataclasses.replace(stated, why=why)
     for run in (tracker.run(version.run_id), parent(tracker)):
         assert run.tags["registered_as"] == f"{NAME} version 1"
         assert run.tags["registered_criterion"] == str(stated)
@@ -453,8 +454,16 @@ def test_a_trial_of_a_study_that_missed_is_registered_under_a_criterion_stated_l
     assert parent(tracker).status == "FINISHED"
     metadata = checkpoints.load_package(tmp_path / "runs/studies/first/model").metadata
     assert (metadata["run_id"], metadata["min_precision"]) == (version.run_id, 0.48)
+    page = (tmp_path / "runs/studies/first/report.html").read_text()
+    by = "registered by another criterion: best recall with precision ≥ 0.48, on validation."
+    assert f"{NAME} version 1 (challenger), {by}" in page
+    synced = synchronise(prepared, results(tmp_path), tracker.uri, "a command")
+    assert f"): {NAME} version 1 was registered by another one ({stated})." in synced
+    assert f"{NAME} version 1 was registered by another one" in parent(tracker).tags[NOTE_TAG]
+    model_registry.promote(tracker, version)
     again = register(prepared, results(tmp_path), tracker.uri, Wanted(min_precision=0.48))
-    assert "version 1" in again, "the same weights are registered once"
+    assert f"{NAME} version 1 is `champion`. Next:" in again, "the same weights are registered once"
+    assert "pipeline.promote" not in again
 
 
 def test_mlflow_that_fails_when_a_registration_is_recorded_is_said_in_a_line(
@@ -661,4 +670,4 @@ def test_a_winner_keeps_its_rate_and_its_rival(
     other = model_registry.find(tracker, "other", model_registry.CHALLENGER)
     assert RIVAL_TAG not in other.tags, "a threshold that was stated is no rival's"
     stated = Criterion.from_json(other.tags[CRITERION_TAG])
-    assert (stated.rate, stated.why) == (0.125, "the threshold was stated by hand")
+    assert (stated.rate, stated.why) == (0.125, "threshold 0.4 was stated with `--min-precision`")

@@ -77,6 +77,7 @@ def test_a_trial_is_scored_by_its_run(tracker: Tracker, tmp_path: Path, capsys: 
         (["--run", "nope"], "error: there is no run `nope`"),
         (["--model", f"models:/{NAME}@best"], f"no alias `best` of model `{NAME}`"),
         (["--run", "nope", "--json", "missing/folder/a.json"], "there is no folder `missing/folder`"),
+        (["--run", "nope", "--json", "."], "error: --json .: expected a file, but this is a folder"),
     ],
 )
 def test_mistakes_are_named(

@@ -324,7 +324,10 @@ def test_a_line_that_is_not_utf8_is_named_after_the_lines_before_it():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--package", "none", "--text", "a"], "cannot read the file"),
+        (
+            ["--package", "none", "--text", "a"],
+            "error: none: expected the folder of a model, but it is not there\n\nhint: a search writes",
+        ),
         (["--package", "none", "--text", "a", "--text", " "], "error: --text: text 2 of 2 is empty"),
         (
             ["--package", "none", "--input", "missing.txt"],

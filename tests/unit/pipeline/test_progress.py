@@ -199,7 +199,7 @@ def test_further_seeds_are_counted_beside_the_trials(recorder: Recorder):
     recorder.ledger.begin("replicate", {**POINT, "seed": 1}, None)
     one = SimpleNamespace(trial_id="replicate", config={**POINT, "seed": 1})
     lines.on_trial_start(iteration=0, trials=[], trial=one)
-    assert lines.counts() == "1 of 1 trials ended (1 stopped early), 0 of 2 further seeds, 1 running"
+    assert lines.counts() == "1 of 1 trials ended (1 stopped early), 0 of 2 further seeds, 1 starting"
     assert ["01", "seed", "1", "starting", "0/4"] in [line.split()[:5] for line in board(lines)]
 
 

@@ -252,7 +252,7 @@ def champion_with(tracker: Tracker, **tags: str) -> None:
 
 
 def test_a_model_that_the_champion_surpasses_is_refused_with_both_figures(tracker: Tracker):
-    champion_with(tracker, test_token_recall="1.5", test_token_precision="0.4")
+    champion_with(tracker, test_token_recall="1.5", test_token_precision="0.4", test_token_f1="0.1")
     next_version(tracker)
     with pytest.raises(CriterionNotMet, match="the champion, version 1, is better on test") as caught:
         promote.main(command(tracker))
@@ -265,16 +265,85 @@ def test_a_model_that_the_champion_surpasses_is_refused_with_both_figures(tracke
 
 
 def test_a_worse_model_can_be_forced_and_its_version_says_so(tracker: Tracker):
-    champion_with(tracker, test_token_recall="1.5", test_token_precision="0.4")
+    champion_with(tracker, test_token_recall="1.5", test_token_precision="0.4", test_token_f1="0.1")
     next_version(tracker)
     assert promote.main(command(tracker, "--force")) == 0
     version = model_registry.find(tracker, NAME, model_registry.CHAMPION)
     assert version.version == 2
-    assert version.tags["forced"].startswith("over version 1, which is better: version 2: test_token_recall")
+    said = "over the champion, version 1, is better on test by best test_token_recall with .*: version 2: "
+    assert re.match(said, version.tags["forced"])
+
+
+def scores_on_test(precision: float, recall: float) -> dict[str, float]:
+    f1 = 2 * precision * recall / (precision + recall)
+    return {"test_token_precision": precision, "test_token_recall": recall, "test_token_f1": f1}
+
+
+LOOSE, STRICT = 0.3, 0.878
+GOOD, WIDE = scores_on_test(0.9, 0.72), scores_on_test(0.4, 0.95)
+"""WIDE has the higher recall, and an F1 that is 24 points lower."""
+
+
+@pytest.mark.parametrize(
+    ("standing", "own", "mine", "theirs", "worse"),
+    [
+        (LOOSE, LOOSE, WIDE, GOOD, ["by test_token_f1, which would fall by 0.2370 (more than 0.05)"]),
+        (STRICT, LOOSE, WIDE, GOOD, ["by best test_token_recall with test_token_precision >= 0.878", "f1"]),
+        (LOOSE, STRICT, GOOD, WIDE, []),
+        (STRICT, STRICT, scores_on_test(0.9, 0.7), GOOD, ["by best test_token_recall with"]),
+        (LOOSE, LOOSE, scores_on_test(0.8, 0.73), GOOD, []),
+        (LOOSE, LOOSE, GOOD, GOOD, []),
+    ],
+    ids=["both loose", "a loose challenger", "a loose champion", "less recall", "F1 within 0.05", "equal"],
+)
+def test_what_a_user_would_mind_is_a_loss(
+    standing: float, own: float, mine: dict[str, float], theirs: dict[str, float], worse: list[str]
+):
+    strict = criterion_on_test.stricter(criterion_at(standing), criterion_at(own))
+    assert limits(strict) == {"test_token_precision": max(standing, own)}
+    found = criterion_on_test.losses(strict, mine, theirs)
+    assert len(found) == len(worse)
+    assert all(said in one for said, one in zip(worse, found, strict=True))
+
+
+def test_the_stricter_criterion_keeps_the_bounds_that_one_of_the_two_has():
+    standing = Criterion.parse("best test_token_f1 with test_selection_rate <= 0.2")
+    own = Criterion.parse(
+        "best test_token_recall with test_token_precision >= 0.5, test_selection_rate <= 0.1"
+    )
+    assert str(criterion_on_test.stricter(standing, own)) == (
+        "best test_token_f1 with test_selection_rate <= 0.1, test_token_precision >= 0.5"
+    )
+
+
+def test_a_score_that_the_champion_was_judged_by_and_is_missing_is_named():
+    criterion = Criterion.parse("best test_macro_f1")
+    with pytest.raises(PipelineError, match="gives no `test_macro_f1`, by which the champion was judged"):
+        criterion_on_test.losses(criterion, GOOD, {"test_macro_f1": 0.5})
+
+
+def test_a_champion_under_a_loose_bound_does_not_let_f1_fall(tracker: Tracker):
+    champion_with(tracker, test_token_recall="0.01", test_token_precision="0.9", test_token_f1="0.9")
+    next_version(tracker)
+    with pytest.raises(
+        CriterionNotMet, match="better on test by test_token_f1, which would fall by"
+    ) as caught:
+        promote.main(command(tracker))
+    for score in ("precision 0.9000", "recall 0.0100", "f1 0.9000"):
+        assert f"test_token_{score}" in str(caught.value)
+    assert promote.main(command(tracker, "--force")) == 0
+
+
+def test_a_threshold_that_is_stated_does_not_loosen_the_champions(tracker: Tracker):
+    model = {"test_token_recall": "0.2", "test_token_precision": "0.99", "test_token_f1": "0.3"}
+    champion_with(tracker, test_criterion_json=criterion_at(0.95).to_json(), **model)
+    next_version(tracker)
+    with pytest.raises(CriterionNotMet, match="by best test_token_recall with test_token_precision >= 0.95"):
+        promote.main(command(tracker, "--min-precision", "0"))
 
 
 def test_a_champion_below_its_own_bound_is_surpassed(tracker: Tracker):
-    champion_with(tracker, test_token_recall="0.999", test_token_precision="0.01")
+    champion_with(tracker, test_token_recall="0.999", test_token_precision="0.01", test_token_f1="0.02")
     next_version(tracker)
     assert promote.main(command(tracker)) == 0
     assert model_registry.find(tracker, NAME, model_registry.CHAMPION).version == 2
@@ -402,6 +471,6 @@ def test_a_champion_is_compared_by_what_it_was_judged_by(tracker: Tracker, monke
     holder = model_registry.champion(tracker, NAME)
     assert holder is not None
     judged = Criterion.from_json(holder.tags[JUDGED_TAG])
-    assert criterion_on_test.standing_criterion(holder, criterion_at(0.9), None) == judged
+    assert criterion_on_test.standing_criterion(holder, criterion_at(0.9)) == judged
     with_rival(tracker)
     assert promote.main(command(tracker)) == 0, "an equal model may take its place"

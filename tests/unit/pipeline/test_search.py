@@ -174,6 +174,8 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(empty_folder: Path, capsys
     assert "sampler      tpe, seed 5" in lines
     assert any(line.startswith("criterion") and "val_token_precision >= 0.5" in line for line in lines)
     assert any(line.split()[:2] == ["hidden_size", "16"] for line in lines)
+    (first,) = (line for line in lines if line.startswith("first"))
+    assert first.split(None, 1)[1] == ", ".join(f"{name} = {x:g}" for name, x in PAPER_BEER_BEST.items())
     searched, fixed = "\n".join(lines).split("\nsearched\n")[1].split("\nfixed\n")
     for name in PAPER_BEER_BEST:
         assert name in searched

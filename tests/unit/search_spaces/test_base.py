@@ -193,9 +193,10 @@ def test_a_score_that_is_not_finite_is_refused(name, value):
 
 
 def test_a_limit_can_be_changed():
-    other = criterion().with_limit("precision", 0.5)
+    other = criterion().with_limit("precision", 0.5, "asked for")
     assert str(other) == "best recall with precision >= 0.5, selection_rate <= 0.5"
-    assert other.why == criterion().why
+    assert other.why == "asked for"
+    assert other.with_limit("precision", 0.5, "asked for again") is other, "nothing has changed"
     assert str(criterion()) == "best recall with precision >= 0.9, selection_rate <= 0.5"
 
 
@@ -203,7 +204,7 @@ def test_a_limit_on_what_is_not_bounded_is_refused():
     with pytest.raises(
         ValueError, match="no bound on `recall`; its bounds are best recall with precision >= 0.9"
     ):
-        criterion().with_limit("recall", 0.5)
+        criterion().with_limit("recall", 0.5, "asked for")
 
 
 @given(
@@ -330,4 +331,4 @@ def test_a_held_rate_leaves_other_bounds():
 
 def test_another_limit_keeps_the_rate():
     bound = Bound(metric="val_token_precision", limit=0.74, kind="at_least")
-    assert of_rate(bound).at_rate(0.08).with_limit("val_token_precision", 0.5).rate == 0.08
+    assert of_rate(bound).at_rate(0.08).with_limit("val_token_precision", 0.5, "a test").rate == 0.08
