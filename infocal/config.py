@@ -6,13 +6,13 @@ InfoCal's own are here too; another method's stand with the method, in `infocal/
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
+from infocal.encoder_registry import ENCODERS
 from infocal.errors import ConfigError, did_you_mean
 
-EncoderKind = Literal["rcnn", "lstm"]
 Sampling = Literal["straight_through", "relaxed"]
 DiscriminatorLoss = Literal["standard", "printed"]
 Calibration = Literal["mean", "sample"]
@@ -23,7 +23,7 @@ Pooling = Literal["mean", "max", "last"]
 TaskKind = Literal["regression", "classification"]
 
 _Config = TypeVar("_Config", bound="MethodConfig")
-_RANGE = "range"
+_RANGE, _CHOICES = "range", "choices"
 _DENSE_RATE = 1.0
 
 
@@ -60,6 +60,11 @@ def closed_unit(default: int | float) -> Any:
 def positive_unit(default: int | float) -> Any:
     """A hyper-parameter that must lie in (0, 1]."""
     return _ranged(default, "be > 0 and <= 1", lambda value: 0 < value <= 1)
+
+
+def one_of(default: str, choices: Iterable[str]) -> Any:
+    """A hyper-parameter that must be one of these names."""
+    return dataclasses.field(default=default, metadata={_CHOICES: tuple(choices)})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,14 +114,14 @@ class MethodConfig:
     target_selection_rate: float = closed_unit(0.0)
     """Share of tokens that the selection is held at, in [0, 1]; 0: it is not held, 1: nothing is left out."""
 
-    encoder: EncoderKind = "rcnn"
-    """Recurrent encoder of every part: `rcnn` (beer, HateXplain) or `lstm` (CAIL)."""
+    encoder: str = one_of("rcnn", ENCODERS)
+    """Encoder of every part: `rcnn` (the paper's for beer and HateXplain), `lstm` (CAIL's) or `cnn`."""
 
     pooling: Pooling = "mean"
     """How a text is reduced to one vector: `mean`, `max` or `last` over the states of its seen tokens."""
 
     hidden_size: int = positive(200)
-    """Hidden units of each direction of an encoder, >= 1."""
+    """Hidden units of each direction of a recurrent encoder, half the filters of a `cnn`, >= 1."""
 
     feature_size: int = positive(32)
     """Dimensions of the feature that the output layer reads (z_nero), >= 1; the paper does not state them."""
@@ -373,8 +378,10 @@ def _check_types(config: Task | MethodConfig | LanguageModelConfig) -> None:
     """Accept only the declared type of each field; an int where a float is declared is made one."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
+        choices = field.metadata.get(_CHOICES, ())
         if get_origin(field.type) is Literal:
             choices = get_args(field.type)
+        if choices:
             if value not in choices:
                 raise ConfigError(f"`{field.name}` must be one of {', '.join(choices)}, but got {value!r}")
         elif field.type is float and isinstance(value, int) and not isinstance(value, bool):

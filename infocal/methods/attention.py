@@ -39,7 +39,7 @@ class AttentionModel(Rationalizer):
 
     def __init__(self, config: AttentionConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
         super().__init__(config, task, embeddings)
-        self.reader = AttentionReader(config, embeddings.shape[1])
+        self.reader = AttentionReader(config, self.new_encoder())
         self.output = output_layer(config.feature_size, task)
 
     def weights(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:

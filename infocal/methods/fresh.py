@@ -79,10 +79,9 @@ class FreshModel(Rationalizer):
 
     def __init__(self, config: FreshConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
         super().__init__(config, task, embeddings)
-        size = embeddings.shape[1]
-        self.support = AttentionReader(config, size)
+        self.support = AttentionReader(config, self.new_encoder())
         self.support_output = output_layer(config.feature_size, task)
-        self.classifier = Predictor(config, size)
+        self.classifier = Predictor(config, self.new_encoder())
         self.output = output_layer(config.feature_size, task)
 
     def read_whole(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B C"]:
@@ -121,15 +120,17 @@ class FreshModel(Rationalizer):
         """The mask that the classifier is trained on: as at inference, without dropout."""
         if self.config.is_dense:
             return is_token.float()
-        plain = Embedded(functional.embedding(words.ids, self.embeddings).detach(), words.index)
+        with torch.no_grad():
+            plain = self.embed(words, without_dropout=True)
         return ((self.select_probability(plain, is_token) >= HALF) & is_token).float()
 
     def respond(
         self, embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B C"]:
         """The classifier's logits from the tokens of the mask."""
-        shortened, seen, stands = selected_only(embedded, mask, is_token)
-        logit: Tensor = self.output(self.classifier(shortened, mask=seen, is_token=stands))
+        if self.classifier.encoder.carries_state:
+            embedded, mask, is_token = selected_only(embedded, mask, is_token)
+        logit: Tensor = self.output(self.classifier(embedded, mask=mask, is_token=is_token))
         return logit
 
 

@@ -16,7 +16,7 @@ from infocal import losses
 from infocal.batch import Batch, Words
 from infocal.config import RateConfig, Task, non_negative
 from infocal.gradient_shares import Heard
-from infocal.nn.encoders import Embedded, build_encoder
+from infocal.nn.encoders import Embedded, Encoder
 from infocal.nn.rationalizer import SelectorPredictor, output_layer
 from infocal.objective import Terms, weighted
 from infocal.trainer import RateTrainer
@@ -94,12 +94,16 @@ class KumaSelector(nn.Module):
 
     Before training b is 1 and a is such that P(z > 0) is `start_selection_rate`.
     Differs: [Bastings2019] starts where its biases of zero lead; see `infocal.nn.selector.Selector`.
+
+    Args:
+        config: the hyper-parameters.
+        encoder: reads the whole text.
     """
 
-    def __init__(self, config: HardKumaConfig, embedding_size: int) -> None:
+    def __init__(self, config: HardKumaConfig, encoder: Encoder) -> None:
         super().__init__()
-        self.encoder = build_encoder(config.encoder, embedding_size, config.hidden_size)
-        self.output = nn.Linear(2 * config.hidden_size, 2)
+        self.encoder = encoder
+        self.output = nn.Linear(encoder.output_size, 2)
         nn.init.xavier_uniform_(self.output.weight)
         # with b = 1, F(k) = k^a
         shapes = (math.log(1 - config.start_selection_rate) / math.log(_ZERO), 1.0)

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from infocal.config import MethodConfig
-from infocal.nn.encoders import Embedded, build_encoder
+from infocal.nn.encoders import Embedded, Encoder
 
 _LEAST = 1e-12
 """Keeps a text of which nothing is seen from 0 / 0; its feature is that of the zero state."""
@@ -17,12 +17,16 @@ class AttentionReader(nn.Module):
         e_t = v' tanh(W h_t + b),  alpha_t = g_t exp(e_t) / sum_s g_s exp(e_s),  U sum_t alpha_t h_t + c
 
     with g the gates: 1 where a token is seen.
+
+    Args:
+        config: the hyper-parameters.
+        encoder: reads the seen tokens.
     """
 
-    def __init__(self, config: MethodConfig, embedding_size: int) -> None:
+    def __init__(self, config: MethodConfig, encoder: Encoder) -> None:
         super().__init__()
-        width = 2 * config.hidden_size
-        self.encoder = build_encoder(config.encoder, embedding_size, config.hidden_size)
+        width = encoder.output_size
+        self.encoder = encoder
         self.key = nn.Linear(width, config.hidden_size)
         self.query = nn.Linear(config.hidden_size, 1, bias=False)
         self.feature = nn.Linear(width, config.feature_size)

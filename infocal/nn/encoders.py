@@ -1,4 +1,4 @@
-"""Bidirectional recurrent encoders whose state is carried through positions that are gated off.
+"""What an encoder is, and the recurrent ones: bidirectional, carried through positions that are gated off.
 
 The input projection has no bias, so it is done once per distinct word of the batch and gathered.
 
@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,6 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from infocal import kernels
+from infocal.config import MethodConfig
+from infocal.encoder_registry import encoder_class
 from infocal.kernels import lstm_cpp, rcnn_cpp, rcnn_torch
 
 
@@ -31,6 +34,38 @@ class Embedded:
 
 
 class Encoder(nn.Module):
+    """Reads a text: one state for each of its words.
+
+    Selector, predictor and guider are given theirs. Two of them may be given the same one: its weights are
+    then trained by both, and saved once.
+    """
+
+    output_size: int
+    """Dimensions of a state."""
+
+    carries_state: ClassVar[bool] = False
+    """Whether a text may be read without the tokens that are gated off, and every other state stays as it is.
+    """
+
+    @classmethod
+    def of(cls, config: MethodConfig, embedding_size: int) -> "Encoder":
+        """The encoder of this config for word vectors of this size, with fresh weights."""
+        raise NotImplementedError(f"{cls.__name__} cannot be made from a config")
+
+    def forward(self, embedded: Embedded, gate: Float[Tensor, "B T"]) -> Float[Tensor, "B T Z"]:
+        """State of each word, zero where `gate` is zero; differentiable by the gate.
+
+        What a gate does to the other states is the encoder's own. A token that is gated off must not show
+        in them, and the gradient by its gate must say what it would have changed, were it seen.
+
+        Args:
+            embedded: the words of the batch.
+            gate: 1 where a token is seen, 0 at padding and at unselected tokens; may lie between.
+        """
+        raise NotImplementedError(f"{type(self).__name__} reads nothing")
+
+
+class Recurrent(Encoder):
     """A bidirectional recurrent layer; a subclass is one kind of cell.
 
     Args:
@@ -38,16 +73,22 @@ class Encoder(nn.Module):
         hidden_size: H, units of each direction.
     """
 
+    carries_state = True
     num_projections: int
     """Projections of the input (each H wide) that a step of the cell takes."""
 
     def __init__(self, embedding_size: int, hidden_size: int) -> None:
         super().__init__()
-        self.hidden_size = hidden_size
+        self.hidden_size, self.output_size = hidden_size, 2 * hidden_size
         self.input_weight = nn.Parameter(torch.empty(embedding_size, 2 * self.num_projections * hidden_size))
         columns = self.input_weight.data.split(hidden_size, dim=1)
         for column in columns:
             nn.init.xavier_uniform_(column)
+
+    @classmethod
+    def of(cls, config: MethodConfig, embedding_size: int) -> "Recurrent":
+        """The encoder of this config for word vectors of this size."""
+        return cls(embedding_size, config.hidden_size)
 
     def forward(self, embedded: Embedded, gate: Float[Tensor, "B T"]) -> Float[Tensor, "B T Z"]:
         """States of both directions, zero where `gate` is zero.
@@ -96,7 +137,7 @@ class Encoder(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} has no recurrence")
 
 
-class RCNN(Encoder):
+class RCNN(Recurrent):
     """Recurrent convolution of bigrams [Lei2016], the encoder of [Sha2023] for beer.
 
         lambda_t = sigmoid(W_l x_t + U_l h_{t-1} + b_l)
@@ -153,7 +194,7 @@ class RCNN(Encoder):
         return torch.stack(outputs)
 
 
-class LSTM(Encoder):
+class LSTM(Recurrent):
     """Long short-term memory, the encoder of [Sha2023] for CAIL; gates in the order i, f, g, o."""
 
     num_projections = 4
@@ -189,15 +230,20 @@ class LSTM(Encoder):
         return torch.stack(outputs)
 
 
-def build_encoder(kind: str, embedding_size: int, hidden_size: int) -> Encoder:
-    """The encoder that the config names."""
-    return {"rcnn": RCNN, "lstm": LSTM}[kind](embedding_size, hidden_size)
+def build_encoder(config: MethodConfig, embedding_size: int) -> Encoder:
+    """The encoder that the config names, for word vectors of this size."""
+    made = encoder_class(config.encoder).of(config, embedding_size)
+    assert isinstance(made, Encoder)
+    return made
 
 
 def pool(
     states: Float[Tensor, "B T Z"], gate: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"], how: str
 ) -> Float[Tensor, "B Z"]:
     """One vector a text: `mean` or `max` of each unit over seen tokens, or each direction's `last` state.
+
+    `last` takes the first half of a state for the direction that ends at the last token, as it is in the
+    recurrent encoders.
 
     Unselected tokens are zeros in `states` and take part in the maximum: an empty selection gives
     the zero vector, and the gradient by the mask of an unselected token is not lost. Padding does not.

@@ -5,13 +5,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from infocal.config import MethodConfig
-from infocal.nn.encoders import Embedded, build_encoder, pool
+from infocal.nn.encoders import Embedded, Encoder, pool
 
 
 def selected_only(
     embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
 ) -> tuple[Embedded, Float[Tensor, "B S"], Bool[Tensor, "B S"]]:
-    """The same texts without most of their unselected tokens, which change nothing in a prediction.
+    """The same texts without most of their unselected tokens, for an encoder that `carries_state`.
+
+    To it they change nothing in a prediction.
 
     S is one more than the most tokens selected of a text, where there are as many: `pool` by maximum
     sees whether a text has an unselected token at all.
@@ -25,13 +27,18 @@ def selected_only(
 
 
 class Predictor(nn.Module):
-    """Feature z~_nero of the rationale, Eq. (3) of [Sha2023]; the output layer is the model's, Eq. (4)."""
+    """Feature z~_nero of the rationale, Eq. (3) of [Sha2023]; the output layer is the model's, Eq. (4).
 
-    def __init__(self, config: MethodConfig, embedding_size: int) -> None:
+    Args:
+        config: the hyper-parameters.
+        encoder: reads the selected tokens.
+    """
+
+    def __init__(self, config: MethodConfig, encoder: Encoder) -> None:
         super().__init__()
         self.pooling = config.pooling
-        self.encoder = build_encoder(config.encoder, embedding_size, config.hidden_size)
-        self.feature = nn.Linear(2 * config.hidden_size, config.feature_size)
+        self.encoder = encoder
+        self.feature = nn.Linear(encoder.output_size, config.feature_size)
         nn.init.xavier_uniform_(self.feature.weight)
         nn.init.zeros_(self.feature.bias)
 

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from infocal.batch import Words
 from infocal.config import MethodConfig, SelectorConfig, Task
-from infocal.nn.encoders import Embedded
+from infocal.nn.encoders import Embedded, Encoder, build_encoder
 from infocal.nn.predictor import Predictor, selected_only
 from infocal.nn.selector import Selector
 
@@ -74,15 +74,23 @@ class Rationalizer(nn.Module):
             # not persistent: a checkpoint does not repeat a table that the features hold already
             self.register_buffer("embeddings", embeddings, persistent=False)
 
-    def embed(self, words: Words) -> Embedded:
+    def new_encoder(self) -> Encoder:
+        """An encoder for a part of the model, as the config has it; two parts may be given the same one."""
+        return build_encoder(self.config, self.embeddings.shape[1])
+
+    def embed(self, words: Words, *, without_dropout: bool = False) -> Embedded:
         """Look the batch's distinct words up once for all encoders.
 
         Dropout falls on the vector of a word type, so a word looks the same wherever it stands in a batch.
+
+        Args:
+            words: of the batch.
+            without_dropout: give the vectors as they are in training, too.
         """
         vectors = functional.embedding(words.ids, self.embeddings)
-        return Embedded(
-            functional.dropout(vectors, self.config.embedding_dropout, self.training), words.index
-        )
+        if not without_dropout:
+            vectors = functional.dropout(vectors, self.config.embedding_dropout, self.training)
+        return Embedded(vectors, words.index)
 
     def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
         """p_i of each token, before any threshold; at padding its value means nothing."""
@@ -140,16 +148,15 @@ class SelectorPredictor(Rationalizer):
     """A selector, and a predictor of what it selects; a subclass makes `output`, after its own parts."""
 
     selector_class: ClassVar[type[nn.Module]] = Selector
-    """Made of (config, embedding size); maps (embedded, is_token) to what says which tokens count."""
+    """Made of (config, encoder); maps (embedded, is_token) to what says which tokens count."""
 
     config: SelectorConfig
     output: nn.Linear
 
     def __init__(self, config: SelectorConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
         super().__init__(config, task, embeddings)
-        size = embeddings.shape[1]
-        self.selector = self.selector_class(config, size)
-        self.predictor = Predictor(config, size)
+        self.selector = self.selector_class(config, self.new_encoder())
+        self.predictor = Predictor(config, self.new_encoder())
 
     def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
         """The sigmoid of the selector's logit."""
@@ -159,8 +166,9 @@ class SelectorPredictor(Rationalizer):
         self, embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B C"]:
         """The predictor on the selected tokens alone: the gradient by the mask of all others is lost."""
-        shortened, seen, stands = selected_only(embedded, mask, is_token)
-        logit: Tensor = self.output(self.predictor(shortened, mask=seen, is_token=stands))
+        if self.predictor.encoder.carries_state:
+            embedded, mask, is_token = selected_only(embedded, mask, is_token)
+        logit: Tensor = self.output(self.predictor(embedded, mask=mask, is_token=is_token))
         return logit
 
     def respond_through(

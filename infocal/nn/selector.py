@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from infocal.config import SelectorConfig
-from infocal.nn.encoders import Embedded, build_encoder
+from infocal.nn.encoders import Embedded, Encoder
 
 
 class Selector(nn.Module):
@@ -15,12 +15,16 @@ class Selector(nn.Module):
     The bias starts at the logit of `start_selection_rate`.
     Differs: [Sha2023] is silent; from p = 1/2 and full weights the mask empties before the predictor
     has learnt anything (docs/experiments.md), so training starts dense.
+
+    Args:
+        config: the hyper-parameters.
+        encoder: reads the whole text.
     """
 
-    def __init__(self, config: SelectorConfig, embedding_size: int) -> None:
+    def __init__(self, config: SelectorConfig, encoder: Encoder) -> None:
         super().__init__()
-        self.encoder = build_encoder(config.encoder, embedding_size, config.hidden_size)
-        self.output = nn.Linear(2 * config.hidden_size, 1)
+        self.encoder = encoder
+        self.output = nn.Linear(encoder.output_size, 1)
         nn.init.xavier_uniform_(self.output.weight)
         nn.init.constant_(
             self.output.bias, math.log(config.start_selection_rate / (1 - config.start_selection_rate))

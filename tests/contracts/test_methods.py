@@ -13,6 +13,7 @@ from torch.nn import functional
 from infocal import gradient_shares
 from infocal.batch import Batch, Words
 from infocal.config import Task
+from infocal.encoder_registry import ENCODERS
 from infocal.errors import ConfigError
 from infocal.kernels import build
 from infocal.methods import fresh
@@ -32,7 +33,7 @@ NEEDS_COMPILER = pytest.mark.skipif(
     build.compiler() is None, reason="no C++ compiler here: the kernel cannot be built"
 )
 every_method = pytest.mark.parametrize("name", METHODS)
-every_encoder = pytest.mark.parametrize("encoder", ["rcnn", "lstm"])
+every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
 every_task = pytest.mark.parametrize("task", [REGRESSION, CLASSES], ids=["score", "classes"])
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from infocal.config import InfoCalConfig
-from infocal.nn.encoders import Embedded, build_encoder, pool
+from infocal.nn.encoders import Embedded, Encoder, pool
 
 # keeps log sigma of Eq. (12) finite
 _MIN_SIGMA = 1e-4
@@ -32,13 +32,17 @@ class Guider(nn.Module):
     """h = Pred_G(x), mu = W_m h + b_m, sigma of Eq. (6) of [Sha2023].
 
     Differs: sigma = softplus(W_s h + b_s); the printed one may be negative, and Eq. (12) takes its logarithm.
+
+    Args:
+        config: the hyper-parameters.
+        encoder: reads the whole text.
     """
 
-    def __init__(self, config: InfoCalConfig, embedding_size: int) -> None:
+    def __init__(self, config: InfoCalConfig, encoder: Encoder) -> None:
         super().__init__()
         self.pooling = config.pooling
-        width = 2 * config.hidden_size
-        self.encoder = build_encoder(config.encoder, embedding_size, config.hidden_size)
+        width = encoder.output_size
+        self.encoder = encoder
         self.mu = nn.Linear(width, config.feature_size)
         self.sigma = nn.Linear(width, config.feature_size)
         for layer in (self.mu, self.sigma):

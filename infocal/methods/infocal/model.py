@@ -42,7 +42,7 @@ class InfoCal(SelectorPredictor):
 
     def __init__(self, config: InfoCalConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
         super().__init__(config, task, embeddings)
-        self.guider = Guider(config, embeddings.shape[1])
+        self.guider = Guider(config, self.new_encoder())
         # W_p and b_p, shared by Eq. (4) and Eq. (8)
         self.output = output_layer(config.feature_size, task)
 

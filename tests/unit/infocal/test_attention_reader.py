@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from infocal.encoder_registry import ENCODERS
 from infocal.nn.attention_reader import AttentionReader
+from infocal.nn.encoders import build_encoder
 from tests.small_model import random_batch, random_embeddings, small_config
 from tests.unit.infocal.test_selector_predictor import embedded
 
@@ -12,10 +14,11 @@ BATCH = random_batch([6, 3, 2, 5])
 
 def reader(**changes):
     torch.manual_seed(0)
-    return AttentionReader(small_config(**changes), 4)
+    config = small_config(**changes)
+    return AttentionReader(config, build_encoder(config, 4))
 
 
-@pytest.mark.parametrize("encoder", ["rcnn", "lstm"])
+@pytest.mark.parametrize("encoder", ENCODERS)
 def test_equals_the_naive_form(encoder):
     model = reader(encoder=encoder)
     words, gate = embedded(BATCH.token_ids), BATCH.is_token.float()

@@ -51,7 +51,7 @@ OUT_OF_RANGE = {
     "discriminator_loss": (["wgan"], "one of standard, printed"),
     "discriminator_slope": POSITIVE,
     "calibrate_to": (["mu", True], "one of mean, sample"),
-    "encoder": (["gru", None], "one of rcnn, lstm"),
+    "encoder": (["gru", None], "one of rcnn, lstm, cnn"),
     "pooling": (["min", "Mean"], "one of mean, max, last"),
     "hidden_size": COUNT,
     "feature_size": COUNT,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from infocal import kernels
 from infocal.kernels import build
-from infocal.nn.encoders import LSTM, RCNN, Embedded, Encoder, build_encoder, pool
+from infocal.nn.encoders import LSTM, RCNN, Embedded, Recurrent, pool
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "data" / "golden" / "rcnn_cell.json").read_text())
 COMPILED = pytest.param(
@@ -27,9 +27,9 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return request.param
 
 
-def encoder(kind: str, seed: int = 0) -> Encoder:
+def encoder(kind: str, seed: int = 0) -> Recurrent:
     torch.manual_seed(seed)
-    made = build_encoder(kind, 4, 6)
+    made = {"rcnn": RCNN, "lstm": LSTM}[kind](4, 6)
     for parameter in made.parameters():
         parameter.data.add_(0.2 * torch.randn_like(parameter))
     return made
@@ -103,7 +103,7 @@ def test_padding_changes_nothing(form: str, kind: str) -> None:
         torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
-def outcome(made: Encoder, vectors: Tensor, gate: Tensor, towards: Tensor) -> tuple[Tensor, list[Tensor]]:
+def outcome(made: Recurrent, vectors: Tensor, gate: Tensor, towards: Tensor) -> tuple[Tensor, list[Tensor]]:
     states = made(whole(vectors), gate)
     return states.detach(), list(torch.autograd.grad((states * towards).sum(), list(made.parameters())))
 
@@ -158,7 +158,7 @@ def test_the_gradient_by_a_closed_gate_knows_the_word(form: str, kind: str) -> N
 
 
 def test_an_encoder_without_a_cell_says_so() -> None:
-    class Nothing(Encoder):
+    class Nothing(Recurrent):
         num_projections = 1
 
     with pytest.raises(NotImplementedError, match="Nothing has no recurrence"):

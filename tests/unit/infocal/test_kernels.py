@@ -15,7 +15,7 @@ from torch import Tensor
 from infocal import kernels
 from infocal.errors import ConfigError
 from infocal.kernels import build, lstm_cpp, rcnn_cpp, rcnn_torch
-from infocal.nn.encoders import Embedded, Encoder, build_encoder
+from infocal.nn.encoders import LSTM, RCNN, Embedded, Recurrent
 
 NEEDS_COMPILER = pytest.mark.skipif(
     build.compiler() is None, reason="no C++ compiler here: the kernel cannot be built"
@@ -37,16 +37,16 @@ def gates(kind: str, batch: int, length: int) -> Tensor:
     }[kind]
 
 
-def encoder(cell: str, size: int) -> Encoder:
+def encoder(cell: str, size: int) -> Recurrent:
     """An encoder of 5-dimensional words, none of whose parameters is zero."""
-    made = build_encoder(cell, 5, size)
+    made = {"rcnn": RCNN, "lstm": LSTM}[cell](5, size)
     for parameter in made.parameters():
         parameter.data.add_(0.3 * torch.randn_like(parameter))
     return made
 
 
 def run(
-    made: Encoder, embedded: Embedded, gate: Tensor, gate_grad: bool, towards: Tensor
+    made: Recurrent, embedded: Embedded, gate: Tensor, gate_grad: bool, towards: Tensor
 ) -> dict[str, Tensor]:
     """States, and the gradients of their product with `towards` by everything there is."""
     made.zero_grad()
@@ -67,7 +67,7 @@ def assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
         )
 
 
-def compare(monkeypatch: pytest.MonkeyPatch, form: str, made: Encoder, *arguments: object) -> None:
+def compare(monkeypatch: pytest.MonkeyPatch, form: str, made: Recurrent, *arguments: object) -> None:
     monkeypatch.setenv(kernels.VARIABLE, "plain")
     expected = run(made, *arguments)
     monkeypatch.setenv(kernels.VARIABLE, form)
