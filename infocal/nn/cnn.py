@@ -20,10 +20,10 @@ WINDOW = 5
 class CNN(Encoder):
     """One layer of filters [Kim2014], as wide as a bidirectional recurrent layer of `hidden_size`.
 
-        output_t = gate_t tanh( sum_k W_k gate_{t+k} x_{t+k} + b ),   k = -2 ... 2
+        output_t = gate_t tanh( W_0 x_t + sum_k W_k gate_{t+k} x_{t+k} + b ),   k = -2, -1, 1, 2
 
-    A word that is gated off is a gap: its neighbours do not move up. As with every encoder, the gradient by
-    its gate says what it would have changed. Differs: [Kim2014] has windows of 3, 4 and 5 words side by side.
+    A word that is gated off is a gap: its neighbours do not move up. In its own state its word is not gated
+    once more, so that the gradient by a closed gate knows it. Differs: [Kim2014] has windows of 3, 4 and 5 words side by side.
 
     Args:
         embedding_size: E, dimensions of a word vector.
@@ -47,9 +47,10 @@ class CNN(Encoder):
     def forward(self, embedded: Embedded, gate: Float[Tensor, "B T"]) -> Float[Tensor, "B T Z"]:
         """See `Encoder.forward`. The filters are applied once to each distinct word, then gathered."""
         projected = functional.embedding(embedded.index, embedded.vectors @ self.input_weight)
-        seen = projected * gate.unsqueeze(-1)
-        length, reach = gate.shape[1], WINDOW // 2
-        # the part of a filter for the word k places on stands k places on
-        around = functional.pad(seen, (0, 0, reach, reach)).split(self.output_size, dim=-1)
-        total = torch.stack([part[:, k : k + length] for k, part in enumerate(around)]).sum(dim=0)
-        return torch.tanh(total + self.bias) * gate.unsqueeze(-1)
+        length, reach, open_gate = gate.shape[1], WINDOW // 2, gate.unsqueeze(-1)
+        total = self.bias
+        for k, part in enumerate(projected.split(self.output_size, dim=-1)):
+            seen = part if k == reach else part * open_gate
+            # the part of a filter for the word k places on stands k places on
+            total = total + functional.pad(seen, (0, 0, reach, reach))[:, k : k + length]
+        return torch.tanh(total) * open_gate

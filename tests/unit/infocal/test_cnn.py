@@ -72,6 +72,14 @@ def test_a_text_shorter_than_the_window():
     assert encoder()(whole(torch.randn(2, 1, 4)), torch.ones(2, 1)).shape == (2, 1, 6)
 
 
+def test_the_gradient_by_a_closed_gate_knows_the_word():
+    # alone in its text: no neighbour's state says what it would have changed
+    made, gate = CNN(4, 3), torch.zeros(1, 1, requires_grad=True)
+    vectors = torch.randn(1, 1, 4)
+    (slope,) = torch.autograd.grad(made(whole(vectors), gate).sum(), gate)
+    torch.testing.assert_close(slope, made(whole(vectors), torch.ones(1, 1)).sum().view(1, 1))
+
+
 # ---------------------------------------------------------------- what every encoder keeps
 
 
