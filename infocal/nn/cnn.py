@@ -23,7 +23,8 @@ class CNN(Encoder):
         output_t = gate_t tanh( W_0 x_t + sum_k W_k gate_{t+k} x_{t+k} + b ),   k = -2, -1, 1, 2
 
     A word that is gated off is a gap: its neighbours do not move up. In its own state its word is not gated
-    once more, so that the gradient by a closed gate knows it. Differs: [Kim2014] has windows of 3, 4 and 5 words side by side.
+    once more, so that the gradient by a closed gate knows it.
+    Differs: [Kim2014] has windows of 3, 4 and 5 words side by side.
 
     Args:
         embedding_size: E, dimensions of a word vector.

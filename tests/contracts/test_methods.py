@@ -256,7 +256,13 @@ def test_a_hard_mask_tells_every_token_in_one_pass(name, encoder):
     terms, mask, rest = trainer.step_terms(batch)
     assert set(mask[batch.is_token].tolist()) == {0.0, 1.0}
     (gradient,) = torch.autograd.grad(terms["sp"], rest.select_logit)
-    assert (gradient[batch.is_token & (mask == 0)] != 0).all()
+    # a second copy of a word changes no mean of states that know their neighbours alone
+    is_copy = torch.zeros_like(batch.is_token)
+    for row, ids in enumerate(batch.token_ids):
+        is_copy[row] = torch.isin(ids, ids[mask[row] > 0])
+    told = gradient != 0
+    assert told[batch.is_token & (mask == 0) & ~is_copy].all()
+    assert encoder == "cnn" or told[batch.is_token & (mask == 0)].all()
 
 
 @every_method
