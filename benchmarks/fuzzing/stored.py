@@ -41,6 +41,7 @@ from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
 from pipeline.tracking.record import Stored
 from pipeline.tracking.tracking import CONFIG_ARTIFACT
 from pipeline.training import checkpoints
+from pipeline.training.epochs import BestEpoch
 from pipeline.training.explainer import Explainer
 from pipeline.training.loaders import Loader, embeddings_of, task_of
 from pipeline.training.settings import RunSettings
@@ -291,17 +292,20 @@ class Harmful:
         return Path.touch, (self.target,)
 
 
+_BEST_SCORES = BestEpoch(epoch=1, value=0.5, violation=0.0, scores={"val_mse": 0.1}).as_json()
+
+
 def training_state() -> Reader:
     """A trial's state to go on from."""
     trainer = _trainer()
     ran = Path(tempfile.gettempdir()) / f"infocal-fuzz-ran-{os.getpid()}"
 
     def write(folder: Path) -> None:
-        checkpoints.save_state(folder, trainer, {"history": [{"epoch": 0}], "best": {"value": 1.0}})
+        checkpoints.save_state(folder, trainer, {"history": [{"epoch": 0}], "best": _BEST_SCORES})
 
     def read(folder: Path) -> None:
         kept = checkpoints.load_state(folder, trainer)
-        Progress.of(kept, folder)
+        Progress.of_json(kept, folder)
         if ran.exists():
             ran.unlink()
             raise AssertionError("code in the input was run")
@@ -348,22 +352,14 @@ def best_epoch() -> Reader:
         "probability": [0.1, 0.9],
         "selected": [0, 1],
     }
-    scores = {
-        "epoch": 1,
-        "value": 0.5,
-        "violation": 0.0,
-        "is_met": True,
-        "degenerate": None,
-        "scores": {"val_mse": 0.1},
-    }
 
     def write(folder: Path) -> None:
-        checkpoints.save_best(folder / "best", _model(), scores, [text])
+        checkpoints.save_best(folder / "best", _model(), _BEST_SCORES, [text])
 
     def read(folder: Path) -> None:
         checkpoints.load_best(folder / "best", _vectors())
         found = checkpoints.load_scores(folder / "best")
-        if not (isinstance(found["epoch"], int) and isinstance(found["value"], int | float)):
+        if not (isinstance(found.epoch, int) and isinstance(found.value, int | float)):
             raise AssertionError(f"no scores: {found}")
         checkpoints.load_predictions(folder / "best" / checkpoints.BEST_PREDICTIONS)
 

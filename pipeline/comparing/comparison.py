@@ -214,7 +214,7 @@ class Comparison:
             label=entry.name,
             model=checkpoints.load_best(best, embeddings_of(features)),
             features=features,
-            calibrated_threshold=scores["scores"].get("val_calibrated_threshold"),
+            calibrated_threshold=scores.scores.get("val_calibrated_threshold"),
             run_id=entry.run_id,
             metadata={},
         )
@@ -226,12 +226,12 @@ class Comparison:
             method=entry.run.method,
             seed=entry.run.seed,
             run_id=entry.run_id,
-            epoch=scores["epoch"],
+            epoch=scores.epoch,
             scores=plain,
-            validation=scores["scores"],
-            degenerate=None if config.is_dense else scores["degenerate"] or on_test,
+            validation=dict(scores.scores),
+            degenerate=None if config.is_dense else scores.degenerate or on_test,
             is_dense=config.is_dense,
-            is_finished=config.is_dense or scores["epoch"] >= config.start_epochs,
+            is_finished=config.is_dense or scores.epoch >= config.start_epochs,
             texts={} if reading.counts is None else reading.counts.as_lists(),
         )
 

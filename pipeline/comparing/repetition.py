@@ -190,6 +190,6 @@ def keep_package(
         logger.warning("no model to keep: no epoch was finished")
         return
     best = checkpoints.load_scores(directory / checkpoints.BEST)
-    metadata = package_metadata(run, features, best["epoch"], best["scores"])
+    metadata = package_metadata(run, features, best.epoch, best.scores)
     metadata |= {"sample": found.record.is_sample, "study": None, "run_id": found.record.tracked.run_id}
     pack(directory / checkpoints.BEST, output, features, metadata)

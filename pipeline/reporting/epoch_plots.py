@@ -55,22 +55,6 @@ def scores_of(dataset: str, criterion: Criterion | None = None) -> list[tuple[st
     return [(f"val_{column.score}", column.label) for column in columns(dataset, decisive) if column.is_share]
 
 
-def best_epoch(history: Epochs, criterion: Criterion) -> int | None:
-    """The epoch with the highest value of the criterion, of equal ones the first; None where none has one."""
-    values = [
-        (value, entry["epoch"]) for entry in history if (value := objective(entry, criterion)) is not None
-    ]
-    return max(values, key=lambda pair: (pair[0], -pair[1]))[1] if values else None
-
-
-def objective(scores: Mapping[str, Any], criterion: Criterion) -> float | None:
-    """The criterion's value, or None where a score that it reads is missing or not finite."""
-    read = [scores.get(name) for name in criterion.metrics]
-    if any(not isinstance(value, int | float) or not math.isfinite(value) for value in read):
-        return None
-    return criterion.value(scores)
-
-
 def score_plot(history: Epochs, criterion: Criterion, best: int | None, dataset: str) -> Plot:
     """Scores and selection rate over epochs, with the criterion's bounds and the best epoch."""
     scores = scores_of(dataset, criterion)

@@ -27,6 +27,7 @@ from pipeline.reporting.plots import (
 )
 from pipeline.reporting.results import Findings, Searched, TrialResult, percent
 from pipeline.reporting.trial_plots import HOLLOW, MET, UNMET, said
+from pipeline.training.best import best_first
 
 if TYPE_CHECKING:
     import optuna
@@ -293,7 +294,7 @@ def slice_plots(findings: Findings) -> list[Plot]:
     plots = []
     for one in _varied(findings):
         values = [trial.searched[one.name] for trial in complete]
-        best = max(complete, key=lambda trial: trial.objective or 0.0).searched[one.name]
+        best = best_first(complete, lambda trial: trial.standing)[0].searched[one.name]
         drawn = plot_slice(study, params=[escaped(one.name)], target_name=_TARGET)
         figure = _mended(drawn, _points(complete))
         figure.update_traces(marker_showscale=False, selector={"name": MET})
@@ -304,7 +305,7 @@ def slice_plots(findings: Findings) -> list[Plot]:
             Plot(
                 name=f"by-{one.name}",
                 title=one.name,
-                caption=f"The highest value is at {best:.4g}.",
+                caption=f"The best of these trials is at {best:.4g}.",
                 description=f"{counted(len(complete), 'trial')} by {one.name}, from {min(values):g} "
                 f"to {max(values):g}.",
                 figure=figure,

@@ -93,16 +93,16 @@ def rationale_page(*, title: str, predictions: Sequence[markup.Prediction], note
     return _render("rationale_page.html.j2", title=title, note=note, texts=texts, total=markup.total(texts))
 
 
-def curve_page(*, title: str, history: Epochs, criterion: Criterion, dataset: str) -> str:
+def curve_page(*, title: str, history: Epochs, criterion: Criterion, best: int | None, dataset: str) -> str:
     """A page with a trial's validation scores and losses over its epochs.
 
     Args:
         title: of the page.
         history: one entry an epoch, `epoch` and any of `val_*` and `train_*`; what is missing leaves a gap.
-        criterion: its bounds are drawn, and the epoch it prefers is marked.
+        criterion: its bounds are drawn.
+        best: the epoch that it prefers, which is marked; None: there is none.
         dataset: whose scores are shown.
     """
-    best = epoch_plots.best_epoch(history, criterion)
     return _render(
         "curve_page.html.j2",
         title=title,

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeline.training.best import Standing, prediction_of
 from search_spaces.base import Criterion
 
 MISSING = "–"
@@ -69,6 +70,16 @@ class TrialResult:
     def recall(self) -> float | None:
         """Token recall."""
         return self.scores.get("token_recall")
+
+    @property
+    def standing(self) -> Standing:
+        """What it is ranked by, where it has a value of the criterion."""
+        return Standing(
+            value=self.objective or 0.0,
+            epoch=self.epoch or 0,
+            lower_bound=self.lower_bound,
+            prediction=prediction_of(self.scores, ""),
+        )
 
     @property
     def is_complete(self) -> bool:

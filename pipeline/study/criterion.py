@@ -1,12 +1,15 @@
-"""The final choice: the best epoch of all trials, by the criterion."""
+"""The trials of a study by the criterion, or by another one; `pipeline.training.best` has the order."""
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from pipeline.base.storage import Location
+from pipeline.training import best
+from pipeline.training.best import Standing, best_first, prediction_of
+from pipeline.training.epochs import BestEpoch
 from search_spaces import lookup
 from search_spaces.base import Bound, Criterion
 
@@ -21,79 +24,37 @@ RIVAL_TAG = "rival_json"
 """Tag of a model version: the rival whose precision its criterion reads, as `Rival.as_tag` gives it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A trial with its best epoch."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate(BestEpoch):
+    """The best epoch of a trial, with the trial that it is of."""
 
     trial_id: str
     config: Mapping[str, Any]
     checkpoint: Location
     """Last checkpoint; holds the best epoch's weights."""
-    epoch: int
-    value: float
-    """The criterion's value: the metric where the bounds hold, else minus the violation."""
-    violation: float
-    scores: Mapping[str, float]
-    degenerate: str | None = None
-    """Name of the trivial mask that the best epoch has, which meets no criterion."""
-    intervals: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Score -> low end, high end and standard error over draws of validation texts; empty in what older
-    versions stored."""
-    lower_bound: float | None = None
-    """The low end of what the criterion maximises; None where it was not drawn."""
 
-    @property
-    def is_met(self) -> bool:
-        """Whether the bounds hold."""
-        return self.violation == 0
-
-
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What a trial's best epoch is ranked by."""
-
-    value: float
-    """The criterion's: the metric where the bounds hold, else minus the violation, below 0."""
-    lower_bound: float | None
-    """The low end of the metric's interval over draws of validation texts; None: not drawn."""
-    epoch: int
+    @classmethod
+    def of(
+        cls, best: BestEpoch, *, trial_id: str, config: Mapping[str, Any], checkpoint: Location
+    ) -> "Candidate":
+        """The trial whose best epoch that is."""
+        epoch = {one.name: getattr(best, one.name) for one in dataclasses.fields(best)}
+        return cls(**epoch, trial_id=trial_id, config=config, checkpoint=checkpoint)
 
 
 def standing_of(numbers: Mapping[str, Any]) -> Standing:
     """What the numbers that a trial reported last say of its best epoch."""
     return Standing(
-        numbers["best_objective"], numbers.get("best_lower_bound"), int(numbers.get("best_epoch", 0))
+        value=numbers["best_objective"],
+        epoch=int(numbers.get("best_epoch", 0)),
+        lower_bound=numbers.get("best_lower_bound"),
+        prediction=prediction_of(numbers, "best_val_"),
     )
 
 
-def best_first(trials: Iterable[_T], standing: Callable[[_T], Standing]) -> list[_T]:
-    """Trials in order, the best first: here alone it is said which is the best.
-
-    Those that meet the criterion's bounds come first, by the lower bound of what it maximises: a figure that
-    could as well be luck counts for less. Bounds are met by the figures themselves. The others follow by
-    their violation. Of equal ones the higher value comes first, then the earlier epoch, then the order given,
-    which is that in which trials were begun: their ids say nothing, Tune draws them at random.
-
-    Where a trial that meets the bounds has no lower bound (an older version trained it), all are ranked by
-    their values.
-    """
-    found = [(standing(one), one) for one in trials]
-    by_bound = all(one.lower_bound is not None for one, _ in found if one.value >= 0)
-
-    def key(one: Standing) -> tuple[bool, float, float, int]:
-        is_met = one.value >= 0
-        first = one.lower_bound if is_met and by_bound and one.lower_bound is not None else one.value
-        return not is_met, -first, -one.value, one.epoch
-
-    return [one for _, one in sorted(found, key=lambda pair: key(pair[0]))]
-
-
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Best first, as `best_first` has it."""
-    return best_first(candidates, lambda one: Standing(one.value, one.lower_bound, one.epoch))
+    """Best first."""
+    return best_first(candidates, lambda one: one.standing)
 
 
 _NEAR = 0.05
@@ -109,9 +70,9 @@ def judged(candidates: Iterable[Candidate], criterion: Criterion) -> list[Candid
     """
     found = []
     for one in candidates:
-        violation = criterion.violation(one.scores) + (one.degenerate is not None)
-        value = one.scores[criterion.metric] if violation == 0 else -violation
-        low = next(iter(one.intervals.get(criterion.metric, ())), None)
+        violation, value = best.judged(criterion, one.scores, is_result=one.degenerate is None)
+        drawn = one.intervals.get(criterion.metric)
+        low = None if drawn is None else drawn.low
         found.append(dataclasses.replace(one, violation=violation, value=value, lower_bound=low))
     return ranked(found)
 

@@ -23,11 +23,12 @@ from pipeline.base import command_text
 from pipeline.base.errors import PipelineError
 from pipeline.reporting import optuna_plots, pages, published, weight_shares
 from pipeline.reporting.results import Findings, Links, ScoreRow, Searched, TrialResult
-from pipeline.study.criterion import CRITERION_TAG, Standing, best_first
+from pipeline.study.criterion import CRITERION_TAG
 from pipeline.tracking import epoch_steps, mlflow_page, mlflow_view, model_registry
 from pipeline.tracking.sealed_split import READINGS_TAG
 from pipeline.tracking.tracking import PARENT_TAG, STUDY_TAG, TrackedRun, Tracker, read_back
 from pipeline.training import checkpoints, columns, data_options
+from pipeline.training.best import best_first
 from search_spaces import lookup
 from search_spaces.base import Criterion
 
@@ -196,9 +197,9 @@ def check_is_study(study: TrackedRun) -> None:
 
 
 def ranked(trials: Sequence[TrialResult]) -> list[TrialResult]:
-    """Trials that have a score, best first, as `pipeline.study.criterion.best_first` has it."""
+    """Trials that have a score, best first."""
     scored = [trial for trial in trials if trial.objective is not None]
-    return best_first(scored, lambda t: Standing(t.objective or 0.0, t.lower_bound, t.epoch or 0))
+    return best_first(scored, lambda trial: trial.standing)
 
 
 def importance(trials: Sequence[TrialResult], searched: Sequence[Searched]) -> tuple[dict[str, float], str]:

@@ -1,6 +1,7 @@
 """What becomes of a study: run it under tracking, package and register its winner, say what was found."""
 
 import contextlib
+import dataclasses
 import logging
 import math
 import os
@@ -21,7 +22,7 @@ from pipeline.base.locations import make_folder
 from pipeline.base.storage import STAGED, Storage
 from pipeline.reporting import pages
 from pipeline.study import findings, study_report, summary
-from pipeline.study.criterion import CRITERION_TAG, RIVAL_TAG, Candidate, Standing, best_first, standing_of
+from pipeline.study.criterion import CRITERION_TAG, RIVAL_TAG, Candidate, standing_of
 from pipeline.study.lone_board import LoneBoard
 from pipeline.study.lone_run import LoneRun
 from pipeline.study.rival import Rival
@@ -33,6 +34,7 @@ from pipeline.study.utilisation import Utilisation
 from pipeline.tracking import mlflow_page, mlflow_view, model_registry
 from pipeline.tracking.tracking import MAX_TAG, NOTE_TAG, Tracker
 from pipeline.training import checkpoints, columns, data_options, midway
+from pipeline.training.best import best_first
 from pipeline.training.loaders import embeddings_of, language_model_dir, language_model_scores
 from pipeline.training.scoring import final_validation, rate_of_lines, trivial_validation
 from pipeline.training.settings import RunSettings
@@ -63,13 +65,14 @@ def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) 
     best = checkpoints.load_scores(checkpoint / checkpoints.BEST)
     shown = checkpoints.load_predictions(checkpoint / checkpoints.BEST / checkpoints.BEST_PREDICTIONS)
     target = data_options.target(run.dataset, run.aspect, run.options)
-    note = f"validation texts at epoch {best['epoch'] + 1}, the trial's best by: {run.criterion}"
+    note = f"validation texts at epoch {best.epoch + 1}, the trial's best by: {run.criterion}"
     return {
         "rationales.html": pages.rationale_page(title=f"Rationales, {target}", predictions=shown, note=note),
         "curve.html": pages.curve_page(
             title=f"Training curve, {target}",
             history=checkpoints.read_json(checkpoint / checkpoints.HISTORY),
             criterion=run.criterion,
+            best=best.epoch,
             dataset=run.dataset,
         ),
     }
@@ -191,7 +194,9 @@ def check_nothing_better_is_lost(
     Raises:
         PipelineError: if a trial that reported a better epoch has lost its weights.
     """
-    own = Standing(winner.value if is_own_criterion else -math.inf, winner.lower_bound, winner.epoch)
+    own = winner.standing
+    if not is_own_criterion:
+        own = dataclasses.replace(own, value=-math.inf)
     lost = [(standing_of(record.last.numbers), record) for record in study.lost() if record.last is not None]
     best, record = best_first([(own, None), *lost], lambda pair: pair[0])[0]
     if record is not None and best.value > -math.inf:
@@ -417,7 +422,8 @@ def train_alone(
         folder = Path(name)
         progress = train({}, run, report, folder)
         best = progress.best
-        metadata = package_metadata(run, features, best["epoch"], best["scores"])
+        assert best is not None  # `report` raises where training fails, and there is an epoch at least
+        metadata = package_metadata(run, features, best.epoch, best.scores)
         metadata |= {"sample": sample, "study": None, "run_id": lone and lone.run_id}
         pack(folder / checkpoints.BEST, output, features, metadata)
         found = final_validation(checkpoints.load_package(output).model, features)
@@ -427,7 +433,7 @@ def train_alone(
             metrics = {f"best_{name}": value for name, value in found.items()}
             with _naming(output):
                 lone.finish(folder, metrics, lambda: render_trial(folder, run.config().to_dict(), run))
-    best["scores"] |= found
+    best = dataclasses.replace(best, scores={**best.scores, **found})
     text = summary.of_one(best, run.criterion, output, run.dataset, example_text(features))
     return text if lone is None or tracker is None else "\n".join([text, *_of_lone(lone.run_id, tracker)])
 

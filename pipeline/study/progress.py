@@ -12,11 +12,12 @@ from ray.tune.experiment import Trial
 from feature_store import terminal
 from feature_store.wording import counted
 from pipeline.study import time_left, trial_table
-from pipeline.study.criterion import best_first, standing_of
+from pipeline.study.criterion import standing_of
 from pipeline.study.ledger import OBJECTIVE, VIOLATION, Ledger, TrialRecord
 from pipeline.study.scheduler import trial_id_of
 from pipeline.study.time_left import Phase, Track
 from pipeline.study.trial_table import Row
+from pipeline.training.best import best_first
 from pipeline.training.columns import of_validation
 from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE
 from search_spaces.base import Criterion
@@ -30,7 +31,7 @@ _RATE = ("val_selection_rate", "selected")
 _RENEWED_S = 5.0
 """How long an estimate of the time left holds where no trial reports."""
 _START_NOT_OVER = 1.0
-"""Is added to the violation of an epoch that can be no result; see `pipeline.training.trainable.best_of`."""
+"""Is added to the violation of an epoch that can be no result; see `pipeline.training.best.judged`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,6 @@ import json
 import logging
 import shutil
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,6 +25,7 @@ from infocal.nn.rationalizer import Rationalizer
 from pipeline.base.errors import PipelineError
 from pipeline.study.lone_board import LoneBoard
 from pipeline.training import checkpoints
+from pipeline.training.epochs import BestEpoch
 from pipeline.training.loaders import embeddings_of
 from pipeline.training.naming import title
 from pipeline.training.settings import RunSettings
@@ -206,12 +206,11 @@ def model_of(asked: Rival, features: Features) -> Rationalizer:
     return checkpoints.load_best(asked.folder(features), embeddings_of(features))
 
 
-def _with_scores(asked: Rival, best: Mapping[str, Any]) -> Rival:
-    precision = float(best["scores"][criteria.PRECISION])
-    return dataclasses.replace(asked, precision=precision, epoch=int(best["epoch"]))
+def _with_scores(asked: Rival, best: BestEpoch) -> Rival:
+    return dataclasses.replace(asked, precision=float(best.scores[criteria.PRECISION]), epoch=best.epoch)
 
 
-def _kept(folder: Path) -> Mapping[str, Any] | None:
+def _kept(folder: Path) -> BestEpoch | None:
     """The kept epoch's scores; None where there is none, or it is damaged."""
     if not folder.is_dir():
         return None
@@ -261,8 +260,8 @@ def _train(run: RunSettings, working: Path) -> None:
 
     with terminal.showing(board):
         best = train({}, run, report, working).best
-    if best["violation"] >= 1:  # of a trivial mask at every epoch
-        _fail(f"its mask is trivial at every epoch, {str(best['degenerate']).replace('_', ' ')} at the last")
+    if best is not None and best.violation >= 1:  # of a trivial mask at every epoch
+        _fail(f"its mask is trivial at every epoch, {str(best.degenerate).replace('_', ' ')} at the last")
 
 
 def _fail(reason: str) -> NoReturn:

@@ -250,15 +250,4 @@ class Study:
         parts = (f"{checkpoints.BEST}/{name}" for name in (checkpoints.BEST_SCORES, checkpoints.DIGESTS))
         with checkpoint.localised(*parts) as folder:
             best = checkpoints.load_scores(folder / checkpoints.BEST)
-        return Candidate(
-            trial_id=record.trial_id,
-            config=record.begin.config,
-            checkpoint=checkpoint,
-            epoch=best["epoch"],
-            value=best["value"],
-            violation=best["violation"],
-            scores=best["scores"],
-            degenerate=best["degenerate"],
-            intervals=best.get("intervals", {}),
-            lower_bound=best.get("lower_bound"),
-        )
+        return Candidate.of(best, trial_id=record.trial_id, config=record.begin.config, checkpoint=checkpoint)

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
 from feature_store import terminal
 from feature_store.sources import DEFAULT_DATASET
@@ -23,6 +22,7 @@ from pipeline.study.utilisation import Utilisation
 from pipeline.tracking import mlflow_page
 from pipeline.training import columns
 from pipeline.training.data_options import target
+from pipeline.training.epochs import BestEpoch
 from pipeline.training.naming import model_name
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import best_shown
@@ -259,7 +259,9 @@ def _figure(candidate: Candidate, name: str, digits: int) -> str:
     if name not in candidate.intervals:
         return f"{candidate.scores[name]:.{digits}f}"
     digits = 4 if name in _SMALL else 3  # more would be noise
-    return give_or_take(f"{candidate.scores[name]:.{digits}f}", f"{candidate.intervals[name][2]:.{digits}f}")
+    return give_or_take(
+        f"{candidate.scores[name]:.{digits}f}", f"{candidate.intervals[name].error:.{digits}f}"
+    )
 
 
 _SMALL = ("val_mse", "val_mae")
@@ -281,9 +283,7 @@ def _verdict(violation: float, degenerate: str | None) -> str:
     return "met" if violation == 0 else f"missed by {violation:.3f}"
 
 
-def of_one(
-    best: Mapping[str, Any], criterion: Criterion, output: Path, dataset: str, text: str = "TEXT"
-) -> str:
+def of_one(best: BestEpoch, criterion: Criterion, output: Path, dataset: str, text: str = "TEXT") -> str:
     """The best epoch of one configuration, and how to use its model.
 
     Args:
@@ -293,15 +293,14 @@ def of_one(
         dataset: whose scores are shown.
         text: to try the model on.
     """
-    scores = best["scores"]
     figures = ", ".join(
-        f"{label} {scores[name]:.4f}"
-        for label, name in columns.of_validation(dataset, scores, criterion.metrics).items()
+        f"{label} {best.scores[name]:.4f}"
+        for label, name in columns.of_validation(dataset, best.scores, criterion.metrics).items()
     )
-    met = _verdict(best["violation"], best["degenerate"])
+    met = _verdict(best.violation, best.degenerate)
     return "\n".join(
         [
-            f"best epoch on validation: {best['epoch'] + 1}; {figures}",
+            f"best epoch on validation: {best.epoch + 1}; {figures}",
             f"{criterion}: {met}",
             f"\nmodel    {output}",
             f"  python -m pipeline.explain --package {shlex.quote(str(output))} --text {shlex.quote(text)}",

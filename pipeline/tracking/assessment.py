@@ -111,16 +111,16 @@ def of_run(tracker: Tracker, run_id: str, given: argparse.Namespace, folder: Pat
         "sample": run.tags.get(model_registry.CORPUS_TAG) == model_registry.SAMPLE_CORPUS,
         "data_fingerprint": fingerprint,
         "max_length": max_length,
-        "epoch": scores["epoch"],
+        "epoch": scores.epoch,
     }
     features = features_of(metadata, given)
     with copied(folder, f"run {run_id}"):
         model = checkpoints.load_best(best, embeddings_of(features))
     return Subject(
-        label=f"run {run.name}, epoch {scores['epoch'] + 1}",
+        label=f"run {run.name}, epoch {scores.epoch + 1}",
         model=model,
         features=features,
-        calibrated_threshold=scores["scores"].get("val_calibrated_threshold"),
+        calibrated_threshold=scores.scores.get("val_calibrated_threshold"),
         run_id=run_id,
         metadata=metadata,
     )

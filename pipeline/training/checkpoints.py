@@ -39,6 +39,7 @@ from pipeline.base.stored_files import (
     read_json,
     write_digests,
 )
+from pipeline.training.epochs import BestEpoch
 from pipeline.training.weights import load_weights, save_weights
 
 __all__ = ["DIGESTS", "read_json"]  # known by this module's name
@@ -212,25 +213,17 @@ def load_best(directory: Path, embeddings: torch.Tensor) -> Rationalizer:
 
 
 @names_its_folder
-def load_scores(directory: Path) -> dict[str, Any]:
-    """What `save_best` wrote of an epoch: `epoch`, `value`, `violation`, `degenerate`, `scores`.
+def load_scores(directory: Path) -> BestEpoch:
+    """The epoch that `save_best` wrote.
 
     Raises:
         StateError: if the file is missing, does not match its digest or holds something else.
     """
     check_digest(directory, BEST_SCORES)
-    found = read_json(directory / BEST_SCORES)
-    numbers = [found["value"], found["violation"], *found["scores"].values()]
-    if type(found["epoch"]) is not int or not all(type(number) in (int, float) for number in numbers):
-        raise StateError("expected the number of an epoch, and numbers", where=str(directory / BEST_SCORES))
-    if found["degenerate"] is not None and not isinstance(found["degenerate"], str):
-        raise StateError("expected a name as `degenerate`", where=str(directory / BEST_SCORES))
-    low, doubts = found.get("lower_bound"), found.get("intervals", {})
-    if not isinstance(low, float | None) or not all(
-        len(one) == 3 and all(type(number) in (int, float) for number in one) for one in doubts.values()
-    ):
-        raise StateError("expected intervals of three numbers", where=str(directory / BEST_SCORES))
-    return dict(found)
+    try:
+        return BestEpoch.of_json(read_json(directory / BEST_SCORES))
+    except ValueError as error:
+        raise StateError(str(error), where=str(directory / BEST_SCORES)) from error
 
 
 @names_its_folder

@@ -22,6 +22,8 @@ from infocal.trainer import resolve_device
 from pipeline.base import environment
 from pipeline.base.errors import USER_ERRORS
 from pipeline.training import checkpoints, columns, feature_copies
+from pipeline.training.best import best_first, judged
+from pipeline.training.epochs import BestEpoch
 from pipeline.training.loaders import Loader, embeddings_of, language_model_scores, prefetched, task_of
 from pipeline.training.midway import Midway
 from pipeline.training.scoring import Validation, ValidationData, hold_rate, validate
@@ -51,22 +53,29 @@ class Progress:
     """What the loop remembers beside the trainer."""
 
     history: list[Result] = field(default_factory=list)
-    best: Result = field(default_factory=dict)
-    """The best epoch's number, objective, violation and scores."""
+    best: BestEpoch | None = None
+    """None before the first epoch."""
 
     @classmethod
-    def of(cls, kept: Mapping[str, Any], where: Path) -> "Progress":
-        """What a checkpoint kept.
+    def of_json(cls, kept: Mapping[str, Any], where: Path) -> "Progress":
+        """What `as_json` gave to a checkpoint.
 
         Raises:
-            StateError: if it kept something else.
+            StateError: if the checkpoint kept something else.
         """
         history, best = kept.get("history"), kept.get("best")
         if not isinstance(history, list) or not isinstance(best, dict):
             raise StateError(
                 f"expected `history` and `best`, but got {sorted(map(str, kept))}", where=str(where)
             )
-        return cls(history, best)
+        try:
+            return cls(history, BestEpoch.of_json(best) if best else None)
+        except ValueError as error:
+            raise StateError(str(error), where=str(where)) from error
+
+    def as_json(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it."""
+        return {"history": self.history, "best": {} if self.best is None else self.best.as_json()}
 
 
 class Trial:
@@ -108,13 +117,12 @@ class Trial:
     def restore(self, checkpoint: Path) -> None:
         """Go on from a checkpoint that `save` wrote."""
         kept = checkpoints.load_state(checkpoint, self.trainer)
-        self.progress = Progress.of(kept, checkpoint)
+        self.progress = Progress.of_json(kept, checkpoint)
         checkpoints.copy_tree(checkpoint / checkpoints.BEST, self.directory / checkpoints.BEST)
 
     def save(self, checkpoint: Path) -> None:
         """Write everything needed to go on, to choose the best epoch and to show it."""
-        kept = {"history": self.progress.history, "best": self.progress.best}
-        checkpoints.save_state(checkpoint, self.trainer, kept)
+        checkpoints.save_state(checkpoint, self.trainer, self.progress.as_json())
         checkpoints.write_json(checkpoint / checkpoints.HISTORY, self.progress.history)
         checkpoints.copy_tree(self.directory / checkpoints.BEST, checkpoint / checkpoints.BEST)
 
@@ -183,29 +191,30 @@ class Trial:
     def _choose(self, found: Validation, number: int) -> Result:
         """The criterion's figures of this epoch and of the best one; keeps the weights if they are one."""
         is_result = self.trainer.is_presentable and (found.degenerate is None or self.config.is_dense)
-        this = best_of(self.run.criterion, found, number, is_result=is_result)
-        if not self.progress.best or rank(this) > rank(self.progress.best):
-            self.progress.best = this = this | doubt(self.run, found)
+        this = epoch_of(self.run.criterion, found, number, is_result=is_result)
+        earlier = [] if self.progress.best is None else [self.progress.best]
+        best = best_first([*earlier, this], lambda one: one.standing)[0]
+        if best is this:
+            self.progress.best = best = with_intervals(best, self.run, found)
             checkpoints.save_best(
                 self.directory / checkpoints.BEST,
                 self.trainer.evaluated_model,
-                self.progress.best | {"environment": environment.facts(self.trainer.device)},
+                best.as_json() | {"environment": environment.facts(self.trainer.device)},
                 shown_predictions(found, self.features),
             )
-        best = self.progress.best
         # MLflow's comparison opens with the first metric: what the criterion maximises
-        chosen = best_shown(self.run.dataset, best["scores"])
+        chosen = best_shown(self.run.dataset, best.scores)
         first = self.run.criterion.metric
         ordered = {name: chosen[name] for name in sorted(chosen, key=lambda name: name != first)}
         return {
             # repeated by every epoch, so that a trial's last result is its summary
             **{f"best_{name}": value for name, value in ordered.items()},
-            **{f"best_{name}_se": doubts[2] for name, doubts in best.get("intervals", {}).items()},
-            **({"best_lower_bound": best["lower_bound"]} if best.get("lower_bound") is not None else {}),
-            "objective": this["value"],
-            "best_objective": best["value"],
-            "best_epoch": best["epoch"],
-            "criterion_violation": best["violation"],
+            **{f"best_{name}_se": interval.error for name, interval in best.intervals.items()},
+            **({"best_lower_bound": best.lower_bound} if best.lower_bound is not None else {}),
+            "objective": this.value,
+            "best_objective": best.value,
+            "best_epoch": best.epoch,
+            "criterion_violation": best.violation,
         }
 
 
@@ -226,8 +235,8 @@ def best_shown(dataset: str, scores: Mapping[str, float]) -> dict[str, float]:
     return {name: scores[name] for name in names if name in scores}
 
 
-def best_of(criterion: Criterion, found: Validation, epoch: int, *, is_result: bool) -> Result:
-    """What `best/scores.json` says of an epoch.
+def epoch_of(criterion: Criterion, found: Validation, epoch: int, *, is_result: bool) -> BestEpoch:
+    """What `best/scores.json` says of an epoch, but for its intervals.
 
     Args:
         criterion: by which epochs are compared.
@@ -235,52 +244,41 @@ def best_of(criterion: Criterion, found: Validation, epoch: int, *, is_result: b
         epoch: its number.
         is_result: False where it can be no result: of a trivial mask, as while dense, or in mid-start. It
             meets no criterion.
+
+    Raises:
+        ValueError: if a score that the criterion reads is not finite.
     """
-    violation, value = criterion.violation(found.scores), criterion.value(found.scores)
-    if not is_result:
-        violation += 1
-        value = -violation
-    return {
-        "epoch": epoch,
-        "value": value,
-        "violation": violation,
-        "is_met": violation == 0,
-        "degenerate": found.degenerate,
-        "scores": dict(found.scores),
-    }
+    criterion.value(found.scores)
+    violation, value = judged(criterion, found.scores, is_result=is_result)
+    return BestEpoch(
+        epoch=epoch,
+        value=value,
+        violation=violation,
+        scores=dict(found.scores),
+        degenerate=found.degenerate,
+    )
 
 
-def doubt(run: RunSettings, found: Validation) -> Result:
-    """What `best/scores.json` says of how far an epoch's scores would move with other validation texts.
+def with_intervals(epoch: BestEpoch, run: RunSettings, found: Validation) -> BestEpoch:
+    """An epoch with how far its scores would move with other validation texts.
 
-    Returns:
-        `intervals`, score -> its low end, its high end and its standard error, for the scores that reports
-        show and the criterion reads; `lower_bound`, the low end of what the criterion maximises, or None.
+    The intervals are of the scores that reports show and the criterion reads, but for the selection rates;
+    there is none where the texts' counts are not known.
     """
     if found.counts is None:
-        return {}
+        return epoch
     shown = [
         name.removeprefix("val_") for name in (*run.criterion.metrics, *best_shown(run.dataset, found.scores))
     ]
     drawn = resampling.intervals(
         found.counts, [name for name in shown if not name.startswith("selection_rate")]
     )
-    every = {f"val_{name}": [one.low, one.high, one.error] for name, one in drawn.items()}
-    own = every.get(run.criterion.metric)
-    return {"intervals": every, "lower_bound": own and own[0]}
-
-
-def rank(epoch: Result) -> tuple[float, float]:
-    """Epochs in order: by the criterion, and where it sees no difference by the prediction.
-
-    A mask that stands still, as FRESH's or that of a dense row, has the same rationale scores each epoch.
-
-    Args:
-        epoch: as of `best_of`.
-    """
-    scores = epoch["scores"]
-    prediction = scores["val_macro_f1"] if "val_macro_f1" in scores else -scores["val_mse"]
-    return epoch["value"], prediction
+    own = drawn.get(run.criterion.metric.removeprefix("val_"))
+    return dataclasses.replace(
+        epoch,
+        intervals={f"val_{name}": one for name, one in drawn.items()},
+        lower_bound=None if own is None else own.low,
+    )
 
 
 def shown_predictions(found: Validation, features: Features) -> list[Result]:

@@ -376,7 +376,7 @@ def test_the_pipeline_trains_it_on_the_sample(name, tmp_path: Path):
     best = train({}, run, lambda result, _: results.append(result), tmp_path).best
     assert [result.get("failure_message") for result in results] == [None]
     assert load_best(tmp_path / "best", _vectors(run)).config == run.config()
-    assert best["scores"]["val_selection_rate"] == pytest.approx(0.18, abs=0.01)
+    assert best.scores["val_selection_rate"] == pytest.approx(0.18, abs=0.01)
 
 
 def _vectors(run):

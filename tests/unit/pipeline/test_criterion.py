@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infocal.metrics.resampling import Interval
 from pipeline.study.criterion import Candidate, judged, ranked, within_reach
 from search_spaces.base import Criterion
 from tests.small_study import candidate, criterion
@@ -119,7 +120,9 @@ def test_where_an_older_version_drew_nothing_all_are_ranked_by_their_values():
 
 def test_another_criterion_takes_the_interval_of_what_it_maximises():
     scores = {"val_token_precision": 0.9, "val_token_recall": 0.5, "val_token_f1": 0.6}
-    one = candidate("a", scores=scores, intervals={"val_token_f1": [0.55, 0.66, 0.03]}, lower_bound=0.4)
+    one = candidate(
+        "a", scores=scores, intervals={"val_token_f1": Interval(0.55, 0.66, 0.03)}, lower_bound=0.4
+    )
     f1 = Criterion(metric="val_token_f1", bounds=(), why="a test")
     assert judged([one], f1)[0].lower_bound == 0.55
     assert judged([one], criterion(0.5))[0].lower_bound is None, "that of recall was not drawn"

@@ -10,6 +10,7 @@ from pipeline.base.errors import PipelineError
 from pipeline.study import outcome
 from pipeline.study.outcome import git_commit, package_metadata, train_alone
 from pipeline.training import checkpoints
+from pipeline.training.epochs import BestEpoch
 from tests.small_store import sample_features, sample_model, save_trial_checkpoint
 from tests.small_study import SCORES, criterion, run_settings
 
@@ -100,17 +101,10 @@ def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch):
 
 def scripted_training(monkeypatch: pytest.MonkeyPatch, result: dict[str, Any]):
     def train(values: Any, run: Any, report: Any, directory: Path) -> Any:
-        scores = {
-            "epoch": 0,
-            "value": 0.25,
-            "violation": 0.0,
-            "is_met": True,
-            "degenerate": None,
-            "scores": SCORES,
-        }
-        checkpoints.save_best(directory / "best", sample_model(), scores, [])
+        best = BestEpoch(epoch=0, value=0.25, violation=0.0, scores=SCORES)
+        checkpoints.save_best(directory / "best", sample_model(), best.as_json(), [])
         report(result, directory)
-        return SimpleNamespace(best=scores)
+        return SimpleNamespace(best=best)
 
     monkeypatch.setattr(outcome, "train", train)
 

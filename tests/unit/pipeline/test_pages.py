@@ -41,8 +41,9 @@ def entry(epoch, precision, recall, **more):
     return {"epoch": epoch, "val_token_precision": precision, "val_token_recall": recall} | more
 
 
-def curve_page(*history) -> Node:
-    return read(pages.curve_page(title="Curves", history=history, criterion=CRITERION, dataset="beer"))
+def curve_page(*history, best: int | None = None) -> Node:
+    page = pages.curve_page(title="Curves", history=history, criterion=CRITERION, best=best, dataset="beer")
+    return read(page)
 
 
 def drawn(page: Node) -> dict[str, dict]:
@@ -214,7 +215,7 @@ def test_page_of_no_texts_says_so():
 
 
 def test_curve_page_shows_threshold_and_best_epoch():
-    page = curve_page(entry(0, 0.5, 0.9), entry(1, 0.82, 0.6), entry(2, 0.85, 0.55))
+    page = curve_page(entry(0, 0.5, 0.9), entry(1, 0.82, 0.6), entry(2, 0.85, 0.55), best=1)
     assert_stands_alone(page)
     chart = page.find("div", "plot")[0]
     assert chart.attributes["role"] == "img"
@@ -228,11 +229,11 @@ def test_curve_page_shows_threshold_and_best_epoch():
 
 
 def test_curve_page_says_where_the_criterion_is_not_met():
-    assert "it does not meet the criterion" in curve_page(entry(0, 0.5, 0.9)).words
+    assert "it does not meet the criterion" in curve_page(entry(0, 0.5, 0.9), best=0).words
 
 
 def test_epoch_table_holds_the_input():
-    page = curve_page(entry(0, 0.5, 0.9, val_mse=0.04), entry(1, 0.8125, 0.5))
+    page = curve_page(entry(0, 0.5, 0.9, val_mse=0.04), entry(1, 0.8125, 0.5), best=1)
     rows = [[cell.words for cell in row.walk() if cell.tag in ("td", "th")] for row in page.find("tr")]
     assert rows == [
         ["epoch", "precision", "recall", "MSE"],
@@ -580,7 +581,9 @@ def test_the_curves_of_posts_are_those_of_their_scores():
         {"epoch": 1, "val_accuracy": 0.65, "val_guider_accuracy": 0.7, "val_hatexplain_token_f1": 0.3},
     ]
     criterion = post_findings().criterion
-    page = read(pages.curve_page(title="t", history=history, criterion=criterion, dataset="hatexplain"))
+    page = read(
+        pages.curve_page(title="t", history=history, criterion=criterion, best=1, dataset="hatexplain")
+    )
     rows = [[cell.words for cell in row.walk() if cell.tag in ("td", "th")] for row in page.find("tr")]
     assert rows[0] == ["epoch", "accuracy", "token F1", "guider accuracy"]
     assert rows[2] == ["2 (best)", "0.6500", "0.3000", "0.7000"]

@@ -61,19 +61,7 @@ def findings(*trials: TrialResult, **changes) -> Findings:
     return Findings(**(made | changes))
 
 
-# -------------------------------------------------------------------------------------------- best epoch
-
-
-def test_best_epoch_is_the_first_of_equals_and_skips_gaps():
-    history = [entry(0, 0.9, float("nan")), entry(1, 0.9, 0.4), entry(2, 0.85, 0.4), entry(3, None, 0.9)]
-    assert epoch_plots.best_epoch(history, CRITERION) == 1
-    assert epoch_plots.best_epoch(history[:1], CRITERION) is None
-
-
-def test_unmet_epochs_rank_below_met_ones_by_their_violation():
-    assert epoch_plots.best_epoch([entry(0, 0.5, 0.9), entry(1, 0.7, 0.1)], CRITERION) == 1
-    assert epoch_plots.objective(entry(0, 0.5, 0.9), CRITERION) == pytest.approx(-0.3)
-    assert epoch_plots.objective({"epoch": 0}, CRITERION) is None
+# ------------------------------------------------------------------------------------------ over epochs
 
 
 def traces(plot: Plot) -> dict:

@@ -13,6 +13,7 @@ from pipeline.base.storage import Storage
 from pipeline.study import promotion, summary
 from pipeline.study.study import StudySettings
 from pipeline.training import naming
+from pipeline.training.epochs import BestEpoch
 from tests.small_study import SCORES, candidate, criterion, run_settings, study_settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -83,7 +84,7 @@ def printed(prepared: StudySettings, uri: str, version: int | None, limit: float
         command_text.next_commands(prepared.name, storage, uri, module="pipeline.compare").resume,
         promotion.next_steps(f"models:/{prepared.model_name}@champion", uri, TEXT),
         summary.of_one(
-            {"epoch": 1, "violation": 0.0, "degenerate": None, "scores": SCORES},
+            BestEpoch(epoch=1, value=0.25, violation=0.0, scores=SCORES),
             criterion(limit),
             Path("all runs/model"),
             prepared.run.dataset,

@@ -13,6 +13,7 @@ from pipeline.cli.planning import with_criterion
 from pipeline.study import rival
 from pipeline.study.lone_board import LoneBoard
 from pipeline.study.rival import Rival, RivalFailed
+from pipeline.training.epochs import BestEpoch
 from pipeline.training.loaders import Loader, task_of
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import Progress
@@ -49,10 +50,9 @@ def settled(run: RunSettings, features: Features, *, is_asked_for: bool = True) 
     return rival.settled(run, features, sample=True, is_asked_for=is_asked_for)
 
 
-def scored(precision: float) -> dict[str, Any]:
+def scored(precision: float) -> BestEpoch:
     """What `train` remembers of a best epoch."""
-    scores = {"val_token_precision": precision}
-    return {"epoch": 1, "value": 0.5, "violation": 0.0, "degenerate": None, "scores": scores}
+    return BestEpoch(epoch=1, value=0.5, violation=0.0, scores={"val_token_precision": precision})
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_a_rival_that_cannot_be_trained_is_an_error_where_it_was_asked_for(
     def train(values: Any, run: RunSettings, report: Any, directory: Path) -> Progress:
         if not trivial:
             report(FAILED, directory)
-        return Progress(best={**scored(0.9), "violation": 1.0, "degenerate": "degenerate_all"})
+        return Progress(best=dataclasses.replace(scored(0.9), violation=1.0, degenerate="degenerate_all"))
 
     monkeypatch.setattr(rival, "train", train)
     said = "its mask is trivial at every epoch, degenerate all" if trivial else "epoch 1: the loss is nan"

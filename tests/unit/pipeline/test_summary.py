@@ -8,6 +8,7 @@ from pipeline.base import locations
 from pipeline.base.storage import Storage
 from pipeline.study import summary
 from pipeline.study.summary import of_one, of_study, spread, table
+from pipeline.training.epochs import BestEpoch
 from search_spaces.base import Criterion
 from tests.small_study import POINT, SCORES, candidate, criterion, run_settings, study_settings
 
@@ -244,8 +245,8 @@ def test_the_spread_of_the_winner_is_said():
     ("is_met", "violation", "said"), [(True, 0.0, "met"), (False, 0.25, "missed by 0.250")]
 )
 def test_one_configuration(is_met: bool, violation: float, said: str):
-    best = {"epoch": 1, "value": 0.25, "violation": violation, "is_met": is_met, "degenerate": None}
-    best |= {"scores": SCORES}
+    best = BestEpoch(epoch=1, value=0.25, violation=violation, scores=SCORES)
+    assert best.is_met == is_met
     lines = of_one(best, criterion(), Path("runs/models/x"), "beer").splitlines()
     assert lines[0] == (
         "best epoch on validation: 2; precision 0.5000, recall 0.2500, f1 0.3333, selected 0.1250, mse 0.0200"
@@ -266,7 +267,7 @@ def test_a_trivial_mask_is_called_one():
 
 
 def test_the_trivial_mask_of_one_configuration_is_called_one():
-    best = {"epoch": 0, "violation": 1.694, "is_met": False, "degenerate": "degenerate_all", "scores": SCORES}
+    best = BestEpoch(epoch=0, value=-1.694, violation=1.694, degenerate="degenerate_all", scores=SCORES)
     text = of_one(best, criterion(), Path("model"), "beer")
     assert ": degenerate all\n" in text
     assert "missed by" not in text
