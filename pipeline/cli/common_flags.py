@@ -14,7 +14,9 @@ from search_spaces import lookup
 def parser(module: str, description: str) -> argparse.ArgumentParser:
     """A parser with the habits of all commands: no abbreviations, and `--debug`."""
     made = Parser(prog=f"python -m {module}", description=description)
-    made.add_argument("--debug", action="store_true", help="show an error's traceback, and which kernels run")
+    made.add_argument(
+        "--debug", action="store_true", help="show the traceback of an error, and which kernels are used"
+    )
     return made
 
 
@@ -25,19 +27,20 @@ def add_data_arguments(target: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--aspect",
         "--task",
-        help=f"target of the data set ({aspects_in_words()})",
+        help=f"what to predict ({aspects_in_words()})",
     )
     group.add_argument(
         "--option",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="a choice that the data set offers, see `python -m feature_store list`; may be repeated",
+        help="an option of the data set (`python -m feature_store list` shows them); may be repeated",
     )
     group.add_argument(
         "--data-dir",
         metavar="DIR",
-        help="folder with DATASET/ in it, or (jsonl, eraser) that of your own data (default: INFOCAL_DATA)",
+        help="folder that contains DATASET/; for jsonl and eraser, the folder of your data "
+        "(default: INFOCAL_DATA)",
     )
     group.add_argument(
         "--sample", action="store_true", help="use the small made-up corpus instead of real data"
@@ -51,10 +54,14 @@ def add_data_arguments(target: argparse.ArgumentParser) -> None:
 
 def add_feature_arguments(target: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Flags that say where the features of an earlier run are; returns their group."""
-    group = target.add_argument_group("features, where the cache does not hold them any more")
-    group.add_argument("--data-dir", metavar="DIR", help="folder with DATASET/ in it (default: INFOCAL_DATA)")
+    group = target.add_argument_group("features, if they are no longer in the cache")
     group.add_argument(
-        "--cache-dir", metavar="DIR", help="cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)"
+        "--data-dir", metavar="DIR", help="folder that contains DATASET/ (default: INFOCAL_DATA)"
+    )
+    group.add_argument(
+        "--cache-dir",
+        metavar="DIR",
+        help="folder of cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)",
     )
     return group
 
@@ -65,7 +72,8 @@ def add_model_name(target: argparse._ActionsContainer) -> None:
         "--model-name",
         type=flag_values.registered_name,
         metavar="NAME",
-        help="registered model (default: METHOD-DATASET-ASPECT; of your own data, METHOD-DATASET-FOLDER)",
+        help="name of the registered model (default: METHOD-DATASET-ASPECT; for your own data "
+        "METHOD-DATASET-FOLDER)",
     )
 
 
@@ -75,13 +83,14 @@ def add_storage_arguments(target: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--storage",
         metavar="DIR|URI",
-        help="folder of all results, or a URI such as s3://BUCKET/PREFIX (default: runs, with --sample "
+        help="folder of all results, or a URI such as s3://BUCKET/PREFIX (default: runs; with --sample, "
         "runs/sample)",
     )
     group.add_argument(
         "--tracking-uri",
         metavar="URI",
-        help="MLflow (default: MLFLOW_TRACKING_URI, else SQLite in the storage, where that is a folder)",
+        help="address of MLflow (default: MLFLOW_TRACKING_URI, else a SQLite file in the storage, if this is "
+        "a folder)",
     )
 
 
@@ -103,19 +112,24 @@ def add_training_arguments(target: argparse.ArgumentParser, *, has_one_method: b
         "--target-selection-rate",
         type=flag_values.fraction,
         metavar="RATE",
-        help="hold the share of selected tokens at this rate, in training and by the threshold; 1: all",
+        help="share of the tokens to select, held in training and by the threshold; 1: all tokens",
     )
     group.add_argument(
-        "--min-precision", type=flag_values.fraction, help="another precision threshold for the criterion"
+        "--min-precision",
+        type=flag_values.fraction,
+        help="precision threshold of the criterion, in place of its own",
     )
     group.add_argument(
-        "--epochs", type=flag_values.positive_int, default=50, help="epochs of a trial (default: %(default)s)"
+        "--epochs",
+        type=flag_values.positive_int,
+        default=50,
+        help="epochs of each training (default: %(default)s)",
     )
     group.add_argument(
         "--seed",
         type=flag_values.seed,
         default=0,
-        help="seed, the first one of several (default: %(default)s)",
+        help="random seed; with several seeds, the first (default: %(default)s)",
     )
     group.add_argument(
         "--device",
@@ -123,14 +137,18 @@ def add_training_arguments(target: argparse.ArgumentParser, *, has_one_method: b
         default="auto",
         help="auto, cpu, cuda or cuda:N (default: %(default)s)",
     )
-    group.add_argument("--bf16", action="store_true", help="bfloat16 autocast, on cuda only")
+    group.add_argument("--bf16", action="store_true", help="train with bfloat16 autocast (only on cuda)")
     group.add_argument(
         "--embedding",
-        help="word2vec, random or a file of word vectors (default: the preset's, else word2vec)",
+        help="word vectors: word2vec, random, or a file (default: as in the preset, else word2vec)",
     )
     group.add_argument("--config", metavar="FILE", help="TOML file with hyper-parameters")
     group.add_argument(
-        "--set", metavar="KEY=VALUE", action="append", default=[], help="one hyper-parameter; may be repeated"
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="set one hyper-parameter; may be repeated",
     )
 
 

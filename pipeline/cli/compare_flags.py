@@ -13,33 +13,33 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--methods",
         default="all",
         metavar="A,B,...",
-        help=f"methods to compare, of {', '.join(lookup.method_names())} (default: %(default)s)",
+        help=f"methods to compare: all, or some of {', '.join(lookup.method_names())} (default: %(default)s)",
     )
     group.add_argument(
         "--seeds",
         type=flag_values.positive_int,
         default=3,
-        help="seeds that each method is trained with (default: %(default)s)",
+        help="number of seeds for each method (default: %(default)s)",
     )
     group.add_argument(
         "--cpus-per-run",
         type=flag_values.positive_float,
         default=1.0,
-        help="cores of a training; as many run at once as fit (default: %(default)s)",
+        help="cores of each training, which limits how many run at once (default: %(default)s)",
     )
     group.add_argument(
         "--gpus-per-run",
         type=flag_values.num_gpus,
-        help="GPUs of a training, may be a fraction (default: 1 where this machine has one, else 0)",
+        help="GPUs of each training, may be a fraction (default: 1 if this machine has a GPU, else 0)",
     )
     group.add_argument(
         "--name",
         type=flag_values.study_name,
-        help="name of the comparison (default: made of dataset, aspect and time)",
+        help="name of the comparison (default: data set, aspect and time)",
     )
     group.add_argument(
-        "--resume", action="store_true", help="train what is missing of the comparison that --name names"
+        "--resume", action="store_true", help="resume the comparison NAME: train what is missing"
     )
     group.add_argument(
-        "--dry-run", action="store_true", help="check everything, print the plan, train nothing"
+        "--dry-run", action="store_true", help="check the flags and the data, print the plan, train nothing"
     )

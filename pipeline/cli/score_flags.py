@@ -14,18 +14,26 @@ def add(parser: argparse.ArgumentParser) -> None:
     """All of them."""
     parser.add_argument("--rationale", metavar="FILE", help="masks to score (formats: docs/scoring.md)")
     parser.add_argument(
-        "--human", metavar="FILE", help="human rationales of the same texts; with --audit, for X"
+        "--human",
+        metavar="FILE",
+        help="human rationales of the same texts; with --audit, the file from which X is computed",
     )
     parser.add_argument(
-        "--audit", metavar="TABLE.csv", help="check this table of scores by arithmetic, in place of scoring"
+        "--audit",
+        metavar="TABLE.csv",
+        help="instead of scoring masks, check the scores in this table by arithmetic",
     )
     parser.add_argument(
-        "--gold-density", metavar="X", help="for --audit: share of marked tokens, as 0.126 or 12.6%%"
+        "--gold-density",
+        metavar="X",
+        help="with --audit: share of tokens that humans marked, such as 0.126 or 12.6%%",
     )
-    parser.add_argument("--dataset", help="`beer` for the corpus's own file formats")
-    parser.add_argument("--aspect", help="of beer: appearance, smell, palate")
+    parser.add_argument("--dataset", help="`beer`: read the file formats of the beer corpus")
+    parser.add_argument("--aspect", help="aspect of beer: appearance, smell or palate")
     parser.add_argument(
-        "--json", metavar="FILE", help="also write everything to this file; `-`: to stdout, in place of text"
+        "--json",
+        metavar="FILE",
+        help="also write all results to this file as JSON; `-`: to stdout, instead of text",
     )
 
 

@@ -14,67 +14,72 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--trials",
         type=flag_values.positive_int,
         default=30,
-        help="configurations to try (default: %(default)s)",
+        help="number of configurations to try (default: %(default)s)",
     )
     study.add_argument(
         "--criterion",
         choices=(PAPER, RELATIVE),
-        help="whose threshold on precision: paper, fixed ones; relative, 2 points below HardKuma's, which is "
-        "trained first on the same features, for as many epochs and at the same selection rate, and kept "
-        "(default: relative on real data with human rationales, else paper)",
+        help="threshold on precision. paper: the paper's fixed value. relative: 2 points below the precision "
+        "of HardKuma, which is trained first on the same features, for the same number of epochs and at the "
+        "same selection rate (default: relative on real data with human rationales, else paper)",
     )
-    study.add_argument("--space", default="paper", help="search space: paper or wide (default: %(default)s)")
+    study.add_argument(
+        "--space", default="paper", help="ranges to search: paper or wide (default: %(default)s)"
+    )
     study.add_argument(
         "--sampler",
         default="tpe",
         choices=settings.SAMPLERS,
-        help="who proposes points (default: %(default)s)",
+        help="how configurations are proposed (default: %(default)s)",
     )
     study.add_argument(
         "--seeds",
         type=flag_values.positive_int,
         default=1,
-        help="seeds the winner is trained with in all (default: %(default)s)",
+        help="number of seeds for the best configuration, including the first (default: %(default)s)",
     )
     study.add_argument(
-        "--max-concurrent", type=flag_values.positive_int, help="trials at once (default: as many as fit)"
+        "--max-concurrent",
+        type=flag_values.positive_int,
+        help="largest number of trials at once (default: as many as fit)",
     )
     study.add_argument(
         "--cpus-per-trial",
         type=flag_values.positive_float,
         default=1.0,
-        help="cores of a trial (default: %(default)s)",
+        help="cores of each trial (default: %(default)s)",
     )
     study.add_argument(
         "--gpus-per-trial",
         type=flag_values.num_gpus,
-        help="GPUs of a trial, may be a fraction; auto: as many trials on each GPU as a measured one says "
-        "that fit; 0: trials run on the CPU (default: auto where there are GPUs, else 0)",
+        help="GPUs of each trial, may be a fraction. auto: measure one trial, then run as many on each GPU "
+        "as fit. 0: run trials on the CPU (default: auto if there are GPUs, else 0)",
     )
     study.add_argument(
         "--checkpoint-every",
         type=flag_values.tolerance,
         metavar="SECONDS",
         default=60.0,
-        help="training that is lost at most if a worker dies in mid-epoch; 0: up to an epoch "
-        "(default: %(default)g)",
+        help="how often a trial saves its state within an epoch, so that no more training is lost if its "
+        "worker dies; 0: only after each epoch (default: %(default)g)",
     )
     study.add_argument(
-        "--address", help="Ray cluster to use (default: RAY_ADDRESS, else a private local one)"
+        "--address",
+        help="address of a Ray cluster (default: RAY_ADDRESS, else a private Ray on this machine)",
     )
     study.add_argument(
         "--name",
         type=flag_values.study_name,
-        help="name of the study (default: made of dataset, aspect and time)",
+        help="name of the study (default: data set, aspect and time)",
     )
     common_flags.add_model_name(study)
     study.add_argument(
         "--optuna-storage",
         metavar="URL",
-        help="Optuna storage that the finished study is exported to, such as sqlite:///FILE, journal:///FILE "
-        "or postgresql://USER:PASSWORD@HOST/DB",
+        help="export the finished study to this Optuna storage: sqlite:///FILE, journal:///FILE or "
+        "postgresql://USER:PASSWORD@HOST/DB",
     )
-    study.add_argument("--resume", action="store_true", help="resume the study that --name names")
+    study.add_argument("--resume", action="store_true", help="resume the study NAME")
     study.add_argument(
-        "--dry-run", action="store_true", help="check everything, print the plan, train nothing"
+        "--dry-run", action="store_true", help="check the flags and the data, print the plan, train nothing"
     )
