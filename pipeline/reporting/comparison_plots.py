@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from feature_store.wording import counted
 from pipeline.reporting.plots import COLOURS, INK, SOFT, Plot, escaped, level, lines_of
-from pipeline.reporting.standings import Row, Standings
+from pipeline.reporting.standings import Row, Standings, too_few_seeds
 from pipeline.training.columns import Column
 
 _KINDS = {
@@ -30,22 +30,28 @@ def score_plot(table: Standings) -> Plot | None:
     figure = go.Figure()
     for kind, (label, mark) in _KINDS.items():
         group = [(name, row) for name, row in zip(names, rows, strict=True) if row.kind == kind]
-        cells = [row.cells[column.score] for _, row in group]
-        spreads = [None if cell.deviation is None else _scaled(cell.deviation, column) for cell in cells]
         if not group:
             continue
+        cells = [row.cells[column.score] for _, row in group]
+        means = [_scaled(cell.mean, column) for cell in cells]
         figure.add_trace(
             go.Scatter(
                 name=label,
-                x=[_scaled(cell.mean, column) for cell in cells],
+                x=means,
                 y=[name for name, _ in group],
-                error_x=_bars(spreads),
                 mode="markers",
                 marker=mark,
                 hoverinfo="text",
                 hovertext=[lines_of(row.name, *_cells(row, table)) for _, row in group],
             )
         )
+        spread = [
+            (mean, name, _scaled(cell.deviation, column))
+            for mean, (name, _), cell in zip(means, group, cells, strict=True)
+            if cell.deviation
+        ]
+        if spread:
+            figure.add_trace(_bars_alone(spread))
     _list_names(figure, names)
     figure.update_xaxes(title_text=_unit(column))
     ours = [row for row in rows if row.kind == "ours"]
@@ -96,6 +102,8 @@ def difference_plot(table: Standings) -> Plot | None:
         row.name for row, gap in zip(rows, gaps, strict=True) if gap.interval.low * gap.interval.high > 0
     ]
     told = f"That holds for {', '.join(apart)}." if apart else "Here every interval reaches the line."
+    if (early := too_few_seeds(table.num_seeds)) is not None:
+        told = f"But {early}."
     return Plot(
         name="differences",
         title=f"{column.label}: difference from InfoCal",
@@ -138,7 +146,22 @@ def _unit(column: Column) -> str:
     return f"{column.label} %" if column.is_share else column.label
 
 
-def _bars(up: Sequence[float | None], down: Sequence[float] | None = None) -> dict[str, Any]:
+def _bars_alone(points: Sequence[tuple[float, str, float]]) -> go.Scatter:
+    """Error bars at x and y, apart from marks without a deviation: plotly gives these a bar of no length."""
+    x, y, sizes = zip(*points, strict=True)
+    return go.Scatter(
+        name="deviation",
+        x=x,
+        y=y,
+        error_x=_bars(sizes),
+        mode="markers",
+        marker={"opacity": 0},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+
+
+def _bars(up: Sequence[float], down: Sequence[float] | None = None) -> dict[str, Any]:
     return {"type": "data", "array": up, "arrayminus": down, "color": INK, "thickness": 1.5, "width": 5}
 
 

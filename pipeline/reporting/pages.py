@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from infocal.gradient_shares import LEAST
 from pipeline.reporting import (
@@ -50,6 +50,8 @@ def _environment() -> jinja2.Environment:
         "hundred": _hundred,
         "short": _short,
         "ticked": _ticked,
+        "breakable": _breakable,
+        "stacked": _stacked,
     }
     return made
 
@@ -65,6 +67,20 @@ def _ticked(text: str) -> Markup:
         Markup("<code>{}</code>" if i % 2 else "{}").format(part) for i, part in enumerate(text.split("`"))
     ]
     return Markup("").join(parts)
+
+
+def _breakable(name: str) -> Markup:
+    """A name that a narrow column may break behind an underscore."""
+    return Markup("_<wbr>").join(name.split("_"))
+
+
+def _stacked(cell: str) -> Markup:
+    """A cell whose deviation or interval stands below its figure."""
+    for sign in ("±", "["):
+        figure, found, rest = cell.partition(f" {sign}")
+        if found:
+            return Markup("{} <small>{}</small>").format(figure, sign + rest)
+    return escape(cell)
 
 
 def _short(value: float | None) -> str:

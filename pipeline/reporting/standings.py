@@ -116,6 +116,8 @@ class Standings:
     """Smallest differences of the headline score that this design finds, by test; empty: not known."""
     ceiling: float | None = None
     """Highest micro F1 at the target rate on the annotated texts."""
+    num_seeds: int = 0
+    """Seeds that the methods were trained with; 0: not known."""
 
     def header(self) -> list[str]:
         """Labels of the columns, the rows' names left out."""
@@ -244,6 +246,7 @@ def standings(
         ],
         smallest=smallest,
         ceiling=ceiling,
+        num_seeds=_num_seeds(by_method),
     )
 
 
@@ -361,7 +364,7 @@ def _notes_on_differences(
     """What the intervals are, what they can find, and whether anything may be claimed."""
     if headline is None or len(by_method) < 2 or INFOCAL not in by_method:
         return []
-    num_seeds = len({outcome.seed for outcomes in by_method.values() for outcome in outcomes})
+    num_seeds = _num_seeds(by_method)
     said = []
     if any(headline.score in row.differences for row in rows):
         said.append(
@@ -369,17 +372,28 @@ def _notes_on_differences(
             "p, Holm: two-sided, of the same draws, corrected for the number of methods"
         )
     said += _smallest_in_words(smallest, headline, num_seeds)
-    if num_seeds < MIN_SEEDS:
-        said.append(
-            f"no claim follows from {num_seeds} seed{'s' * (num_seeds > 1)}: it takes {MIN_SEEDS} (`--seeds "
-            f"{MIN_SEEDS}`); with fewer, an interval over seeds is too narrow"
-        )
+    if (early := too_few_seeds(num_seeds)) is not None:
+        said.append(early)
     older = [
         lookup.title(n) for n, some in by_method.items() if any(not o.texts and not o.failure for o in some)
     ]
     if older and len(older) < len(by_method):
         said.append(f"without an interval, for an older version stored them: {', '.join(older)}")
     return said
+
+
+def _num_seeds(by_method: Mapping[str, Sequence[Outcome]]) -> int:
+    return len({outcome.seed for outcomes in by_method.values() for outcome in outcomes})
+
+
+def too_few_seeds(num_seeds: int) -> str | None:
+    """That no claim follows from so few seeds; None where they are enough, or 0: not known."""
+    if not 0 < num_seeds < MIN_SEEDS:
+        return None
+    return (
+        f"no claim follows from {counted(num_seeds, 'seed')}: it takes {MIN_SEEDS} (`--seeds {MIN_SEEDS}`); "
+        "with fewer, an interval over seeds is too narrow"
+    )
 
 
 def _smallest_in_words(smallest: Mapping[str, float], headline: Column, num_seeds: int) -> list[str]:

@@ -12,8 +12,9 @@ from pipeline.reporting.published import PublishedRow
 from pipeline.reporting.results import Findings, ScoreRow, TrialResult, number, percent
 
 _F1_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-_SYMBOLS = ("diamond", "diamond-open", "square-open", "triangle-up-open", "pentagon-open", "hexagon-open")
-"""Of published methods."""
+_SYMBOLS = ("diamond", "square-open", "triangle-up", "bowtie-open", "triangle-down-open", "hourglass")
+_PUBLISHED_COLOURS = (COLOURS[3], COLOURS[4], COLOURS[6], COLOURS[2])
+"""Of published methods: neither shape nor colour alone tells two neighbours of the legend apart."""
 _TRIVIAL_SYMBOLS = ("x-thin", "cross-thin", "asterisk", "hash-open", "y-up")
 
 MAIN_SOURCE = "[Sha2023] table 2"
@@ -94,27 +95,33 @@ def precision_recall_plot(findings: Findings, published: Sequence[PublishedRow])
         figure.add_hrect(y0=limit, y1=1, fillcolor="var(--region)", line_width=0, layer="below")
         level(figure, limit, f"precision ≥ {limit:g}")
     figure.add_trace(_front(findings))
-    for group, symbols, colour in (
-        (_trivial(findings.trivial, across, up), _TRIVIAL_SYMBOLS, SOFT),
-        (papers, _SYMBOLS, COLOURS[3]),
+    trivial = _trivial(findings.trivial, across, up)
+    for group, symbols, colours in (
+        (trivial, _TRIVIAL_SYMBOLS, (SOFT,)),
+        (papers, _SYMBOLS, _PUBLISHED_COLOURS),
     ):
         for i, (name, x, y) in enumerate(group):
-            figure.add_trace(_given(name, x, y, symbols[i % len(symbols)], colour))
+            figure.add_trace(_given(name, x, y, symbols[i % len(symbols)], colours[i % len(colours)]))
     figure.add_traces(marks(dots, findings.winner))
     figure.update_xaxes(title_text="recall", range=across)
     figure.update_yaxes(title_text="precision", range=up)
     figure.update_layout(legend={"y": -0.13, "yanchor": "top"}, margin_b=120, showlegend=True)
     met = sum(trial.is_met for trial in findings.trials)
     best = findings.winner
-    region = " The shaded region keeps the criterion's bound on precision." if limits else ""
+    others = [
+        "The shaded region keeps the criterion's bound on precision." if limits else "",
+        "The thick line joins the trials that no other trial beats in both scores."
+        if _is_seen(findings.front, across, up)
+        else "",
+        "Published methods were measured on test." if papers else "",
+        "Trivial rationales are drawn where they lie in this part of the plane." if trivial else "",
+    ]
     return Plot(
         name="precision-recall",
         title="Precision against recall of all trials",
         caption=(
             "Each circle is a trial, at its best epoch on validation. Point at it to read its scores and "
-            f"hyper-parameters.{region} The thick line joins the trials that no other trial beats in both "
-            "scores. Published methods were measured on test. Trivial rationales are drawn where they lie in "
-            "this part of the plane. On each thin curve F1 is the same."
+            f"hyper-parameters. {' '.join(filter(None, others))} On each thin curve F1 is the same."
         ),
         description=(
             f"{counted(len(findings.trials), 'trial')}, the criterion met by {met}; the best has precision "
@@ -168,10 +175,28 @@ def _front(findings: Findings) -> go.Scatter:
         y=[trial.precision for trial in findings.front],
         mode="lines",
         line={"color": COLOURS[0], "width": 4},
-        opacity=0.3,
+        opacity=0.45,
         hoverinfo="skip",
         showlegend=False,
     )
+
+
+_SEEN = 0.05
+"""Share of the chart that a line has to reach over: one that is shorter lies below the marks at its ends."""
+
+
+def _is_seen(front: Sequence[TrialResult], across: Sequence[float], up: Sequence[float]) -> bool:
+    """Whether the line through the trials is longer than their marks hide."""
+    if len(front) < 2:
+        return False
+    sides = [
+        (max(values) - min(values)) / (ends[1] - ends[0])
+        for values, ends in (
+            ([trial.recall or 0.0 for trial in front], across),
+            ([trial.precision or 0.0 for trial in front], up),
+        )
+    ]
+    return max(sides) > _SEEN
 
 
 def _published(published: Sequence[PublishedRow]) -> list[tuple[str, float, float]]:

@@ -6,17 +6,20 @@ The pictures lie in pytest's temporary folder (`--basetemp DIR` keeps them): loo
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from infocal.metrics.resampling import Difference, Interval
 from pipeline.reporting import pages
-from pipeline.reporting.results import Findings, ScoreRow, Searched, TrialResult
+from pipeline.reporting.results import Findings, Links, ScoreRow, Searched, TrialResult
+from pipeline.reporting.standings import MeanScore, Row, Standings
 from pipeline.tracking import model_registry
 from pipeline.tracking.tracking import TrackedRun, Tracker
+from pipeline.training.columns import compared
 from tests.browser.chromium import PAGE_TIMEOUT_MS, Browser, Visited, browser
 from tests.integration.commands import run, search_command, store_of, study_run
 from tests.integration.servers import free_port, served
@@ -232,6 +235,85 @@ def hostile_page(folder: Path, name: str) -> Path:
     path = folder / "hostile.html"
     path.write_text(pages.study_page(findings, []), encoding="utf-8")
     return path
+
+
+def study_of_four_weights(folder: Path) -> Path:
+    """The report of a study of four weights, each figure with its error."""
+    scores = {
+        "token_precision": 0.913,
+        "token_recall": 0.612,
+        "token_f1": 0.733,
+        "selection_rate": 0.12,
+        "mse": 0.02,
+    }
+    trials = [
+        TrialResult(
+            run_id=f"run{i}",
+            name=f"trial-{i:02d}",
+            status="FINISHED",
+            epoch=11,
+            searched=dict.fromkeys(LAMBDAS, 0.0003 * (i + 1)),
+            objective=0.612 - i,
+            scores=scores,
+            errors=dict.fromkeys(scores, 0.034),
+        )
+        for i in range(3)
+    ]
+    findings = Findings(
+        study="first",
+        run_id="p",
+        dataset="beer",
+        aspect="palate",
+        status="FINISHED",
+        is_sample=False,
+        criterion=None,
+        notes=[],
+        facts={},
+        searched=[Searched(name=name) for name in LAMBDAS],
+        trials=trials,
+        winner=trials[0],
+        links={trial.run_id: Links(run="http://x", rationales="rationales.html") for trial in trials},
+    )
+    path = folder / "study.html"
+    path.write_text(pages.study_page(findings, []), encoding="utf-8")
+    return path
+
+
+def comparison_of_two(folder: Path) -> Path:
+    """The page of a comparison with intervals and a published row, of two seeds."""
+    columns = compared("beer")
+    cells = {column.score: MeanScore(0.751, 0.0123) for column in columns}
+    gap = {"token_f1": Difference(0.043, Interval(0.028, 0.059, 0.01), 0.001)}
+    rows = [
+        Row(name="InfoCal", kind="ours", cells=cells, marks="†"),
+        Row(name="HardKuma", kind="ours", cells=cells, differences=gap, corrected={"token_f1": 0.0001}),
+        Row(name="[Sha2023] table 2: HardKuma", kind="paper", cells=cells, note="test, tuned to select 7 %"),
+    ]
+    headline = next(column for column in columns if column.score == "token_f1")
+    table = Standings(title="t", columns=columns, rows=rows, headline=headline, notes=[], num_seeds=2)
+    path = folder / "comparison.html"
+    path.write_text(pages.comparison_page(table, command="a command", is_sample=False), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("width", [800, 1280])
+@pytest.mark.parametrize("made", [study_of_four_weights, comparison_of_two])
+def test_tables_are_no_wider_than_the_page(
+    made: Callable[[Path], Path], width: int, chromium: Browser, tmp_path: Path
+):
+    with chromium.visit(
+        made(tmp_path).as_uri(), f"{made.__name__}-{width}", width=width, full=True
+    ) as visited:
+        wait_for_charts(visited)
+        over = "[...document.querySelectorAll('.wide')].filter(e => e.scrollWidth > e.clientWidth).length"
+        assert visited.page.locator(".wide table").count() > 0
+        assert visited.page.evaluate(over) == 0
+        assert not visited.is_cut_off()
+        if made is study_of_four_weights:
+            visited.page.get_by_role("button", name="lambda_ib").click()
+        else:
+            visited.wait_for("But no claim follows from 2 seeds")
+    assert visited.complaints == []
 
 
 EVIL = '<script>document.title="script"</script><img src=x onerror="document.title=1"><b>bold</b>&amp;'

@@ -1,5 +1,6 @@
 """Charts hold the numbers that they were made of, in the page's colours, and no HTML of others."""
 
+import dataclasses
 import html
 import json
 import math
@@ -7,6 +8,7 @@ import re
 
 import pytest
 
+from infocal.metrics.resampling import Difference, Interval
 from pipeline.reporting import comparison_plots, epoch_plots, optuna_plots, plots, trial_plots
 from pipeline.reporting.plots import Plot
 from pipeline.reporting.published import rows as published_rows
@@ -141,7 +143,7 @@ def test_scatter_holds_the_region_of_the_criterion_the_front_and_published_rows(
     region, bound = plot.figure.layout.shapes
     assert (region.type, region.y0, region.y1, bound.y0) == ("rect", 0.8, 1, 0.8)
     assert points(traces(plot)["front"]) == [(0.5, 0.9), (0.6, 0.7)]
-    papers = [trace for trace in plot.figure.data if trace.marker.color == plots.COLOURS[3]]
+    papers = [trace for trace in plot.figure.data if trace.marker.color in plots.COLOURS[2:]]
     assert points(traces(plot)["InfoCal"]) == [(0.598, 0.896)]
     names = {trace.name for trace in papers}
     assert len(names) == 6, "one mark a method, from table 2 alone"
@@ -342,6 +344,24 @@ def test_posts_have_charts_for_the_scores_of_their_mode():
     assert [plot.title for plot in made] == ["accuracy by epoch", "token F1 by epoch"]
 
 
+def test_the_caption_speaks_of_the_thick_line_where_it_can_be_seen():
+    apart = findings(trial(0, 0.5, 0.9, 0.5), trial(1, 0.4, 0.7, 0.8))
+    close = findings(trial(0, 0.5, 0.9, 0.500), trial(1, 0.4, 0.899, 0.502), trial(2, -0.5, 0.2, 0.1))
+    alone = findings(trial(0, 0.5, 0.9, 0.5))
+    said = ["thick line" in trial_plots.precision_recall_plot(f, []).caption for f in (apart, close, alone)]
+    assert said == [True, False, False]
+    assert "Published" not in trial_plots.precision_recall_plot(alone, []).caption
+
+
+def test_marks_of_published_methods_are_told_apart():
+    printed = published_rows("beer", "palate")
+    plot = trial_plots.precision_recall_plot(findings(trial(0, 0.5, 0.9, 0.5)), printed)
+    names = {row.method for row in printed if row.source == trial_plots.MAIN_SOURCE}
+    shapes = [trace.marker.symbol.removesuffix("-open") for trace in plot.figure.data if trace.name in names]
+    assert len(shapes) > 4 and len(set(shapes)) == len(shapes)
+    assert not {"circle", "pentagon", "hexagon", "star"} & set(shapes), "trials are circles and a star"
+
+
 # --------------------------------------------------------------------------------------- comparisons
 
 F1 = Column("token_f1", "F1")
@@ -362,9 +382,28 @@ def test_methods_stand_in_the_order_of_the_table_with_their_deviation():
     )
     ours = traces(plot)["trained here"]
     assert points(ours) == [(60.0, "InfoCal"), (50.0, "HardKuma")]
-    assert list(ours.error_x.array) == [2.0, None]
+    (bars,) = (trace for trace in plot.figure.data if trace.error_x.array is not None)
+    assert (points(bars), list(bars.error_x.array)) == ([(60.0, "InfoCal")], [2.0]), "no bar without a length"
+    assert not bars.showlegend
     assert list(plot.figure.layout.yaxis.categoryarray) == ["InfoCal", "HardKuma", "random k"]
     assert "The highest of those trained here is InfoCal." in plot.caption
+
+
+def test_one_seed_has_no_bars():
+    plot = comparison_plots.score_plot(table(row("InfoCal", 0.6), row("HardKuma", 0.5, deviation=0.0)))
+    assert all(trace.error_x.array is None for trace in plot.figure.data)
+    assert "deviation" not in plot.caption
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2, 7])
+def test_a_chart_claims_nothing_where_the_seeds_are_too_few(num_seeds: int):
+    gap = Difference(0.1, Interval(0.05, 0.15, 0.02), 0.01)
+    made = table(row("InfoCal", 0.5), row("HardKuma", 0.6, gap=gap))
+    few = comparison_plots.difference_plot(dataclasses.replace(made, num_seeds=num_seeds))
+    assert "That holds for" not in few.caption + few.description
+    assert f"But no claim follows from {num_seeds} seed" in few.caption
+    enough = comparison_plots.difference_plot(dataclasses.replace(made, num_seeds=8))
+    assert "That holds for HardKuma." in enough.caption
 
 
 def test_rows_of_one_name_keep_a_line_each():
