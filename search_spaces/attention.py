@@ -1,6 +1,6 @@
 """Search space of attention, the same on every data set."""
 
-from search_spaces.base import Range, Search
+from search_spaces.space import Range, Search
 
 _OURS = "ours: nothing weighs the rationale, so what is tuned is how well the whole text is read"
 

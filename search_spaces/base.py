@@ -1,13 +1,12 @@
-"""A range of one hyper-parameter, and the criterion by which models are chosen, as data."""
+"""The criterion by which models are chosen, as data."""
 
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
-Role = Literal["scientific", "nuisance"]
 BoundKind = Literal["at_least", "at_most"]
 
 _CONDITION = re.compile(r"(\w+) *([<>]=) *(-?\d*\.?\d+(?:e[-+]?\d+)?)")
@@ -18,106 +17,8 @@ _SENTENCE = re.compile(
 )
 """What a criterion looks like as a sentence."""
 
-# Grid values carry float noise (0.30000000000000004); twelve digits remove it and keep every grid here apart.
 _DIGITS = 12
-
-
-class SuggestsFloats(Protocol):
-    """The one method of an Optuna trial that a range calls."""
-
-    def suggest_float(
-        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
-    ) -> float:
-        """A value of `name` between `low` and `high`."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Range:
-    """The values that one hyper-parameter may take: low, low + step, ..., high, or all between.
-
-    Raises:
-        ValueError: if the bounds are crossed, a step does not divide the width, or a log scale starts at 0.
-    """
-
-    name: str
-    """Field of the method's config."""
-    low: float
-    high: float
-    step: float | None = None
-    """Distance of the grid's points; None: continuous."""
-    log: bool = False
-    """Whether the logarithm is what is uniform."""
-    role: Role = "scientific"
-    """`scientific`: the question asked; `nuisance`: must be tuned so that the answer is fair."""
-    why: str
-    """Where the range comes from."""
-
-    def __post_init__(self) -> None:
-        if not self.low < self.high:
-            raise ValueError(f"range of `{self.name}`: low {self.low} must be below high {self.high}")
-        if self.log and (self.low <= 0 or self.step is not None):
-            raise ValueError(
-                f"range of `{self.name}`: a log scale needs low > 0 and no step, got {self.low}, {self.step}"
-            )
-        if self.step is not None:
-            steps = (self.high - self.low) / self.step if self.step > 0 else math.inf
-            if math.isinf(steps) or not math.isclose(steps, round(steps), abs_tol=1e-6):
-                width = f"{self.low}..{self.high}"
-                raise ValueError(
-                    f"range of `{self.name}`: {width} is no whole number of steps of {self.step}"
-                )
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The lowest and the highest value."""
-        return self.low, self.high
-
-    @property
-    def grid(self) -> tuple[float, ...]:
-        """Every value of a stepped range, ends included.
-
-        Raises:
-            ValueError: if the range is continuous.
-        """
-        if self.step is None:
-            raise ValueError(f"range of `{self.name}` is continuous and has no grid; choose a stepped space")
-        count = round((self.high - self.low) / self.step) + 1
-        return tuple(self.clean(self.low + i * self.step) for i in range(count))
-
-    def suggest(self, trial: SuggestsFloats) -> float:
-        """Let an Optuna trial choose a value."""
-        return self.clean(trial.suggest_float(self.name, self.low, self.high, step=self.step, log=self.log))
-
-    def contains(self, value: float) -> bool:
-        """Whether `value` may be drawn from this range."""
-        if not self.low <= value <= self.high:
-            return False
-        return self.step is None or any(math.isclose(value, point, abs_tol=1e-9) for point in self.grid)
-
-    @staticmethod
-    def clean(value: float) -> float:
-        """The value without the noise of floating-point arithmetic on a grid."""
-        return round(value, _DIGITS)
-
-
-Space = tuple[Range, ...]
-
-
-def num_points(space: Space) -> int | None:
-    """How many points a space has; None where a range is continuous."""
-    if any(r.step is None for r in space):
-        return None
-    return math.prod(len(r.grid) for r in space)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Search:
-    """What a search of one method on one data set varies, and where it starts."""
-
-    spaces: Mapping[str, Space]
-    """By name; `paper` is a grid."""
-    first_points: Sequence[Mapping[str, float]]
-    """Points to try first where a space holds them, the published best values before our own."""
+"""Of a rate as a fraction: without the noise of its division by 100."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

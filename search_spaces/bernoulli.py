@@ -1,6 +1,6 @@
 """Search space of Bernoulli, the same on every data set."""
 
-from search_spaces.base import Range, Search
+from search_spaces.space import Range, Search
 
 _OURS = "ours: [Lei2016] states the weights of its best models only, in other units of the loss; "
 

@@ -26,7 +26,8 @@ from typing import Any
 from feature_store.sources import REGISTRY, get_source
 from feature_store.sources.base import Source
 from search_spaces import infocal, own_data
-from search_spaces.base import Criterion, Range, Search
+from search_spaces.base import Criterion
+from search_spaces.space import Range, Search
 
 PRESETS = Path(__file__).parent / "presets"
 """Folder of the presets, one file for each data set."""

@@ -1,6 +1,6 @@
 """Search space of FRESH, the same on every data set."""
 
-from search_spaces.base import Range, Search
+from search_spaces.space import Range, Search
 
 _OURS = "ours: the extractor has no weight, so what is tuned is how well support model and classifier read"
 _EPOCHS = "ours, not measured on real data: the classifier needs what is left of the epochs"

@@ -1,6 +1,6 @@
 """Search space of HardKuma, the same on every data set."""
 
-from search_spaces.base import Range, Search
+from search_spaces.space import Range, Search
 
 _OURS = "ours: [Bastings2019] has a second Lagrange multiplier in place of this weight; "
 _PENALTY = "how hard the rate is held, ours: half to twice the default, 10"

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
-from search_spaces.base import Range, Search, Space
+from search_spaces.space import Range, Search, Space, without_noise
 
 PAPER_BEER: Space = (
     Range(
@@ -35,8 +35,8 @@ def _decade_around(best: Mapping[str, float], whose: str = "the paper's best") -
     return tuple(
         Range(
             name=name,
-            low=Range.clean(value / 10),
-            high=Range.clean(value * 10),
+            low=without_noise(value / 10),
+            high=without_noise(value * 10),
             log=True,
             why=f"a decade on each side of {whose}, {value:g}",
         )

@@ -8,7 +8,8 @@ from feature_store.sources.base import FeatureDefaults
 from infocal.errors import ConfigError, did_you_mean
 from infocal.methods.registry import METHODS, Method
 from search_spaces import attention, bernoulli, datasets, fresh, hardkuma, own_data, sparse_ib
-from search_spaces.base import Criterion, Search, Space
+from search_spaces.base import Criterion
+from search_spaces.space import Search, Space, Value
 from search_spaces.variants import VARIANTS
 
 _SEARCHES: dict[str, Search | None] = {
@@ -120,7 +121,7 @@ def space(method: str, dataset: str, name: str) -> Space:
     return _find(spaces, name, f"search space of {method} on {dataset}", "--space")
 
 
-def first_points(method: str, dataset: str) -> list[dict[str, float]]:
+def first_points(method: str, dataset: str) -> list[dict[str, Value]]:
     """Points to try first where a space holds them, the published best values before our own.
 
     Raises:

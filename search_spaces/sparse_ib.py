@@ -1,6 +1,6 @@
 """Search space of Sparse IB, the same on every data set."""
 
-from search_spaces.base import Range, Search
+from search_spaces.space import Range, Search
 
 _OURS = "ours: beta of [Paranjape2020] weighs a mean over tokens, ours a sum, and L_sp is in nats; "
 

@@ -30,8 +30,10 @@ from feature_store.sources.base import Query, RemoteFile, Report, resolve_option
 from feature_store.sources.lines import read_lines
 from feature_store.store import FeatureRequest, open_features
 from feature_store.vocabulary import Vocabulary
+from infocal.config import InfoCalConfig
 from pipeline import score, search
 from pipeline.cli import planning
+from search_spaces import own_space
 
 MAX_BYTES = 4 * 2**20
 """Most bytes that the readers are told to accept of a file."""
@@ -278,6 +280,22 @@ def config_toml() -> Reader:
     return Reader(files={"config.toml": text.encode()}, targets=("config.toml",), read=read)
 
 
+def space_toml() -> Reader:
+    """The file of a search space behind `--space`."""
+
+    def read(folder: Path) -> None:
+        own_space.read(folder / "space.toml", InfoCalConfig)
+
+    lines = (
+        "[lambda_ib]\nlow = 1e-4\nhigh = 1e-2\nlog = true",
+        '[encoder]\nchoices = ["rcnn", "lstm"]\nwhy = "which?"',
+        '[hidden_size]\nlow = 50\nhigh = 200\nstep = 50\nwhen.encoder = ["lstm"]',
+        '[[first]]\nlambda_ib = 1e-3\nencoder = "rcnn"',
+    )
+    text = "\n".join(f"{line}\n" for line in lines)
+    return Reader(files={"space.toml": text.encode()}, targets=("space.toml",), read=read)
+
+
 def masks() -> Reader:
     """A file of masks, scored against the annotated reviews of beer."""
     (spans, *_, last) = _beer_files()["beer/annotations.json"].splitlines(keepends=True)
@@ -394,6 +412,7 @@ READERS: dict[str, Make] = {
     "dictionary": dictionary,
     "stop-words": stop_words,
     "config-toml": config_toml,
+    "space-toml": space_toml,
     "masks": masks,
     "table": table,
 }

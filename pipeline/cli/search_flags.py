@@ -24,7 +24,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "same selection rate (default: relative on real data with human rationales, else paper)",
     )
     study.add_argument(
-        "--space", default="paper", help="ranges to search: paper or wide (default: %(default)s)"
+        "--space",
+        default="paper",
+        metavar="NAME|FILE",
+        help="ranges to search: paper, wide, or a TOML file of your own (docs/choosing.md) "
+        "(default: %(default)s)",
     )
     study.add_argument(
         "--sampler",

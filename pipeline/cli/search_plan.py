@@ -1,17 +1,18 @@
 """The plan of a search, which `--dry-run` prints."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from feature_store.wording import counted
 from pipeline.base.storage import Location
 from pipeline.cli import planning
+from pipeline.reporting.results import setting
 from pipeline.study import cluster
 from pipeline.training import data_options
 from pipeline.training.settings import RunSettings
 from search_spaces import lookup
-from search_spaces.base import Space, num_points
 from search_spaces.criteria import RELATIVE, RIVAL, paper_bar
+from search_spaces.space import Space, num_points
 
 if TYPE_CHECKING:
     from pipeline.study.study import StudySettings
@@ -22,7 +23,7 @@ def plan(
 ) -> str:
     """What would be done, for `--dry-run`; `data` are the lines about the data files."""
     run = prepared.run
-    space = lookup.space(run.method, run.dataset, prepared.space_name)
+    space = prepared.space
     target = data_options.target(run.dataset, run.aspect, run.options)
     lines = [
         f"study        {prepared.name}  ({run.method} on {target})",
@@ -33,15 +34,13 @@ def plan(
         f"trials       {_trials(prepared.num_trials, space)} of {counted(run.num_epochs, 'epoch')}",
         f"GPUs         {_gpus(prepared, address)}",
         f"sampler      {prepared.sampler}, seed {run.seed}",
-        *_first(prepared.first_points),
+        *_first(prepared),
         "\nsearched",
     ]
     width = max(map(len, run.config().to_dict()))
-    for r in space:
-        scale = "log scale" if r.log else f"step {r.step:g}" if r.step else "continuous"
-        lines.append(f"  {r.name:<{width}} {r.low:g} .. {r.high:g}, {scale}  ({r.why})")
+    lines += [f"  {one.name:<{width}} {one}  ({one.why})" for one in space]
     lines.append("\nfixed")
-    searched = {r.name for r in space}
+    searched = {one.name for one in space}
     fixed = run.config().to_dict().items()
     lines += [f"  {name:<{width}} {value}" for name, value in fixed if name not in searched]
     return "\n".join(lines)
@@ -61,11 +60,13 @@ def _criterion(run: RunSettings) -> list[str]:
     return [*lines, f"             {measured}{beside}"]
 
 
-def _first(points: Sequence[Mapping[str, float]]) -> list[str]:
+def _first(prepared: "StudySettings") -> list[str]:
     """The points that are tried first, a line each."""
+    points = prepared.first_points
     if not points:
-        return ["first        none: the published best lies outside this space"]
-    lines = [", ".join(f"{name} = {value:g}" for name, value in point.items()) for point in points]
+        why = "the file names none" if prepared.own_space else "the published best lies outside this space"
+        return [f"first        none: {why}"]
+    lines = [", ".join(f"{name} = {setting(value, 6)}" for name, value in point.items()) for point in points]
     return [f"first        {lines[0]}", *(f"             {line}" for line in lines[1:])]
 
 

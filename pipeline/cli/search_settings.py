@@ -15,8 +15,11 @@ from pipeline.cli import common_flags, flag_values, planning
 from pipeline.study import study_folder
 from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, STUDIES
 from pipeline.training import naming
-from search_spaces import lookup
+from pipeline.training.settings import RunSettings
+from search_spaces import lookup, own_space
+from search_spaces import space as spaces
 from search_spaces.criteria import RELATIVE
+from search_spaces.space import Point, Space
 
 if TYPE_CHECKING:
     from pipeline.study.optuna_export import Export
@@ -35,22 +38,16 @@ def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
     threads = max(1, int(given.cpus_per_trial))
     run = planning.run_settings(given, {}, num_threads=threads, holds_rate=True)
     run = dataclasses.replace(run, checkpoint_s=given.checkpoint_every)
-    space = lookup.space(given.method, given.dataset, given.space)
-    continuous = [r.name for r in space if r.step is None]
+    space, points = _space(given)
+    continuous = [one.name for one in space if one.is_continuous]
     if given.sampler == "grid" and continuous:
         raise PipelineError(
             f"range of `{continuous[0]}` is continuous and has no grid",
             where="--sampler grid",
             hint="use `--space paper`, or `--sampler tpe`",
         )
-    fixed = [r.name for r in space if r.name in run.base]
-    if fixed:
-        raise PipelineError(
-            f"`{fixed[0]}` is searched over, so it cannot be fixed as well",
-            where="--set",
-            hint="train one configuration with `python -m pipeline.train`",
-        )
-    points = lookup.first_points(given.method, given.dataset)
+    _refuse_fixed(given, run, space)
+    is_own = given.space.endswith(own_space.SUFFIX)
     packs = given.gpus_per_trial == flag_values.AUTO
     chooses = given.gpus_per_trial is None and run.device in ("auto", "cuda")
     gpus = given.gpus_per_trial if isinstance(given.gpus_per_trial, float) else 0.0
@@ -64,7 +61,7 @@ def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
     return StudySettings(
         name=given.name or naming.default_name(given.dataset, run.aspect),
         run=run,
-        space_name=given.space,
+        space_name=Path(given.space).name if is_own else given.space,
         sampler=given.sampler,
         num_trials=given.trials,
         max_concurrent=given.max_concurrent or 0,
@@ -76,8 +73,41 @@ def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         sample=given.sample,
         model_name=naming.model_name(given, run.aspect),
         command=command_text.stored_command("pipeline.search", common_flags.with_data_dir(arguments, given)),
-        first_points=[point for point in points if all(r.contains(point[r.name]) for r in space)],
+        first_points=[drawn for point in points if (drawn := spaces.restricted(space, point)) is not None],
+        own_space=spaces.to_json(space) if is_own else "",
     )
+
+
+def _space(given: argparse.Namespace) -> tuple[Space, Sequence[Point]]:
+    """What is varied, as registered or as the user's file says, and the points to try first."""
+    if not given.space.endswith(own_space.SUFFIX):
+        space = lookup.space(given.method, given.dataset, given.space)
+        return space, lookup.first_points(given.method, given.dataset)
+    found = own_space.read(Path(given.space), lookup.implementation(given.method).config_class())
+    return found.spaces[own_space.NAME], found.first_points
+
+
+def _refuse_fixed(given: argparse.Namespace, run: RunSettings, space: Space) -> None:
+    """Refuse a hyper-parameter that is searched, and that a flag or the method fixes."""
+    fixed = dict(flag_values.hyper_parameters(given.config, given.set))
+    flag = "--config" if given.config and not given.set else "--set"
+    if given.target_selection_rate is not None:
+        fixed["target_selection_rate"] = given.target_selection_rate
+        flag = flag if given.set or given.config else "--target-selection-rate"
+    of_method = lookup.fixed_by(given.method)
+    for one in space:
+        if one.name in fixed:
+            raise PipelineError(
+                f"`{one.name}` is searched over, so it cannot be fixed as well",
+                where=flag,
+                hint="train one configuration with `python -m pipeline.train`",
+            )
+        if one.name in of_method:
+            raise PipelineError(
+                f"`{one.name}` is searched over, but `{given.method}` fixes it at {of_method[one.name]}",
+                where=f"--space {given.space}",
+                hint="take it out of the file",
+            )
 
 
 def stored_study(given: argparse.Namespace, home: Location) -> "StudySettings":

@@ -25,7 +25,7 @@ from pipeline.reporting.plots import (
     level,
     log_ticks,
 )
-from pipeline.reporting.results import Findings, Searched, TrialResult, percent
+from pipeline.reporting.results import Findings, Searched, TrialResult, percent, setting
 from pipeline.reporting.trial_plots import HOLLOW, MET, UNMET, said
 from pipeline.training.best import best_first
 
@@ -72,16 +72,18 @@ def frozen_study(trials: Sequence[TrialResult], searched: Sequence[Searched]) ->
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     values = {one.name: [t.searched[one.name] for t in trials if one.name in t.searched] for one in searched}
-    ranges: dict[str, optuna.distributions.BaseDistribution] = {
-        escaped(one.name): optuna.distributions.FloatDistribution(
-            min(values[one.name]), max(values[one.name]), log=one.log and min(values[one.name]) > 0
-        )
-        for one in searched
-        if values[one.name]
-    }
+    ranges = {escaped(one.name): _range_of(values[one.name], one.log) for one in searched if values[one.name]}
     study = optuna.create_study(direction="maximize")
     study.add_trials([_frozen(trial, ranges) for trial in trials])
     return study
+
+
+def _range_of(values: Sequence[Any], log: bool) -> "optuna.distributions.BaseDistribution":
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    if any(isinstance(value, str) for value in values):
+        return CategoricalDistribution(sorted({escaped(str(value)) for value in values}))
+    return FloatDistribution(min(values), max(values), log=log and min(values) > 0)
 
 
 def _frozen(
@@ -89,7 +91,10 @@ def _frozen(
 ) -> "optuna.trial.FrozenTrial":
     from optuna.trial import TrialState, create_trial
 
-    named = {escaped(name): value for name, value in trial.searched.items()}
+    named = {
+        escaped(name): escaped(value) if isinstance(value, str) else value
+        for name, value in trial.searched.items()
+    }
     params = {name: value for name, value in named.items() if name in ranges}
     state = TrialState.COMPLETE if trial.is_complete else TrialState.FAIL
     if trial.status == "RUNNING":
@@ -167,12 +172,23 @@ def _complete(findings: Findings) -> list[TrialResult]:
     return [trial for trial in findings.trials if trial.is_complete]
 
 
-def _varied(findings: Findings) -> list[Searched]:
-    """Hyper-parameters that every complete trial has, with more than one value among them."""
+def _varied(findings: Findings, *, partly: bool = False) -> list[Searched]:
+    """Hyper-parameters that every complete trial has, with more than one value among them.
+
+    Args:
+        findings: of the study.
+        partly: also those that some trials only have.
+    """
+    complete = _complete(findings)
     values = {
-        one.name: [trial.searched.get(one.name) for trial in _complete(findings)] for one in findings.searched
+        one.name: [t.searched[one.name] for t in complete if one.name in t.searched]
+        for one in findings.searched
     }
-    return [one for one in findings.searched if None not in values[one.name] and len({*values[one.name]}) > 1]
+    return [
+        one
+        for one in findings.searched
+        if len({*values[one.name]}) > 1 and (partly or len(values[one.name]) == len(complete))
+    ]
 
 
 def _mark_zero(figure: go.Figure, trials: Sequence[TrialResult]) -> None:
@@ -289,25 +305,28 @@ def slice_plots(findings: Findings) -> list[Plot]:
     """For each hyper-parameter that was varied: its value against the criterion's value."""
     from optuna.visualization import plot_slice
 
-    complete = _complete(findings)
-    study = frozen_study(complete, findings.searched)
     plots = []
-    for one in _varied(findings):
+    for one in _varied(findings, partly=True):
+        complete = [trial for trial in _complete(findings) if one.name in trial.searched]
+        study = frozen_study(complete, findings.searched)
         values = [trial.searched[one.name] for trial in complete]
         best = best_first(complete, lambda trial: trial.standing)[0].searched[one.name]
         drawn = plot_slice(study, params=[escaped(one.name)], target_name=_TARGET)
         figure = _mended(drawn, _points(complete))
         figure.update_traces(marker_showscale=False, selector={"name": MET})
-        ticks = log_ticks(values) if one.log and min(values) > 0 else {}
+        numbers = [value for value in values if not isinstance(value, str)]
+        ends = f"among {counted(len(set(values)), 'value')}"
+        if numbers:
+            ends = f"from {min(numbers):g} to {max(numbers):g}"
+        ticks = log_ticks(numbers) if one.log and min(numbers) > 0 else {}
         figure.update_xaxes(title_text=escaped(one.name), **ticks)
         _mark_zero(figure, complete)
         plots.append(
             Plot(
                 name=f"by-{one.name}",
                 title=one.name,
-                caption=f"The best of these trials is at {best:.4g}.",
-                description=f"{counted(len(complete), 'trial')} by {one.name}, from {min(values):g} "
-                f"to {max(values):g}.",
+                caption=f"The best of these trials is at {setting(best)}.",
+                description=f"{counted(len(complete), 'trial')} by {one.name}, {ends}.",
                 figure=figure,
                 height=270,
             )

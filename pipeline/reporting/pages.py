@@ -25,7 +25,15 @@ from pipeline.reporting import (
 )
 from pipeline.reporting.epoch_plots import ERRORS, Epochs
 from pipeline.reporting.published import PublishedRow
-from pipeline.reporting.results import MISSING, Findings, ScoreRow, TrialResult, give_or_take, number, percent
+from pipeline.reporting.results import (
+    Findings,
+    ScoreRow,
+    TrialResult,
+    give_or_take,
+    number,
+    percent,
+    setting,
+)
 from pipeline.reporting.standings import Standings
 from pipeline.training import data_options
 from pipeline.training.columns import Column, columns, label_of
@@ -48,7 +56,7 @@ def _environment() -> jinja2.Environment:
         "number": number,
         "percent": percent,
         "hundred": _hundred,
-        "short": _short,
+        "short": setting,
         "ticked": _ticked,
         "breakable": _breakable,
         "stacked": _stacked,
@@ -81,11 +89,6 @@ def _stacked(cell: str) -> Markup:
         if found:
             return Markup("{} <small>{}</small>").format(figure, sign + rest)
     return escape(cell)
-
-
-def _short(value: float | None) -> str:
-    """A hyper-parameter without needless digits."""
-    return MISSING if value is None else f"{value:.4g}"
 
 
 def _render(template: str, **values: Any) -> str:

@@ -25,6 +25,13 @@ def percent(value: float | None, digits: int = 1) -> str:
     )
 
 
+def setting(value: float | str | None, digits: int = 4, missing: str = MISSING) -> str:
+    """A hyper-parameter's value to so many digits; a dash where it has none."""
+    if value is None:
+        return missing
+    return str(value) if isinstance(value, str | bool) else f"{value:.{digits}g}"
+
+
 def give_or_take(value: str, error: str) -> str:
     """A figure with its standard error: `0.612 ± 0.034`."""
     return f"{value} ± {error}" if error else value
@@ -43,8 +50,9 @@ class TrialResult:
     is_stopped_early: bool = False
     seed: str = ""
     """Seed of a trial that repeats the winner; empty for a trial of the search."""
-    searched: Mapping[str, float] = field(default_factory=dict)
-    """The hyper-parameters that the search varied."""
+    searched: Mapping[str, float | str] = field(default_factory=dict)
+    """The hyper-parameters that the search varied: numbers, and choices as texts. One that applies to some
+    trials only is left out of the others."""
     epoch: int | None = None
     """Best epoch, from 0."""
     objective: float | None = None
@@ -116,7 +124,11 @@ class Searched:
     name: str
     log: bool = False
     high: float | None = None
-    """Highest value of its range; None: not known."""
+    """Highest value of its range; None: not known, or no range."""
+    is_choice: bool = False
+    """Whether its values are no numbers on a scale, but chosen from a list."""
+    is_conditional: bool = False
+    """Whether some trials only varied it: it depends on another hyper-parameter."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,7 @@ from infocal.gradient_shares import LEAST
 from pipeline.reporting import weight_shares
 from pipeline.reporting.plots import COLOURS, LINE, PAPER, SOFT, Plot, escaped, level, lines_of, log_ticks
 from pipeline.reporting.published import PublishedRow
-from pipeline.reporting.results import Findings, ScoreRow, TrialResult, number, percent
+from pipeline.reporting.results import Findings, ScoreRow, TrialResult, number, percent, setting
 
 _F1_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _SYMBOLS = ("diamond", "square-open", "triangle-up", "bowtie-open", "triangle-down-open", "hourglass")
@@ -34,7 +34,7 @@ def said(trial: TrialResult) -> str:
         f"{trial.name}{epoch}{early}",
         f"criterion {number(trial.objective)}" if trial.objective is not None else "",
         ", ".join(f"{name} {number(value)}" for name, value in scores if value is not None),
-        *(f"{name} {value:.4g}" for name, value in trial.searched.items()),
+        *(f"{name} {setting(value)}" for name, value in trial.searched.items()),
     )
 
 

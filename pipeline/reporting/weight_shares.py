@@ -12,7 +12,7 @@ PRESSURE = "train_pressure"
 """Mean share of the weights in force over an epoch; below 1 in the start."""
 _WEIGHT = "lambda_"
 _AT_GUIDER = "lambda_mi"
-_WIDE = "wide"
+_PAPER = "paper"
 
 
 def of_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -29,7 +29,11 @@ def of_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
 def measured(name: str, trials: Sequence[TrialResult]) -> list[tuple[TrialResult, float, float]]:
     """Trials with their value of a weight and its share, both above 0: a weight of 0 has none."""
     found = [(trial, trial.searched.get(name, 0.0), trial.shares.get(name, 0.0)) for trial in trials]
-    return [(trial, value, share) for trial, value, share in found if value > 0 and share > 0]
+    return [
+        (trial, value, share)
+        for trial, value, share in found
+        if not isinstance(value, str) and value > 0 and share > 0
+    ]
 
 
 def summary(
@@ -63,7 +67,7 @@ def unheard(searched: Sequence[Searched], trials: Sequence[TrialResult], space_n
         if share is None or share >= LEAST:
             continue
         part, loss = ("guider", "L_guide") if one.name == _AT_GUIDER else ("selector", "L_sp")
-        hint = "" if space_name == _WIDE else " `--space wide` reaches further."
+        hint = "" if space_name != _PAPER else " `--space wide` reaches further."
         found.append(
             f"`{one.name}` cannot matter in this search: at {one.high:g}, the highest value of its range, "
             f"its gradient at the {part} is {percent(share)} of that of {loss}. Below {percent(LEAST, 0)} "

@@ -253,6 +253,8 @@ def _parameters(prepared: StudySettings) -> dict[str, Any]:
     values = dataclasses.asdict(prepared)
     run = values.pop("run")
     del values["first_points"], run["origin"], run["rival"]
+    if not prepared.own_space:
+        del values["own_space"]
     base = {f"base.{name}": value for name, value in run.pop("base").items()}
     language_model = {f"language_model.{name}": value for name, value in run.pop("language_model").items()}
     return values | run | {"criterion": str(prepared.run.criterion)} | base | language_model

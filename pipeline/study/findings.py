@@ -30,7 +30,9 @@ from pipeline.tracking.tracking import PARENT_TAG, STUDY_TAG, TrackedRun, Tracke
 from pipeline.training import checkpoints, columns, data_options
 from pipeline.training.best import best_first
 from search_spaces import lookup
+from search_spaces import space as spaces
 from search_spaces.base import Criterion
+from search_spaces.space import Range, Space
 
 logger = logging.getLogger("pipeline.study.findings")
 
@@ -134,11 +136,12 @@ def gather(tracker: Tracker, study_run_id: str) -> Findings:
     """
     study = tracker.run(study_run_id)
     check_is_study(study)
-    searched = _searched(study)
+    space = _space(study)
+    searched = _searched(space)
     children = tracker.children(study_run_id)
     runs = {run.run_id: run for run in children}
     shown = columns.shown(_parameter(study, "dataset"))
-    results = [_trial(run, searched, shown) for run in children]
+    results = [_trial(run, searched, space, shown) for run in children]
     trials = [result for result in results if not result.seed]
     best = ranked(trials)
     winner = next(
@@ -209,7 +212,8 @@ def importance(trials: Sequence[TrialResult], searched: Sequence[Searched]) -> t
     stopped early has the score of a shorter training, and is left out. Empty where it would mean nothing:
     with fewer than twenty such trials, or where all of them have one value.
     """
-    names = [one.name for one in searched]
+    everywhere = [one for one in searched if not one.is_conditional]
+    names = [one.name for one in everywhere]
     scored = [
         trial for trial in trials if trial.is_complete and all(name in trial.searched for name in names)
     ]
@@ -220,10 +224,11 @@ def importance(trials: Sequence[TrialResult], searched: Sequence[Searched]) -> t
         )
     if len({trial.objective for trial in scored}) == 1:
         return {}, f"No importance: all {len(scored)} trials have the same value of the criterion."
-    varied = [one for one in searched if len({trial.searched[one.name] for trial in scored}) > 1]
+    varied = [one for one in everywhere if len({trial.searched[one.name] for trial in scored}) > 1]
     if not varied:
         return {}, f"No importance: all {len(scored)} trials have the same hyper-parameters."
     fixed = [name for name in names if name not in {one.name for one in varied}]
+    partly = [one.name for one in searched if one.is_conditional]
     note = (
         f"Share of the variance of the criterion's value that each explains, over "
         f"{counted(len(scored), 'trial')} (fANOVA). With few trials it is a rough guide: "
@@ -231,7 +236,7 @@ def importance(trials: Sequence[TrialResult], searched: Sequence[Searched]) -> t
     )
     return optuna_plots.importance(scored, varied), note + (
         f" Not varied: {', '.join(fixed)}." if fixed else ""
-    )
+    ) + (f" Searched in some trials only, and left out: {', '.join(partly)}." if partly else "")
 
 
 # ------------------------------------------------------------------------------------ parts of a study
@@ -241,15 +246,27 @@ def _parameter(run: TrackedRun, name: str) -> str:
     return str(read_back(run.params[name])) if name in run.params else ""
 
 
-def _searched(study: TrackedRun) -> list[Searched]:
-    """The ranges of the study's space; where it is not registered any more, every lambda."""
+def _space(study: TrackedRun) -> Space | None:
+    """What the study varied; None where its space is not registered any more."""
     method, dataset, name = (_parameter(study, key) for key in ("method", "dataset", "space_name"))
     try:
-        ranges = lookup.space(method, dataset, name)
-    except (ConfigError, KeyError):
+        own = study.params.get("own_space")
+        return spaces.from_json(own) if own else lookup.space(method, dataset, name)
+    except (ConfigError, KeyError, ValueError):
         logger.warning("study %s: no search space `%s` of %s on %s", study.name, name, method, dataset)
+        return None
+
+
+def _searched(space: Space | None) -> list[Searched]:
+    """The hyper-parameters of a space; every lambda where it is not known."""
+    if space is None:
         return [Searched(name=key) for key in ("lambda_ib", "lambda_g", "lambda_mi", "lambda_lm")]
-    return [Searched(name=one.name, log=one.log, high=one.high) for one in ranges]
+    return [
+        Searched(name=one.name, log=one.log, high=one.high, is_conditional=bool(one.when))
+        if isinstance(one, Range)
+        else Searched(name=one.name, is_choice=True, is_conditional=bool(one.when))
+        for one in space
+    ]
 
 
 def _criterion(study: TrackedRun) -> Criterion | None:
@@ -387,8 +404,12 @@ def _scores(metrics: Mapping[str, float], prefix: str, shown: Sequence[str]) -> 
 # ------------------------------------------------------------------------------------ parts of a trial
 
 
-def _trial(run: TrackedRun, searched: Sequence[Searched], shown: Sequence[str]) -> TrialResult:
+def _trial(
+    run: TrackedRun, searched: Sequence[Searched], space: Space | None, shown: Sequence[str]
+) -> TrialResult:
     values = {one.name: read_back(run.params[one.name]) for one in searched if one.name in run.params}
+    if space is not None:  # a value of the base config was not searched
+        values = {one.name: values[one.name] for one in spaces.applying(space, values) if one.name in values}
     metrics = run.metrics
     return TrialResult(
         run_id=run.run_id,
@@ -397,7 +418,11 @@ def _trial(run: TrackedRun, searched: Sequence[Searched], shown: Sequence[str]) 
         failure=run.tags.get("failure", ""),
         is_stopped_early=run.tags.get("early_stopped") == "true",
         seed=run.tags.get("seed", "?") if "seed" in run.params else "",
-        searched={name: float(value) for name, value in values.items() if isinstance(value, int | float)},
+        searched={
+            one.name: str(values[one.name]) if one.is_choice else float(values[one.name])
+            for one in searched
+            if one.name in values and (one.is_choice or isinstance(values[one.name], int | float))
+        },
         epoch=int(metrics["best_epoch"]) if "best_epoch" in metrics else None,
         objective=metrics.get("best_objective"),
         lower_bound=metrics.get("best_lower_bound"),

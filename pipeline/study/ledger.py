@@ -22,6 +22,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from infocal.errors import StateError
 from pipeline.base.errors import PipelineError
+from search_spaces.space import Value
 
 logger = logging.getLogger("pipeline.study.ledger")
 
@@ -44,7 +45,7 @@ Publish = Callable[[str], None]
 class Proposal:
     """What Optuna knows of a trial that it proposed."""
 
-    params: dict[str, float]
+    params: dict[str, Value]
     """The point as Optuna has it."""
     system_attrs: dict[str, Any]
     """What its sampler noted."""

@@ -1,6 +1,7 @@
 """One trial measured on a GPU of the cluster, before the others are packed by it."""
 
 import dataclasses
+import itertools
 import logging
 import tempfile
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from pipeline.training.loaders import Loader
 from pipeline.training.scoring import BATCH_SIZE
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import Trial
-from search_spaces.base import Space
+from search_spaces.space import Choice, Range, Space
 
 logger = logging.getLogger("pipeline.study.probe")
 
@@ -40,18 +41,27 @@ def packed(settings: StudySettings, space: Space, probe: Probe) -> StudySettings
 
     Args:
         settings: with `packs_gpus`.
-        space: the ranges; the trial is measured at their upper ends, where sizes are largest.
+        space: the ranges; the trial is measured at their upper ends, where sizes are largest, with each value
+            of every choice.
         probe: measures it.
 
     Raises:
         PipelineError: if there is no GPU, or a trial does not fit one.
     """
-    config = settings.run.config(**{r.name: r.high for r in space})
-    measured = smallest(probe(settings.run, config))
+    points = _largest(space)
+    measured = smallest([one for p in points for one in probe(settings.run, settings.run.config(**p))])
     chosen = packing(measured, settings.cpus_per_trial)
     logger.info("%s", described(measured, chosen))
     run = dataclasses.replace(settings.run, gpu_memory_rate=chosen.memory_rate)
     return dataclasses.replace(settings, run=run, gpus_per_trial=chosen.fraction)
+
+
+def _largest(space: Space) -> list[dict[str, Any]]:
+    """The points at which a trial may take most memory."""
+    ends = {one.name: one.ends[-1] for one in space if isinstance(one, Range)}
+    choices = [one for one in space if isinstance(one, Choice)]
+    every = itertools.product(*(one.choices for one in choices))
+    return [ends | {one.name: value for one, value in zip(choices, some, strict=True)} for some in every]
 
 
 def exercise(trial: Trial, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import functools
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,12 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution, FloatDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import ASHAScheduler
@@ -22,7 +28,8 @@ from pipeline.base.errors import PipelineError
 from pipeline.study.ledger import OBJECTIVE, VIOLATION, Proposal, TrialRecord
 from pipeline.training.settings import SAMPLERS
 from pipeline.training.trainable import EPOCHS, FAILURE, RESUMED
-from search_spaces.base import Range, Space, num_points
+from search_spaces import space as spaces
+from search_spaces.space import Choice, Parameter, Space, num_points
 
 _REDUCTION_FACTOR = 3
 _TUNES_COUNT = "training_iteration"
@@ -53,8 +60,9 @@ def grace_epochs(config: MethodConfig, space: Space = ()) -> int:
         space: what it varies; the start of every trial grows or falls with each range.
     """
     for searched in space:
-        ends = (config.from_mapping(config.to_dict() | {searched.name: end}) for end in searched.ends)
-        config = max(ends, key=lambda end: end.start_epochs)
+        ends = [config.from_mapping(config.to_dict() | {searched.name: end}) for end in searched.ends]
+        unvaried = [config] if searched.when else []
+        config = max([*ends, *unvaried], key=lambda end: end.start_epochs)
     return math.ceil(config.start_epochs) + 1
 
 
@@ -132,7 +140,15 @@ def rungs(config: MethodConfig, num_epochs: int, space: Space = ()) -> list[int]
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
     """Optuna's form of a space."""
-    return {r.name: FloatDistribution(r.low, r.high, step=r.step, log=r.log) for r in space}
+    return {one.name: _distribution(one) for one in space}
+
+
+def _distribution(one: Parameter) -> BaseDistribution:
+    if isinstance(one, Choice):
+        return CategoricalDistribution(one.choices)
+    if one.is_integer:
+        return IntDistribution(int(one.low), int(one.high), step=int(one.step or 1), log=one.log)
+    return FloatDistribution(one.low, one.high, step=one.step, log=one.log)
 
 
 def sampler(name: str, space: Space, seed: int, num_past: int = 0) -> optuna.samplers.BaseSampler:
@@ -156,7 +172,7 @@ def sampler(name: str, space: Space, seed: int, num_past: int = 0) -> optuna.sam
         return optuna.samplers.GPSampler(seed=further)
     if name == "grid":  # knows from the study which points it has drawn
         try:
-            return optuna.samplers.GridSampler({r.name: list(r.grid) for r in space}, seed=seed)
+            return optuna.samplers.GridSampler({one.name: list(one.grid) for one in space}, seed=seed)
         except ValueError as error:
             raise PipelineError(f"{error}", where="--sampler grid", hint="use `--space paper`") from error
     raise PipelineError(f"no sampler `{name}`; there is {', '.join(SAMPLERS)}", where="--sampler")
@@ -183,18 +199,20 @@ class ConstrainedOptunaSearch(OptunaSearch):
         self,
         space: Space,
         optuna_sampler: optuna.samplers.BaseSampler,
-        first_points: list[dict[str, float]],
+        first_points: list[dict[str, Any]],
         num_epochs: int,
         past: Sequence[TrialRecord] = (),
     ) -> None:
-        self._ranges = {r.name: r for r in space}
+        self._searched = {one.name: one for one in space}
         self._num_points, self._num_epochs = num_points(space), num_epochs
         self._tried = {self._key(record.begin.config) for record in past}
         self._unfinished: dict[int, TrialRecord] = {}
         self._steps: dict[str, int] = {}
-        super().__init__(space=distributions(space), metric=OBJECTIVE, mode="max", sampler=optuna_sampler)
+        # a function where what is varied depends on what was drawn: Optuna asks for one value after the other
+        asked = functools.partial(_ask, space) if spaces.has_conditions(space) else distributions(space)
+        super().__init__(space=asked, metric=OBJECTIVE, mode="max", sampler=optuna_sampler)
         for record in sorted(past, key=lambda record: not record.is_over):
-            self.study.add_trial(_frozen(record, distributions(space), num_epochs))
+            self.study.add_trial(_frozen(record, space, num_epochs))
             if not record.is_over:
                 self._unfinished[len(self.study.get_trials(deepcopy=False)) - 1] = record
         tried = [record.begin.config for record in past]
@@ -207,7 +225,7 @@ class ConstrainedOptunaSearch(OptunaSearch):
         """The live study, in memory."""
         study: optuna.Study | None = self._ot_study  # None until Tune sets the search up
         if study is None:
-            raise PipelineError(f"the search over {', '.join(self._ranges)} has not started")
+            raise PipelineError(f"the search over {', '.join(self._searched)} has not started")
         return study
 
     def suggest(self, trial_id: str) -> Any:
@@ -216,7 +234,7 @@ class ConstrainedOptunaSearch(OptunaSearch):
             return Searcher.FINISHED
         for draws_left in reversed(range(_MAX_DRAWS)):
             point = super().suggest(trial_id) or {}
-            clean = {name: Range.clean(value) for name, value in point.items()}
+            clean = {name: self._searched[name].clean(value) for name, value in point.items()}
             record = self._unfinished.pop(self._ot_trials[trial_id].number, None)
             if record is not None:
                 for epoch in record.epochs.values():
@@ -232,7 +250,7 @@ class ConstrainedOptunaSearch(OptunaSearch):
 
     def _key(self, point: Mapping[str, Any]) -> tuple[Any, ...]:
         """What tells points apart."""
-        return tuple(point.get(name) for name in self._ranges)
+        return tuple(point.get(name) for name in self._searched)
 
     def _drop(self, trial_id: str) -> None:
         """Take back a point: samplers leave failed trials out, and go on with other random numbers."""
@@ -241,14 +259,11 @@ class ConstrainedOptunaSearch(OptunaSearch):
         with contextlib.suppress(RuntimeError):
             self.study.tell(trial, state=TrialState.FAIL)
 
-    def _untried(self) -> dict[str, float]:
+    def _untried(self) -> dict[str, Any]:
         """A point of the space that was not tried, for a sampler that insists on others."""
         chance = random.Random(len(self._tried))
         while True:
-            point = {
-                name: chance.choice(r.grid) if r.step else chance.uniform(r.low, r.high)
-                for name, r in self._ranges.items()
-            }
+            point = spaces.draw(tuple(self._searched.values()), chance)
             if self._key(point) not in self._tried:
                 return point
 
@@ -284,7 +299,12 @@ class ConstrainedOptunaSearch(OptunaSearch):
         super().on_trial_complete(trial_id, result=None if failed or is_pruned else result, error=failed)
 
 
-def _frozen(record: TrialRecord, ranges: Mapping[str, BaseDistribution], num_epochs: int) -> FrozenTrial:
+def _ask(space: Space, trial: optuna.Trial) -> None:
+    """Let Optuna draw a point, one value after the other; Ray reads the values off the trial."""
+    spaces.suggest(space, trial)
+
+
+def _frozen(record: TrialRecord, space: Space, num_epochs: int) -> FrozenTrial:
     """A trial of the ledger as Optuna knew it; one that has not ended waits to be asked for."""
     proposal, last = record.begin.proposal or Proposal({}, {}), record.last
     params, attributes = proposal.params, proposal.system_attrs
@@ -299,7 +319,7 @@ def _frozen(record: TrialRecord, ranges: Mapping[str, BaseDistribution], num_epo
         state=ended if has_value else TrialState.FAIL,
         value=value if has_value else None,
         params=params,
-        distributions=dict(ranges),
+        distributions=distributions(spaces.applying(space, params)),
         system_attrs=dict(attributes),  # Optuna writes the constraint into it
         intermediate_values=steps,
         constraints={VIOLATION: last.numbers[VIOLATION]} if last is not None and has_value else None,

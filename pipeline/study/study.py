@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import optuna
 from ray import tune
@@ -24,7 +25,8 @@ from pipeline.study.study_folder import OPTUNA_DB, REPLICATES, SETTINGS, SETTING
 from pipeline.training import checkpoints
 from pipeline.training.settings import RunSettings
 from search_spaces import lookup
-from search_spaces.base import Space, num_points
+from search_spaces import space as spaces
+from search_spaces.space import Space, Value, num_points
 
 logger = logging.getLogger("pipeline.study.study")
 
@@ -46,12 +48,29 @@ class StudySettings:
     model_name: str
     """Registered model that the winner becomes a version of."""
     command: str
-    first_points: list[dict[str, float]]
+    first_points: list[dict[str, Value]]
     chooses_gpus: bool = False
     """Whether the GPUs of a trial follow from what the cluster has, whenever the study starts or resumes."""
     packs_gpus: bool = False
     """Whether `gpus_per_trial` and `run.gpu_memory_rate` are measured when the study starts, and anew when it
     is resumed: the cards may be others."""
+    own_space: str = ""
+    """The space as JSON where the user gave a file; empty: the space of that name is registered."""
+
+    @property
+    def space(self) -> Space:
+        """What the study varies.
+
+        Raises:
+            ConfigError: if there is no such method, data set or space any more.
+            StateError: if `own_space` is damaged.
+        """
+        if self.own_space:
+            try:
+                return spaces.from_json(self.own_space)
+            except ValueError as error:
+                raise StateError(str(error), where=SETTINGS) from error
+        return lookup.space(self.run.method, self.run.dataset, self.space_name)
 
     def save(self, directory: Path) -> None:
         """Write `study.json` and its copy, each whole or not at all."""
@@ -109,9 +128,7 @@ class Study:
     @classmethod
     def in_folder(cls, settings: StudySettings, folder: StudyFolder) -> "Study":
         """The study with the ledger of its folder and the ranges that its settings name."""
-        run = settings.run
-        ranges = lookup.space(run.method, run.dataset, settings.space_name)
-        return cls(settings, ranges, folder, Ledger(folder.directory, folder.publish))
+        return cls(settings, settings.space, folder, Ledger(folder.directory, folder.publish))
 
     @property
     def base_config(self) -> MethodConfig:
@@ -218,7 +235,7 @@ class Study:
         return path
 
     def searcher(
-        self, past: Sequence[TrialRecord], first_points: list[dict[str, float]] | None = None
+        self, past: Sequence[TrialRecord], first_points: list[dict[str, Any]] | None = None
     ) -> ConstrainedOptunaSearch:
         """The search as it stood after these trials.
 

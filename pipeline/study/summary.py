@@ -15,7 +15,7 @@ from pipeline.base.command_text import bare_parser, parsed_again, storage_flags,
 from pipeline.base.locations import storage as default_storage
 from pipeline.base.storage import Location, Storage
 from pipeline.base.uris import without_password
-from pipeline.reporting.results import give_or_take
+from pipeline.reporting.results import give_or_take, setting
 from pipeline.study.criterion import Candidate, within_reach
 from pipeline.study.study import StudySettings
 from pipeline.study.utilisation import Utilisation
@@ -310,7 +310,7 @@ def of_one(best: BestEpoch, criterion: Criterion, output: Path, dataset: str, te
 
 def table(candidates: Sequence[Candidate], dataset: str, criterion: Criterion) -> str:
     """The trials, with what was searched and what it gave on validation."""
-    searched = sorted(candidates[0].config)
+    searched = sorted({name for candidate in candidates for name in candidate.config})
     scored = {name: value for candidate in candidates for name, value in candidate.scores.items()}
     shown = columns.of_validation(dataset, scored, criterion.metrics)
     rows = [[*searched, "epoch", *shown, "criterion"]]
@@ -318,7 +318,7 @@ def table(candidates: Sequence[Candidate], dataset: str, criterion: Criterion) -
         scores = candidate.scores
         figures = [_figure(candidate, name, 4) if name in scores else "-" for name in shown.values()]
         met = _verdict(candidate.violation, candidate.degenerate)
-        values = [f"{candidate.config[name]:g}" for name in searched]
+        values = [setting(candidate.config.get(name), 6, missing="-") for name in searched]
         rows.append([*values, str(candidate.epoch + 1), *figures, met])
     # while a search runs, `sys.stdout` is stderr
     return fitted(rows, len(searched), terminal.width_of(sys.__stdout__))

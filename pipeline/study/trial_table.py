@@ -5,7 +5,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from feature_store.terminal import Line, columns, cut
+from pipeline.reporting.results import setting
 from pipeline.training.columns import of_validation
+from search_spaces.space import Value
 
 _SHORT = {"precision": "P", "recall": "R", "selected": "sel"}
 _PREFIX = "lambda_"
@@ -38,7 +40,7 @@ class Row:
     """That it has behind it."""
     scores: Mapping[str, float]
     """Validation scores of its last epoch, by their flat names."""
-    searched: Mapping[str, object] = field(default_factory=dict)
+    searched: Mapping[str, Value] = field(default_factory=dict)
     """Hyper-parameters of its own."""
     is_best: bool = False
     is_running: bool = False
@@ -104,13 +106,9 @@ def _columns(
             rank = _DECIDES
         found.append(_Column(label, _SHORT.get(label, label), cells, rank))
     for name in sorted({name for row in rows for name in row.searched}):
-        cells = [_value(row.searched.get(name, "")) for row in rows]
+        cells = [setting(row.searched.get(name), 6, missing="") for row in rows]
         found.append(_Column(name, name.removeprefix(_PREFIX), cells, _SEARCHED, is_searched=True))
     return found
-
-
-def _value(value: object) -> str:
-    return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
 def _table(found: list[_Column], width: int) -> list[str]:

@@ -11,7 +11,7 @@ from infocal.config import MethodConfig
 from infocal.methods.infocal.language_model import LanguageModelConfig
 from infocal.metrics.scores import MODES, definition
 from search_spaces import lookup
-from search_spaces.base import Space
+from search_spaces.space import Space
 
 PAIRS = lookup.methods_and_datasets()
 SPACES = [(m, d, name) for m, d in PAIRS for name in lookup.space_names(m, d)]

@@ -16,8 +16,8 @@ from pipeline.study.probe import exercise, longest, measure, packed
 from pipeline.training.scoring import BATCH_SIZE
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import Trial
-from search_spaces.base import Range
 from search_spaces.infocal import PAPER_BEER
+from search_spaces.space import Range
 from tests.small_study import run_settings, study_settings
 
 GIB = 2**30

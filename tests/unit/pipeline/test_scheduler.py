@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 from infocal.config import InfoCalConfig
 from infocal.methods.fresh import FreshConfig
 from pipeline.base.errors import PipelineError
-from pipeline.study.ledger import Ledger, Proposal, TrialRecord
+from pipeline.study.ledger import Begin, Epoch, Ledger, Proposal, TrialRecord
 from pipeline.study.scheduler import (
     OBJECTIVE,
     VIOLATION,
@@ -24,8 +24,8 @@ from pipeline.study.scheduler import (
 )
 from pipeline.training.settings import SAMPLERS
 from pipeline.training.trainable import EPOCHS, FAILURE, RESUMED
-from search_spaces.base import Range, num_points
 from search_spaces.infocal import PAPER_BEER, PAPER_BEER_BEST, WIDE_BEER
+from search_spaces.space import Choice, Range, num_points
 from tests.small_ledger import checkpoint, train
 
 SPACE = (
@@ -454,3 +454,62 @@ def test_the_rungs_are_those_of_asha(num_epochs: int):
     config = InfoCalConfig()
     there = sorted(rung for rung, _ in asha(config, num_epochs)._brackets[0]._rungs)
     assert rungs(config, num_epochs) == [rung for rung in there if rung < num_epochs]
+
+
+# ------------------------------------------------------------------------ whole numbers, choices, conditions
+
+MIXED = (
+    Choice(name="encoder", choices=("rcnn", "lstm"), why="tested"),
+    Range(name="hidden_size", low=2, high=4, is_integer=True, why="tested"),
+    Choice(name="pooling", choices=("mean", "max"), when={"encoder": ("lstm",)}, why="tested"),
+)
+"""Nine points: three with the first encoder, six with the second."""
+
+
+def records_of(points: list[dict[str, Any]], made: ConstrainedOptunaSearch) -> list[TrialRecord]:
+    found = []
+    for i, point in enumerate(points):
+        begin = Begin(f"t{i}", i, point, made.proposal(f"t{i}"), 1e9 + i)
+        record = TrialRecord(begin)
+        if i % 2 == 0:
+            numbers = {OBJECTIVE: 0.1 * i, VIOLATION: 0.0}
+            record.epochs[1] = Epoch(1, numbers, f"tune/t{i}", True, 1e9 + i)
+        found.append(record)
+    return found
+
+
+@pytest.mark.parametrize("name", ["tpe", "random", "grid", "gp"])
+def test_every_sampler_draws_each_point_of_a_mixed_space_once(name: str):
+    made = search(space=MIXED, optuna_sampler=sampler(name, MIXED, seed=3), first_points=[])
+    points = []
+    for i in range(9):
+        points.append(made.suggest(f"t{i}"))
+        made.on_trial_complete(f"t{i}", result(0.1 * i))
+    assert made.suggest("t9") == made.FINISHED
+    assert len({tuple(sorted(point.items())) for point in points}) == 9
+    for point in points:
+        assert set(point) == {"encoder", "hidden_size"} | (
+            {"pooling"} if point["encoder"] == "lstm" else set()
+        )
+        assert type(point["hidden_size"]) is int
+
+
+def test_a_first_point_of_a_mixed_space_is_tried_first():
+    first = {"encoder": "lstm", "hidden_size": 3, "pooling": "max"}
+    made = search(space=MIXED, optuna_sampler=sampler("tpe", MIXED, seed=3), first_points=[first])
+    assert made.suggest("t0") == first
+
+
+def test_a_search_of_a_mixed_space_is_resumed_with_its_points():
+    made = search(space=MIXED, optuna_sampler=sampler("tpe", MIXED, seed=3), first_points=[])
+    points = [made.suggest(f"t{i}") for i in range(5)]
+    past = records_of(points, made)
+    again = search(space=MIXED, optuna_sampler=sampler("tpe", MIXED, seed=3, num_past=5), past=past)
+    resumed_points = [again.suggest(f"u{i}") for i in range(4)]
+    assert [dict(p, **{RESUMED: None}) for p in resumed_points[:2]] == [
+        dict(points[i], **{RESUMED: None}) for i in (1, 3)
+    ]
+    fresh = [tuple(sorted(p.items())) for p in resumed_points[2:]]
+    assert not {*fresh} & {tuple(sorted(p.items())) for p in points}
+    known = [t.params for t in again.study.get_trials(deepcopy=False) if t.state.name == "COMPLETE"]
+    assert known == [points[0], points[2], points[4]]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces.base import Bound, Criterion, Range
+from search_spaces.base import Bound, Criterion
+from search_spaces.space import Range, without_noise
 
 few = settings(max_examples=30)
 numbers = st.floats(-1, 1)
@@ -95,7 +96,7 @@ def test_a_continuous_range_contains_what_lies_between(value, expected):
 @few
 @given(st.integers(1, 40), st.sampled_from([0.0001, 0.001, 0.1, 0.25, 3.0]), st.integers(0, 5))
 def test_whatever_is_drawn_stands_on_the_grid(steps, step, first):
-    low, middle, high = (Range.clean(i * step) for i in (first, first + steps // 2, first + steps))
+    low, middle, high = (without_noise(i * step) for i in (first, first + steps // 2, first + steps))
     grid = stepped(low, high, step)
     trial = optuna.trial.FixedTrial({"lambda_x": middle})
     assert grid.suggest(trial) in grid.grid
