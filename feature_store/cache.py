@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from feature_store.errors import CacheError, DamagedCacheError
+from feature_store.errors import CacheError, DamagedCacheError, reason
 from feature_store.fingerprint import FORMAT, file_digest, files_below, folder_digest
 
 logger = logging.getLogger("feature_store")

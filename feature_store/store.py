@@ -34,6 +34,7 @@ from feature_store.errors import (
     MissingDataError,
     RequestError,
     did_you_mean,
+    reason,
 )
 from feature_store.fingerprint import fingerprint, folder_digest
 from feature_store.recipe import TOKENIZER_FILE, VERSION, Recipe

@@ -119,11 +119,11 @@ def _parameter(path: Path, name: str, table: Any, config_class: type[MethodConfi
 
 def _range(name: str, stated: Mapping[str, Any], kind: Any, where: str) -> Range:
     if kind not in (int, float):
-        listed = ", ".join(f'"{value}"' for value in get_args(kind)) or "true, false"
+        listed = ", ".join(f'"{value}"' for value in get_args(kind)) or '"...", "..."'
         raise ConfigError(
             f"`{name}` is no number: expected `choices`",
             where=where,
-            hint=f"`choices = [{listed}]`",
+            hint=f"`choices = [{'true, false' if kind is bool else listed}]`",
         )
     for key in ("low", "high"):
         if key not in stated:

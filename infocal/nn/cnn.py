@@ -49,7 +49,7 @@ class CNN(Encoder):
         """See `Encoder.forward`. The filters are applied once to each distinct word, then gathered."""
         projected = functional.embedding(embedded.index, embedded.vectors @ self.input_weight)
         length, reach, open_gate = gate.shape[1], WINDOW // 2, gate.unsqueeze(-1)
-        total = self.bias
+        total: Tensor = self.bias
         for k, part in enumerate(projected.split(self.output_size, dim=-1)):
             seen = part if k == reach else part * open_gate
             # the part of a filter for the word k places on stands k places on

@@ -57,8 +57,8 @@ def score_plot(table: Standings) -> Plot | None:
     ours = [row for row in rows if row.kind == "ours"]
     best = max(ours, key=lambda row: row.cells[column.score].mean, default=None)
     said = "" if best is None or len(ours) < 2 else f" The highest of those trained here is {best.name}."
-    spread = any(row.cells[column.score].deviation for row in rows)
-    bars = " Bars reach one standard deviation over seeds to each side." if spread else ""
+    has_bars = any(row.cells[column.score].deviation for row in rows)
+    bars = " Bars reach one standard deviation over seeds to each side." if has_bars else ""
     return Plot(
         name="scores",
         title=f"{column.label} of each method",

@@ -156,7 +156,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         directory=folder.shown,
         version=version,
         challenger=challenger,
-        champion=champion and champion.version,
+        champion=None if champion is None else int(champion.version),
         before=before,
         used=used,
         register=commands.register,

@@ -111,7 +111,7 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
             tracker.uri,
             outcome.example_text(features),
             folder.storage,
-            champion=champion and champion.version,
+            champion=None if champion is None else int(champion.version),
         ),
         f"  {mlflow_page.how_to_open(tracker.uri)}",
     ]
