@@ -3,14 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from pipeline.study.ledger import OBJECTIVE, VIOLATION, Ledger, Proposal
+from pipeline.study.ledger import Ledger, Proposal
+from pipeline.training.epochs import OBJECTIVE, VIOLATION, Epoch
 from tests.small_study import POINT
 
 
-def numbers(epoch: int, **more: float) -> dict[str, float]:
-    """What an epoch gave: an objective that rises."""
-    rising = {OBJECTIVE: 0.1 * (epoch + 1), "objective": 0.1 * (epoch + 1), VIOLATION: 0.0}
-    return {**rising, "val_mse": 0.02, "epoch_s": 1.5, **more}
+def an_epoch(number: int, **more: float) -> Epoch:
+    """What an epoch gave: an objective that rises; `more` by flat names."""
+    rising = {OBJECTIVE: 0.1 * (number + 1), "objective": 0.1 * (number + 1), VIOLATION: 0.0}
+    return Epoch.of_numbers(number, {**rising, "val_mse": 0.02, "epoch_s": 1.5, **more})
 
 
 def checkpoint(trial_id: str, epoch: int) -> str:
@@ -46,8 +47,8 @@ def train(
     ledger.begin(trial_id, point, proposal)
     known = next(record for record in ledger.trials() if record.trial_id == trial_id)
     for epoch in range(len(known.epochs), num_epochs):
-        given = numbers(epoch, **more)
-        ledger.epoch(trial_id, epoch, given, checkpoint(trial_id, epoch), is_last=epoch + 1 == of)
+        given = an_epoch(epoch, **more)
+        ledger.epoch(trial_id, given, checkpoint(trial_id, epoch), is_last=epoch + 1 == of)
     if failure is not None:
         ledger.fail(trial_id, *failure)
 

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.store import Features
+from pipeline.base.trajectories import Failure
 from pipeline.tracking.tracking import CONFIG_ARTIFACT, MAX_TAG, Tracker
+from pipeline.training.epochs import FAILURE, FAILURE_MESSAGE, Epoch
 from pipeline.training.settings import RunSettings
-from pipeline.training.trainable import EPOCHS, Result, train
+from pipeline.training.trainable import train
 from tests.small_store import sample_features
 
-Change = Callable[[Result], Mapping[str, Any]]
-"""An epoch's result -> what is logged of it."""
+Change = Callable[[Epoch], Mapping[str, float]]
+"""An epoch -> the numbers that are logged of it."""
 
 
 def record_trial(
@@ -23,7 +25,7 @@ def record_trial(
     values: Mapping[str, Any] | None = None,
     *,
     stop_after: int | None = None,
-    change: Change = dict,
+    change: Change = lambda epoch: epoch.numbers,
     features: Features | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> str:
@@ -34,7 +36,7 @@ def record_trial(
         run: settings of the study.
         values: hyper-parameters of the trial.
         stop_after: epochs after which a scheduler stops it.
-        change: what is logged in place of an epoch's result.
+        change: the numbers that are logged of an epoch.
         features: that `run` names; the sample features by default.
         tags: of the run, over those of a trial.
     """
@@ -48,13 +50,13 @@ def record_trial(
         **(tags or {}),
     }
     run_id = tracker.start_run(tracker.experiment(run.dataset, run.aspect), "trial-00", config, all_tags)
-    last: Result = {}
+    ended: dict[str, str] = {}
 
-    def report(result: Result, checkpoint: Path) -> None:
-        last.update(result)
-        if "failure" not in result:
-            numbers = {name: value for name, value in change(result).items() if name not in ("epoch", EPOCHS)}
-            tracker.log_metrics(run_id, numbers, result["epoch"])
+    def report(result: Epoch | Failure, checkpoint: Path) -> None:
+        if isinstance(result, Failure):
+            ended.update({FAILURE: result.reason, FAILURE_MESSAGE: result.message[:MAX_TAG]})
+        else:
+            tracker.log_metrics(run_id, change(result), result.number)
 
     with tempfile.TemporaryDirectory() as folder:
         trained = dataclasses.replace(run, num_epochs=stop_after or run.num_epochs)
@@ -63,8 +65,8 @@ def record_trial(
         artifacts: dict[str, str | Path] = {CONFIG_ARTIFACT: json.dumps(document)}
         if (Path(folder) / "best").is_dir():
             artifacts["best"] = Path(folder) / "best"
-        ended = {n: str(last[n])[:MAX_TAG] for n in ("failure", "failure_message") if n in last}
+        status = "FAILED" if ended else "FINISHED"
         if stop_after is not None:
             ended["early_stopped"] = "true"
-        tracker.finish(run_id, "FAILED" if "failure" in last else "FINISHED", tags=ended, artifacts=artifacts)
+        tracker.finish(run_id, status, tags=ended, artifacts=artifacts)
     return run_id

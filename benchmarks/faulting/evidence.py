@@ -25,7 +25,7 @@ from pipeline.tracking.sections import flat, flat_value
 from pipeline.tracking.studies import config_of
 from pipeline.tracking.tracking import PARENT_TAG, STUDY_TAG, TRIAL_TAG, TrackedRun, Tracker
 from pipeline.training import checkpoints
-from pipeline.training.trainable import EPOCHS
+from pipeline.training.epochs import EPOCHS
 
 _ENDED = ("FINISHED", "FAILED")
 _ARTIFACTS = frozenset({"config.json", "best", "rationales.html", "curve.html"})
@@ -280,6 +280,5 @@ def count_trained_again(counts: Counts, place: Place, before: Finished) -> None:
         last = last_checkpoint(place.folder, trial_id)
         if last is None:
             continue  # counted as lost
-        history = checkpoints.read_json(last / checkpoints.HISTORY)
-        again = [result["epoch_s"] for result in history] != times
+        again = [epoch.epoch_s for epoch in checkpoints.load_history(last)] != times
         counts.add("duplicates", int(again), f"trial {trial_id} was trained again")

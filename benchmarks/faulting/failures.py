@@ -11,7 +11,7 @@ from benchmarks.faulting.frame import Bench, Counts
 from pipeline.study.study_folder import OPTUNA_DB
 from pipeline.tracking.studies import latest_study
 from pipeline.tracking.tracking import Tracker
-from pipeline.training.trainable import FAILURE
+from pipeline.training.epochs import FAILURE
 
 _EXPECTED = Expected(trials=TRIALS, epochs=EPOCHS, statuses=("FAILED",), versions=0)
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from pipeline.base.trajectories import Failure
 from pipeline.training import checkpoints
+from pipeline.training.epochs import Epoch, report_of
 from pipeline.training.settings import RunSettings
-from pipeline.training.trainable import Result, train
+from pipeline.training.trainable import train
 
 TIMES = frozenset({"epoch_s", "train_s", "tokens_per_s"})
 """What a clock decides."""
@@ -24,9 +26,9 @@ class Reference:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: dict[str, tuple[list[Result], Path]] = {}
+        self._known: dict[str, tuple[list[dict[str, Any]], Path]] = {}
 
-    def trained(self, run: RunSettings, values: dict[str, Any]) -> tuple[list[Result], Path]:
+    def trained(self, run: RunSettings, values: dict[str, Any]) -> tuple[list[dict[str, Any]], Path]:
         """Results of every epoch, and the file with the state after the last one."""
         key = json.dumps(
             [values, run.base, run.num_epochs, run.method, run.criterion], default=str, sort_keys=True
@@ -35,10 +37,10 @@ class Reference:
             folder = self._folder / str(len(self._known))
             working = folder / "work"
             working.mkdir(parents=True)
-            results: list[Result] = []
+            results: list[dict[str, Any]] = []
 
-            def report(result: Result, checkpoint: Path) -> None:
-                results.append(dict(result))
+            def report(result: Epoch | Failure, checkpoint: Path) -> None:
+                results.append(report_of(result))
                 shutil.copyfile(checkpoint / checkpoints.STATE, folder / checkpoints.STATE)
 
             train(values, run, report, working)

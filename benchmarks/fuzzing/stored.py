@@ -34,14 +34,14 @@ from pipeline.base.command_text import parsed_again
 from pipeline.base.storage import Storage
 from pipeline.base.stored_files import read_settings
 from pipeline.cli.text_input import windows
-from pipeline.study.ledger import LEDGER, OBJECTIVE, VIOLATION, Ledger, Proposal
+from pipeline.study.ledger import LEDGER, Ledger, Proposal
 from pipeline.study.scheduler import asha
 from pipeline.study.study import Study, StudySettings
 from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
 from pipeline.tracking.record import Stored
 from pipeline.tracking.tracking import CONFIG_ARTIFACT
 from pipeline.training import checkpoints
-from pipeline.training.epochs import BestEpoch
+from pipeline.training.epochs import OBJECTIVE, VIOLATION, BestEpoch, Epoch
 from pipeline.training.explainer import Explainer
 from pipeline.training.loaders import Loader, embeddings_of, task_of
 from pipeline.training.settings import RunSettings
@@ -294,6 +294,8 @@ class Harmful:
 
 _BEST_SCORES = BestEpoch(epoch=1, value=0.5, violation=0.0, scores={"val_mse": 0.1}).as_json()
 
+_EPOCH = Epoch.of_numbers(0, {OBJECTIVE: 0.1, VIOLATION: 0.0, "val_mse": 0.02})
+
 
 def training_state() -> Reader:
     """A trial's state to go on from."""
@@ -301,7 +303,7 @@ def training_state() -> Reader:
     ran = Path(tempfile.gettempdir()) / f"infocal-fuzz-ran-{os.getpid()}"
 
     def write(folder: Path) -> None:
-        checkpoints.save_state(folder, trainer, {"history": [{"epoch": 0}], "best": _BEST_SCORES})
+        checkpoints.save_state(folder, trainer, {"history": [_EPOCH.as_json()], "best": _BEST_SCORES})
 
     def read(folder: Path) -> None:
         kept = checkpoints.load_state(folder, trainer)
@@ -487,9 +489,9 @@ def ledger() -> Reader:
         for name, num_epochs in (("a", 3), ("b", 1)):
             written.begin(name, point, Proposal(point, {}))
             for number in range(num_epochs):
-                numbers = {OBJECTIVE: 0.1, VIOLATION: 0.0, "val_mse": 0.02}
+                epoch = dataclasses.replace(_EPOCH, number=number)
                 place = f"tune/{name}/checkpoint_{number:06d}"
-                written.epoch(name, number, numbers, place, is_last=number == 2)
+                written.epoch(name, epoch, place, is_last=number == 2)
         written.fail("b", "non_finite", "epoch 1: the loss is nan")
 
     def read(folder: Path) -> None:

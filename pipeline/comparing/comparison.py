@@ -40,10 +40,10 @@ from pipeline.tracking.studies import end_children, reconcile
 from pipeline.tracking.tracked_dataset import dataset_of
 from pipeline.tracking.tracking import CONFIG_ARTIFACT, MAX_TAG, NAME_TAG, PARENT_TAG, TRIAL_TAG, Tracker
 from pipeline.training import checkpoints, data_options
+from pipeline.training.epochs import FAILURE, FAILURE_MESSAGE
 from pipeline.training.loaders import embeddings_of
 from pipeline.training.naming import title
 from pipeline.training.scoring import trivial_test
-from pipeline.training.trainable import Result
 
 logger = logging.getLogger("pipeline.comparing.comparison")
 
@@ -129,20 +129,19 @@ class Comparison:
 
     def _log_epochs(self, entry: Entry, board: ComparisonBoard) -> None:
         """Log and say the epochs that a worker has written since the last time."""
-        path = self.directory / _WORKING / entry.name / checkpoints.HISTORY
-        if not path.is_file():
+        folder = self.directory / _WORKING / entry.name
+        if not (folder / checkpoints.HISTORY).is_file():
             return
         self._start_run(entry)
-        new = checkpoints.read_json(path)[entry.num_epochs :]
+        new = checkpoints.load_history(folder)[entry.num_epochs :]
         board.epochs(entry.name, new)
-        for result in new:
+        for epoch in new:
             entry.num_epochs += 1
             self._epochs_seen += 1
-            numbers = {name: value for name, value in result.items() if name != "epoch"}
-            epoch_steps.log(self.tracker, entry.run_id, numbers, result["epoch"])
+            epoch_steps.log(self.tracker, entry.run_id, epoch)
             if terminal.is_open():
                 continue
-            logger.info("%s", epoch_line(result, entry.run.num_epochs, entry.name))
+            logger.info("%s", epoch_line(epoch, entry.run.num_epochs, entry.name))
             if self._epochs_seen % 10 == 0:
                 logger.info("comparison: %s", board.summary())
 
@@ -179,12 +178,18 @@ class Comparison:
         tags = {"failure": "error", "failure_message": reason[:MAX_TAG]}
         self.tracker.finish(entry.run_id, "FAILED", tags=tags)
 
-    def _conclude(self, entry: Entry, failure: Result) -> None:
+    def _conclude(self, entry: Entry, failure: Mapping[str, str]) -> None:
         """Read an entry on test, end its run and write its outcome."""
         self._start_run(entry)
         folder = self.directory / _WORKING / entry.name
         if failure:
-            found = Outcome(method=entry.run.method, seed=entry.run.seed, run_id=entry.run_id, **failure)
+            found = Outcome(
+                method=entry.run.method,
+                seed=entry.run.seed,
+                run_id=entry.run_id,
+                failure=failure[FAILURE],
+                failure_message=failure[FAILURE_MESSAGE],
+            )
             logger.warning("%s failed: %s", entry.name, found.failure_message)
             tags = {name: str(value)[:MAX_TAG] for name, value in failure.items()}
             self.tracker.finish(entry.run_id, "FAILED", tags=tags, artifacts=self._artifacts(entry, folder))

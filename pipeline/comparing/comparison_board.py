@@ -4,12 +4,12 @@ import itertools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from feature_store import terminal
 from pipeline.study import time_left, trial_table
 from pipeline.study.time_left import Phase, Track
 from pipeline.study.trial_table import RUNNING, STARTING, WAITING, Row
+from pipeline.training.epochs import Epoch
 
 
 @dataclass(slots=True)
@@ -50,15 +50,15 @@ class ComparisonBoard:
         self.trainings = {name: _Training() for name in names}
         self._mark()
 
-    def epochs(self, name: str, results: Sequence[Mapping[str, Any]]) -> None:
+    def epochs(self, name: str, epochs: Sequence[Epoch]) -> None:
         """Take in the epochs of a training since the last time: an interrupted one brings several at once."""
         one, now = self.trainings[name], time.time()
-        seconds = [float(result["epoch_s"]) for result in results]
+        seconds = [epoch.epoch_s or 0.0 for epoch in epochs]
         after = list(itertools.accumulate(reversed(seconds), initial=0.0))[: len(seconds)]
         one.reports += [now - later for later in reversed(after)]
         one.epoch_s += seconds
-        if results:
-            one.scores = {k: v for k, v in results[-1].items() if isinstance(v, int | float)}
+        if epochs:
+            one.scores = epochs[-1].metrics
 
     def end(self, name: str, state: str) -> None:
         """A training has ended, in a state of that name."""

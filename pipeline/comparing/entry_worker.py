@@ -3,15 +3,17 @@
 import shutil
 from pathlib import Path
 
+from pipeline.base.trajectories import Failure
 from pipeline.training import checkpoints
+from pipeline.training.epochs import FAILURE, FAILURE_MESSAGE, Epoch
 from pipeline.training.settings import RunSettings
-from pipeline.training.trainable import Result, train
+from pipeline.training.trainable import train
 
 LAST = "last"
 """In an entry's folder: the checkpoint of its last epoch."""
 
 
-def train_entry(run: RunSettings, folder: str) -> Result:
+def train_entry(run: RunSettings, folder: str) -> dict[str, str]:
     """Train in a worker: leaves the best epoch and the history in the folder.
 
     Each epoch leaves its checkpoint there too, and where one lies already, training goes on from it.
@@ -21,19 +23,19 @@ def train_entry(run: RunSettings, folder: str) -> Result:
     """
     directory = Path(folder)
     checkpoint = directory / LAST
-    last: Result = {}
+    ended: dict[str, str] = {}
 
-    def report(result: Result, written: Path) -> None:
-        last.clear()
-        last.update(result)
-        if "failure" not in result:  # from there it would go on as if nothing had been
+    def report(result: Epoch | Failure, written: Path) -> None:
+        if isinstance(result, Failure):
+            ended.update({FAILURE: result.reason, FAILURE_MESSAGE: result.message})
+        else:  # from a failed epoch training would go on as if nothing had been
             _replace(checkpoint, written)
         _publish_history(written, directory)
 
     if checkpoint.is_dir():
         _publish_history(checkpoint, directory)
     train({}, run, report, directory, checkpoint if checkpoint.is_dir() else None)
-    return {name: last[name] for name in ("failure", "failure_message") if name in last}
+    return ended
 
 
 def _replace(kept: Path, written: Path) -> None:

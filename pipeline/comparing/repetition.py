@@ -24,8 +24,9 @@ from pipeline.study.recorder import ERROR
 from pipeline.tracking.record import Record
 from pipeline.training import checkpoints, columns
 from pipeline.training.data_options import target
+from pipeline.training.epochs import Epoch
 from pipeline.training.settings import RunSettings
-from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE, Result, train
+from pipeline.training.trainable import train
 
 logger = logging.getLogger("pipeline.comparing.repetition")
 
@@ -145,14 +146,14 @@ def _train(record: Record, run: RunSettings, directory: Path) -> Trajectory:
     failures: list[Failure] = []
     board = LoneBoard(run.dataset, run.num_epochs, logger, decisive=run.criterion.metrics)
 
-    def report(result: Result, folder: Path) -> None:
-        epoch = int(result["epoch"])
-        if FAILURE in result:
-            failures.append(Failure(epoch, result[FAILURE], result[FAILURE_MESSAGE]))
-            logger.info("epoch %d/%d  failed: %s", epoch + 1, run.num_epochs, result[FAILURE_MESSAGE])
+    def report(result: Epoch | Failure, folder: Path) -> None:
+        if isinstance(result, Failure):
+            failures.append(result)
+            logger.info("epoch %d/%d  failed: %s", result.epoch + 1, run.num_epochs, result.message)
             return
-        epochs[epoch] = compared(result)
-        board.take(result, _beside(record, epoch, epochs[epoch]))
+        number = result.number
+        epochs[number] = compared(result.numbers)
+        board.take(result, _beside(record, number, epochs[number]))
 
     try:
         with terminal.showing(board):

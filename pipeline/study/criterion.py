@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.base.storage import Location
 from pipeline.training import best
-from pipeline.training.best import Standing, best_first, prediction_of
+from pipeline.training.best import best_first
 from pipeline.training.epochs import BestEpoch
 from search_spaces import lookup
 from search_spaces.base import Bound, Criterion
@@ -40,16 +40,6 @@ class Candidate(BestEpoch):
         """The trial whose best epoch that is."""
         epoch = {one.name: getattr(best, one.name) for one in dataclasses.fields(best)}
         return cls(**epoch, trial_id=trial_id, config=config, checkpoint=checkpoint)
-
-
-def standing_of(numbers: Mapping[str, Any]) -> Standing:
-    """What the numbers that a trial reported last say of its best epoch."""
-    return Standing(
-        value=numbers["best_objective"],
-        epoch=int(numbers.get("best_epoch", 0)),
-        lower_bound=numbers.get("best_lower_bound"),
-        prediction=prediction_of(numbers, "best_val_"),
-    )
 
 
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -22,16 +22,13 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from infocal.errors import StateError
 from pipeline.base.errors import PipelineError
+from pipeline.training.epochs import Epoch
 from search_spaces.space import Value
 
 logger = logging.getLogger("pipeline.study.ledger")
 
 LEDGER = "ledger"
 """Folder of a study's ledger; where it is, there is something to resume."""
-OBJECTIVE = "best_objective"
-"""The criterion's value of a trial's best epoch so far; what search and early stopping maximise."""
-VIOLATION = "criterion_violation"
-"""How far that epoch is from meeting the criterion's bounds; 0 where it meets them."""
 _EVENT, _SUM = "event", "crc32"
 
 Moment = Annotated[float, Field(ge=0, le=250e9, allow_inf_nan=False)]
@@ -68,13 +65,10 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
-    """What an epoch gave."""
+class Reported:
+    """An epoch has ended."""
 
-    number: int
-    """From 0."""
-    numbers: dict[str, float]
-    """Every score, loss and time of it."""
+    epoch: Epoch
     checkpoint: str
     """Folder of the checkpoint that was written after it, below the study's."""
     is_last: bool
@@ -86,9 +80,11 @@ class Epoch:
         path = PurePosixPath(self.checkpoint)
         if path.is_absolute() or ".." in path.parts:
             raise ValueError(f"the checkpoint `{self.checkpoint}` lies outside of the study's folder")
-        for name in (OBJECTIVE, VIOLATION):
-            if name not in self.numbers:
-                raise ValueError(f"an epoch without `{name}`")
+
+    @property
+    def number(self) -> int:
+        """The epoch's, from 0."""
+        return self.epoch.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +98,34 @@ class Failure:
     """Seconds since 1970."""
 
 
-_EVENTS: dict[str, type[Begin | Epoch | Failure]] = {"begin": Begin, "epoch": Epoch, "failure": Failure}
-_NAMES = {kind: name for name, kind in _EVENTS.items()}
-_READERS = {name: TypeAdapter(kind) for name, kind in _EVENTS.items()}
+@dataclass(frozen=True, slots=True)
+class _StoredEpoch:
+    """An epoch as a line has it."""
+
+    number: int
+    numbers: dict[str, float]
+    checkpoint: str
+    is_last: bool
+    time: Moment
+
+    @classmethod
+    def of(cls, event: Reported) -> "_StoredEpoch":
+        numbers = {name: float(value) for name, value in event.epoch.numbers.items()}
+        return cls(event.number, numbers, event.checkpoint, event.is_last, event.time)
+
+    def event(self) -> Reported:
+        epoch = Epoch.of_numbers(self.number, self.numbers)
+        return Reported(epoch, self.checkpoint, self.is_last, self.time)
+
+
+Event = Begin | Reported | Failure
+_STORED: dict[str, type[Begin | _StoredEpoch | Failure]] = {
+    "begin": Begin,
+    "epoch": _StoredEpoch,
+    "failure": Failure,
+}
+_NAMES = {kind: name for name, kind in _STORED.items()}
+_READERS = {name: TypeAdapter(kind) for name, kind in _STORED.items()}
 
 
 @dataclass(slots=True)
@@ -112,7 +133,7 @@ class TrialRecord:
     """What is known of a trial."""
 
     begin: Begin
-    epochs: dict[int, Epoch] = field(default_factory=dict)
+    epochs: dict[int, Reported] = field(default_factory=dict)
     """By their numbers."""
     failure: Failure | None = None
 
@@ -122,7 +143,7 @@ class TrialRecord:
         return self.begin.trial_id
 
     @property
-    def last(self) -> Epoch | None:
+    def last(self) -> Reported | None:
         """The last epoch that was reported."""
         return self.epochs[max(self.epochs)] if self.epochs else None
 
@@ -142,7 +163,7 @@ class TrialRecord:
         """Folders of its checkpoints, the newest first; Tune keeps the last two that it wrote."""
         return [self.epochs[number].checkpoint for number in sorted(self.epochs, reverse=True)]
 
-    def add(self, event: Epoch | Failure) -> None:
+    def add(self, event: Reported | Failure) -> None:
         """Take an event in; an epoch that was trained again only moves the checkpoint."""
         if isinstance(event, Failure):
             self.failure = event
@@ -200,15 +221,13 @@ class Ledger:
         self._files[trial_id] = self.directory / f"{number:04d}-{trial_id}.jsonl"
         self._append(trial_id, event)
 
-    def epoch(
-        self, trial_id: str, number: int, numbers: Mapping[str, float], checkpoint: str, *, is_last: bool
-    ) -> None:
+    def epoch(self, trial_id: str, epoch: Epoch, checkpoint: str, *, is_last: bool) -> None:
         """Note what an epoch gave.
 
         Raises:
             PipelineError: if that cannot be written.
         """
-        self._append(trial_id, Epoch(number, dict(numbers), checkpoint, is_last, time.time()))
+        self._append(trial_id, Reported(epoch, checkpoint, is_last, time.time()))
 
     def fail(self, trial_id: str, reason: str, message: str) -> None:
         """Note that a trial has failed.
@@ -229,7 +248,7 @@ class Ledger:
                 self._publish(name)
             self._behind.discard(name)
 
-    def _append(self, trial_id: str, event: Begin | Epoch | Failure) -> None:
+    def _append(self, trial_id: str, event: Event) -> None:
         path = self._files[trial_id]
         try:
             _write(path, _line(event))
@@ -249,7 +268,7 @@ class Ledger:
                 self._warned = True
                 logger.warning("%s; the search continues, and tries again at each epoch", error)
 
-    def _take(self, trial_id: str, event: Begin | Epoch | Failure) -> None:
+    def _take(self, trial_id: str, event: Event) -> None:
         if isinstance(event, Begin):
             self._records[trial_id] = TrialRecord(event)
         else:
@@ -297,7 +316,7 @@ class Ledger:
                 hint="restore it from a backup, or start a new study with another `--name`",
             )
 
-    def _check_follows(self, event: Begin | Epoch | Failure, trial_id: str) -> None:
+    def _check_follows(self, event: Event, trial_id: str) -> None:
         """Refuse an event that cannot stand where it does, in the file of that trial, or at the head of one.
 
         Raises:
@@ -307,7 +326,7 @@ class Ledger:
             raise ValueError("only the first line may begin a trial")
         if isinstance(event, Begin) and event.trial_id in self._records:
             raise ValueError(f"the trial {event.trial_id[:40]} has another file")
-        if isinstance(event, Epoch) and event.number > len(self._records[trial_id].epochs):
+        if isinstance(event, Reported) and event.number > len(self._records[trial_id].epochs):
             raise ValueError(f"epoch {event.number} does not follow the one before it")
 
 
@@ -327,13 +346,14 @@ def _write(path: Path, line: bytes) -> None:
             raise
 
 
-def _line(event: Begin | Epoch | Failure) -> bytes:
+def _line(event: Event) -> bytes:
     """An event as JSON, with the sum of what stands before it."""
-    text = json.dumps({_EVENT: _NAMES[type(event)], **dataclasses.asdict(event)})
+    stored = _StoredEpoch.of(event) if isinstance(event, Reported) else event
+    text = json.dumps({_EVENT: _NAMES[type(stored)], **dataclasses.asdict(stored)})
     return f'{text[:-1]}, "{_SUM}": {zlib.crc32(text.encode())}}}\n'.encode()
 
 
-def _event(line: bytes) -> Begin | Epoch | Failure:
+def _event(line: bytes) -> Event:
     """The event that `_line` wrote.
 
     Raises:
@@ -345,7 +365,8 @@ def _event(line: bytes) -> Begin | Epoch | Failure:
         if stated != zlib.crc32(json.dumps(found).encode()):
             raise ValueError("the checksum does not match the line")
         del found[_EVENT]
-        return _READERS[name].validate_json(json.dumps(found), strict=True)
+        stored = _READERS[name].validate_json(json.dumps(found), strict=True)
+        return stored.event() if isinstance(stored, _StoredEpoch) else stored
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error

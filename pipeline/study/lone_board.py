@@ -9,7 +9,7 @@ from pipeline.study import time_left, trial_table
 from pipeline.study.progress import epoch_line
 from pipeline.study.time_left import Phase, Track
 from pipeline.study.trial_table import Row
-from pipeline.training.trainable import Result
+from pipeline.training.epochs import Epoch
 
 
 class LoneBoard:
@@ -36,28 +36,32 @@ class LoneBoard:
         self._logger = logger
         self._since = time.time()
         self._reports: list[float] = []
-        self._last: Result = {}
+        self._last: Epoch | None = None
         self._beside = ""
 
-    def take(self, result: Result, beside: str = "") -> None:
+    def take(self, epoch: Epoch, beside: str = "") -> None:
         """Take in an epoch.
 
         Args:
-            result: of the epoch.
+            epoch: that has ended.
             beside: what else is to be said of it.
         """
         self._reports.append(time.time())
-        self._last, self._beside = result, beside
+        self._last, self._beside = epoch, beside
         if terminal.is_open():
             return
-        line = "  ".join(filter(None, [epoch_line(result, self.num_epochs, self.name), beside]))
-        is_last = result["epoch"] + 1 >= self.num_epochs
+        line = "  ".join(filter(None, [epoch_line(epoch, self.num_epochs, self.name), beside]))
+        is_last = epoch.number + 1 >= self.num_epochs
         self._logger.info("%s", line if is_last else f"{line}; {time_left.told(self._seconds_left())}")
 
+    @property
+    def _num_done(self) -> int:
+        return 0 if self._last is None else self._last.number + 1
+
     def _seconds_left(self) -> float | None:
-        epoch_s = [self._last["epoch_s"]] if "epoch_s" in self._last else []
-        now = time.time()
-        done = self._last["epoch"] + 1 if self._last else 0
+        last, now = self._last, time.time()
+        epoch_s = [last.epoch_s] if last is not None and last.epoch_s is not None else []
+        done = self._num_done
         if done >= self.num_epochs:
             return 0.0
         track = Track(None, self._reports, epoch_s, is_running=True)
@@ -68,16 +72,16 @@ class LoneBoard:
 
     def __call__(self, width: int, height: int, *, is_over: bool) -> list[terminal.Line]:
         """How long it will take, and a row with the last epoch."""
-        result = self._last
+        last = self._last
         parts = [] if is_over else [time_left.told(self._seconds_left())]
         if self._beside:
-            parts.insert(0, f"epoch {result['epoch'] + 1}: {self._beside}")
+            parts.insert(0, f"epoch {self._num_done}: {self._beside}")
         head = [(line, "") for line in terminal.fitted("; ".join(parts), width).split("\n") if line]
         row = Row(
             self.name or "training",
-            trial_table.RUNNING if result else trial_table.STARTING,
-            result["epoch"] + 1 if result else 0,
-            {name: value for name, value in result.items() if isinstance(value, int | float)},
+            trial_table.STARTING if last is None else trial_table.RUNNING,
+            self._num_done,
+            {} if last is None else last.metrics,
             is_running=True,
         )
         table = trial_table.lines(

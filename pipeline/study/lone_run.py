@@ -11,12 +11,13 @@ from typing import Any
 from feature_store.store import Features
 from feature_store.wording import counted
 from pipeline.base.errors import USER_ERRORS
+from pipeline.base.trajectories import Failure
 from pipeline.tracking import epoch_steps, model_registry
 from pipeline.tracking.tracked_dataset import dataset_of
 from pipeline.tracking.tracking import CONFIG_ARTIFACT, MAX_TAG, Tracker
 from pipeline.training import checkpoints, data_options
+from pipeline.training.epochs import FAILURE, FAILURE_MESSAGE, Epoch
 from pipeline.training.settings import RunSettings
-from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE, Result
 from search_spaces.lookup import metric_mode
 
 logger = logging.getLogger("pipeline.study.lone_run")
@@ -47,7 +48,7 @@ class LoneRun:
         sample: bool,
     ) -> None:
         self.tracker = tracker
-        self._waiting: list[Result] = []
+        self._waiting: list[Epoch] = []
         self._is_ended = False
         config = run.config().to_dict()
         every = {
@@ -80,9 +81,9 @@ class LoneRun:
                     self.tracker.finish(self.run_id, "KILLED")
             raise
 
-    def log(self, result: Result) -> None:
+    def log(self, epoch: Epoch) -> None:
         """Log an epoch, and those before it that MLflow lacks."""
-        self._waiting.append(result)
+        self._waiting.append(epoch)
         try:
             self._write()
         except USER_ERRORS as error:
@@ -91,19 +92,17 @@ class LoneRun:
 
     def _write(self) -> None:
         while self._waiting:
-            result = self._waiting[0]
-            numbers = {name: value for name, value in result.items() if name != "epoch"}
-            epoch_steps.log(self.tracker, self.run_id, numbers, result["epoch"])
+            epoch_steps.log(self.tracker, self.run_id, self._waiting[0])
             self._waiting.pop(0)
 
-    def fail(self, result: Result) -> None:
+    def fail(self, failure: Failure) -> None:
         """End the run as FAILED, with the reason of a training that failed.
 
         Raises:
             PipelineError: if MLflow is away.
         """
         self._write()
-        tags = {name: str(result[name])[:MAX_TAG] for name in (FAILURE, FAILURE_MESSAGE)}
+        tags = {FAILURE: failure.reason, FAILURE_MESSAGE: failure.message[:MAX_TAG]}
         self.tracker.finish(self.run_id, "FAILED", tags=tags)
         self._is_ended = True
 

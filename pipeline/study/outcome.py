@@ -20,9 +20,10 @@ from pipeline.base.command_text import Commands, next_commands, parsed_again
 from pipeline.base.errors import USER_ERRORS, PipelineError
 from pipeline.base.locations import make_folder
 from pipeline.base.storage import STAGED, Storage
+from pipeline.base.trajectories import Failure
 from pipeline.reporting import pages
 from pipeline.study import findings, study_report, summary
-from pipeline.study.criterion import CRITERION_TAG, RIVAL_TAG, Candidate, standing_of
+from pipeline.study.criterion import CRITERION_TAG, RIVAL_TAG, Candidate
 from pipeline.study.lone_board import LoneBoard
 from pipeline.study.lone_run import LoneRun
 from pipeline.study.rival import Rival
@@ -35,10 +36,11 @@ from pipeline.tracking import mlflow_page, mlflow_view, model_registry
 from pipeline.tracking.tracking import MAX_TAG, NOTE_TAG, Tracker
 from pipeline.training import checkpoints, columns, data_options, midway
 from pipeline.training.best import best_first
+from pipeline.training.epochs import Epoch
 from pipeline.training.loaders import embeddings_of, language_model_dir, language_model_scores
 from pipeline.training.scoring import final_validation, rate_of_lines, trivial_validation
 from pipeline.training.settings import RunSettings
-from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE, Result, best_shown, train
+from pipeline.training.trainable import best_shown, train
 from search_spaces import datasets
 from search_spaces.criteria import paper_bar
 from search_spaces.lookup import depends_on_data
@@ -70,7 +72,7 @@ def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) 
         "rationales.html": pages.rationale_page(title=f"Rationales, {target}", predictions=shown, note=note),
         "curve.html": pages.curve_page(
             title=f"Training curve, {target}",
-            history=checkpoints.read_json(checkpoint / checkpoints.HISTORY),
+            history=[{"epoch": one.number, **one.metrics} for one in checkpoints.load_history(checkpoint)],
             criterion=run.criterion,
             best=best.epoch,
             dataset=run.dataset,
@@ -197,7 +199,7 @@ def check_nothing_better_is_lost(
     own = winner.standing
     if not is_own_criterion:
         own = dataclasses.replace(own, value=-math.inf)
-    lost = [(standing_of(record.last.numbers), record) for record in study.lost() if record.last is not None]
+    lost = [(record.last.epoch.best.standing, record) for record in study.lost() if record.last is not None]
     best, record = best_first([(own, None), *lost], lambda pair: pair[0])[0]
     if record is not None and best.value > -math.inf:
         number = study.ledger.number(winner.trial_id)
@@ -405,11 +407,11 @@ def train_alone(
 
     board = LoneBoard(run.dataset, run.num_epochs, logger, decisive=run.criterion.metrics)
 
-    def report(result: Result, folder: Path) -> None:
-        if FAILURE in result:
+    def report(result: Epoch | Failure, folder: Path) -> None:
+        if isinstance(result, Failure):
             if lone is not None:
                 lone.fail(result)
-            raise PipelineError(f"training failed: {result[FAILURE_MESSAGE]}")
+            raise PipelineError(f"training failed: {result.message}")
         board.take(result)
         if lone is not None:
             lone.log(result)
@@ -428,7 +430,7 @@ def train_alone(
         pack(folder / checkpoints.BEST, output, features, metadata)
         found = final_validation(checkpoints.load_package(output).model, features)
         if lone is not None:
-            checkpoints.write_json(folder / checkpoints.HISTORY, progress.history)
+            checkpoints.save_history(folder, progress.history)
             # every other score of the best epoch was logged with its epoch
             metrics = {f"best_{name}": value for name, value in found.items()}
             with _naming(output):

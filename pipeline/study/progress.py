@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -11,15 +11,16 @@ from ray.tune.experiment import Trial
 
 from feature_store import terminal
 from feature_store.wording import counted
+from pipeline.base.trajectories import Failure
 from pipeline.study import time_left, trial_table
-from pipeline.study.criterion import standing_of
-from pipeline.study.ledger import OBJECTIVE, VIOLATION, Ledger, TrialRecord
+from pipeline.study.ledger import Ledger, TrialRecord
+from pipeline.study.recorder import heard
 from pipeline.study.scheduler import trial_id_of
 from pipeline.study.time_left import Phase, Track
 from pipeline.study.trial_table import Row
 from pipeline.training.best import best_first
 from pipeline.training.columns import of_validation
-from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE
+from pipeline.training.epochs import Epoch
 from search_spaces.base import Criterion
 
 _WIDTH = 80
@@ -84,10 +85,11 @@ class ProgressLines(tune.Callback):
         self.epochs_seen += 1
         self._running.add(trial_id_of(trial))
         self._look()
-        if FAILURE in result:
-            self._line(f"{self._name(trial)} failed: {result[FAILURE_MESSAGE]}")
+        epoch = heard(result)
+        if isinstance(epoch, Failure):
+            self._line(f"{self._name(trial)} failed: {epoch.message}")
         elif not terminal.is_open():
-            self._line(epoch_line(result, self.plan.num_epochs, self._name(trial)))
+            self._line(epoch_line(epoch, self.plan.num_epochs, self._name(trial)))
             for line in self.summary() if self.epochs_seen % 10 == 0 else ():
                 self._line(line)
 
@@ -150,14 +152,14 @@ class ProgressLines(tune.Callback):
         return next(iter(_ranked(self._searched)), None)
 
     def _best_text(self, record: TrialRecord) -> str:
-        numbers = record.last.numbers if record.last else {}
-        best = {name.removeprefix("best_"): v for name, v in numbers.items() if name.startswith("best_val_")}
-        scores = of_validation(self.plan.dataset, best, self.plan.criterion.metrics)
-        figures = [f"{label} {best[name]:.3f}" for label, name in scores.items()]
-        at = f" at epoch {round(numbers['best_epoch']) + 1}" if "best_epoch" in numbers else ""
-        violation = numbers[VIOLATION]
-        verdict = "meets the criterion" if violation == 0 else f"misses the criterion by {violation:.3f}"
-        if violation >= _START_NOT_OVER:
+        assert record.last is not None  # `best` gives none without an epoch
+        best = record.last.epoch.best
+        scores = of_validation(self.plan.dataset, best.scores, self.plan.criterion.metrics)
+        figures = [f"{label} {best.scores[name]:.3f}" for label, name in scores.items()]
+        at = "" if best.epoch is None else f" at epoch {best.epoch + 1}"
+        missed = f"misses the criterion by {best.violation:.3f}"
+        verdict = "meets the criterion" if best.violation == 0 else missed
+        if best.violation >= _START_NOT_OVER:
             verdict = "cannot be chosen yet: its start is not over, or its mask is trivial"
         return f"trial {record.begin.number:02d}{at}, {', '.join([*figures, verdict])}"
 
@@ -179,15 +181,15 @@ class ProgressLines(tune.Callback):
         return None if seconds is None else max(0.0, seconds - (now - made))
 
     def _track(self, record: TrialRecord) -> Track:
-        epochs = [record.epochs[number] for number in sorted(record.epochs)]
+        reports = [record.epochs[number] for number in sorted(record.epochs)]
         return Track(
             record.begin.time,
-            [epoch.time for epoch in epochs],
-            [epoch.numbers["epoch_s"] for epoch in epochs if "epoch_s" in epoch.numbers],
+            [one.time for one in reports],
+            [one.epoch.epoch_s for one in reports if one.epoch.epoch_s is not None],
             is_over=record.is_over,
             is_running=self._is_running(record),
             has_failed=record.failure is not None,
-            objectives=[epoch.numbers[OBJECTIVE] for epoch in epochs],
+            objectives=[one.epoch.best.value for one in reports],
         )
 
     # ------------------------------------------------------------------------------------- on a terminal
@@ -230,7 +232,7 @@ class ProgressLines(tune.Callback):
             name=number if seed is None else f"{number} seed {seed}",
             state=self._state(record),
             num_epochs=len(record.epochs),
-            scores={} if record.last is None else record.last.numbers,
+            scores={} if record.last is None else record.last.epoch.metrics,
             searched=config,
             is_best=best is not None and record.trial_id == best.trial_id,
             is_running=self._is_running(record),
@@ -249,28 +251,28 @@ class ProgressLines(tune.Callback):
 def _ranked(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     """Those that have an epoch, the best first."""
     found = [(record.last, record) for record in records if record.last is not None]
-    return [record for _, record in best_first(found, lambda pair: standing_of(pair[0].numbers))]
+    return [record for _, record in best_first(found, lambda pair: pair[0].epoch.best.standing)]
 
 
-def epoch_line(result: Mapping[str, Any], num_epochs: int, name: str = "") -> str:
+def epoch_line(epoch: Epoch, num_epochs: int, name: str = "") -> str:
     """One epoch in one line: scores on validation and the time it took.
 
     Where the line would be too long for a terminal, the training loss is left out, and precision and recall
     where the data set is judged by F1.
 
     Args:
-        result: of the epoch.
+        epoch: that has ended.
         num_epochs: of the whole training.
         name: of what is trained; the line begins with it.
     """
-    epoch = f"epoch {result['epoch'] + 1}/{num_epochs}"
-    loss = [f"loss {result['train_objective']:.3f}"] if "train_objective" in result else []
-    task = [f"{label} {result[key]:.{digits}f}" for key, label, digits in _TASK if key in result]
-    gold = " ".join(f"{label} {result[key]:.3f}" for key, label in _GOLD if key in result)
-    others = [f"{label} {result[key]:.3f}" for key, label in (_F1, _RATE) if key in result]
-    end = f"{result['epoch_s']:.1f} s"
-    whole = [f"{name} {epoch}" if name else epoch, *loss, *task, *filter(None, [gold]), *others, end]
-    for left_out in (loss, [gold] if _F1[0] in result else []):
+    scores, number = epoch.metrics, f"epoch {epoch.number + 1}/{num_epochs}"
+    loss = [f"loss {scores['train_objective']:.3f}"] if "train_objective" in scores else []
+    task = [f"{label} {scores[key]:.{digits}f}" for key, label, digits in _TASK if key in scores]
+    gold = " ".join(f"{label} {scores[key]:.3f}" for key, label in _GOLD if key in scores)
+    others = [f"{label} {scores[key]:.3f}" for key, label in (_F1, _RATE) if key in scores]
+    end = [] if epoch.epoch_s is None else [f"{epoch.epoch_s:.1f} s"]
+    whole = [f"{name} {number}" if name else number, *loss, *task, *filter(None, [gold]), *others, *end]
+    for left_out in (loss, [gold] if _F1[0] in scores else []):
         if len("  ".join(whole)) > _WIDTH:
             whole = [part for part in whole if part not in left_out]
     return "  ".join(whole)

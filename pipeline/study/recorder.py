@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,13 @@ from ray.tune.experiment import Trial
 from ray.tune.result import AUTO_RESULT_KEYS, DEBUG_METRICS
 
 from pipeline.base.errors import PipelineError, lacks_room, shortened
+from pipeline.base.trajectories import Failure
 from pipeline.study.ledger import Ledger
 from pipeline.study.scheduler import ConstrainedOptunaSearch, config_of, trial_id_of
-from pipeline.training.trainable import EPOCHS, FAILURE, FAILURE_MESSAGE
+from pipeline.training.epochs import EPOCHS, FAILURE, Epoch, reported
 
-_NO_NUMBERS = {*AUTO_RESULT_KEYS, *DEBUG_METRICS, "epoch", EPOCHS, "done", "should_checkpoint"}
+_OF_TUNE = {*AUTO_RESULT_KEYS, *DEBUG_METRICS, "done", "should_checkpoint"}
+"""Names in a result that Tune has added to a worker's report."""
 _SAYS = re.compile(r"[\w.]+(Error|Exception|Failure|Met): ")
 _LACKS_MEMORY = re.compile(r"killing policy|OutOfMemoryError")
 """What stands in a report of Ray's memory monitor; what the kernel kills looks like any other kill."""
@@ -67,22 +69,16 @@ class Recorder(tune.Callback):
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
         """An epoch has ended, or training has failed in a way that has a name."""
-        if FAILURE in result:
-            self._fail(trial, str(result[FAILURE]), str(result.get(FAILURE_MESSAGE, "")))
+        epoch = heard(result)
+        if isinstance(epoch, Failure):
+            self._fail(trial, epoch.reason, epoch.message)
             return
         storage = trial.storage
         assert storage is not None  # Tune sets it before it starts a trial
         with self._kept():
             self.ledger.epoch(
                 trial_id_of(trial),
-                int(result["epoch"]),
-                {
-                    name: float(value)
-                    for name, value in result.items()
-                    if name not in _NO_NUMBERS
-                    and isinstance(value, int | float)
-                    and not isinstance(value, bool)
-                },
+                epoch,
                 f"{storage.experiment_dir_name}/{storage.trial_dir_name}/{result['checkpoint_dir_name']}",
                 is_last=bool(result.get("done")) or int(result[EPOCHS]) >= self.num_epochs,
             )
@@ -135,6 +131,15 @@ class Recorder(tune.Callback):
         except PipelineError as error:
             self.fault = error
             raise
+
+
+def heard(result: Mapping[str, Any]) -> Epoch | Failure:
+    """What a worker reported, of the result that Tune hands to its callbacks."""
+    of_ours = {name: value for name, value in result.items() if name not in _OF_TUNE}
+    if FAILURE in of_ours:
+        return reported(of_ours)
+    numbers = {name: value for name, value in of_ours.items() if type(value) in (int, float)}
+    return reported(numbers)
 
 
 def said(text: str) -> str:

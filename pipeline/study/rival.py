@@ -23,13 +23,14 @@ from infocal.config import MethodConfig
 from infocal.errors import StateError
 from infocal.nn.rationalizer import Rationalizer
 from pipeline.base.errors import PipelineError
+from pipeline.base.trajectories import Failure
 from pipeline.study.lone_board import LoneBoard
 from pipeline.training import checkpoints
-from pipeline.training.epochs import BestEpoch
+from pipeline.training.epochs import BestEpoch, Epoch
 from pipeline.training.loaders import embeddings_of
 from pipeline.training.naming import title
 from pipeline.training.settings import RunSettings
-from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE, Result, train
+from pipeline.training.trainable import train
 from search_spaces import criteria, lookup
 from search_spaces.base import Criterion, at_rate
 
@@ -253,9 +254,9 @@ def _train(run: RunSettings, working: Path) -> None:
 
     board = LoneBoard(run.dataset, run.num_epochs, logger, name=name, decisive=(criteria.PRECISION,))
 
-    def report(result: Result, folder: Path) -> None:
-        if FAILURE in result:
-            _fail(result[FAILURE_MESSAGE])
+    def report(result: Epoch | Failure, folder: Path) -> None:
+        if isinstance(result, Failure):
+            _fail(result.message)
         board.take(result)
 
     with terminal.showing(board):

@@ -25,9 +25,10 @@ from ray.tune.search.optuna import OptunaSearch
 
 from infocal.config import MethodConfig
 from pipeline.base.errors import PipelineError
-from pipeline.study.ledger import OBJECTIVE, VIOLATION, Proposal, TrialRecord
+from pipeline.study.ledger import Proposal, TrialRecord
+from pipeline.training.epochs import EPOCHS, FAILURE, OBJECTIVE, VIOLATION
 from pipeline.training.settings import SAMPLERS
-from pipeline.training.trainable import EPOCHS, FAILURE, RESUMED
+from pipeline.training.trainable import RESUMED
 from search_spaces import space as spaces
 from search_spaces.space import Choice, Parameter, Space, num_points
 
@@ -84,10 +85,10 @@ class Halving(ASHAScheduler):
             grace_period=grace_period,
             reduction_factor=_REDUCTION_FACTOR,
         )
-        reached = [(epoch, record.trial_id) for record in past for epoch in record.epochs.values()]
-        for epoch, trial_id in sorted(reached, key=lambda pair: pair[0].time):
+        reached = [(reported, record.trial_id) for record in past for reported in record.epochs.values()]
+        for reported, trial_id in sorted(reached, key=lambda pair: pair[0].time):
             known: Any = SimpleNamespace(trial_id=trial_id)
-            self._brackets[0].on_result(known, epoch.number + 1, epoch.numbers[OBJECTIVE])
+            self._brackets[0].on_result(known, reported.number + 1, reported.epoch.best.value)
 
     # a trial that is resumed has another id for Tune, and stands on its rungs already
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
@@ -237,8 +238,8 @@ class ConstrainedOptunaSearch(OptunaSearch):
             clean = {name: self._searched[name].clean(value) for name, value in point.items()}
             record = self._unfinished.pop(self._ot_trials[trial_id].number, None)
             if record is not None:
-                for epoch in record.epochs.values():
-                    self._report(trial_id, epoch.numbers[OBJECTIVE], epoch.number + 1)
+                for reported in record.epochs.values():
+                    self._report(trial_id, reported.epoch.best.value, reported.number + 1)
                 return resumed(clean, record)
             if self._key(clean) not in self._tried:
                 self._tried.add(self._key(clean))
@@ -310,8 +311,8 @@ def _frozen(record: TrialRecord, space: Space, num_epochs: int) -> FrozenTrial:
     params, attributes = proposal.params, proposal.system_attrs
     if not record.is_over:
         return create_trial(state=TrialState.WAITING, system_attrs={**attributes, "fixed_params": params})
-    steps = {epoch.number + 1: epoch.numbers[OBJECTIVE] for epoch in record.epochs.values()}
-    value = math.nan if last is None or record.failure else last.numbers[OBJECTIVE]
+    steps = {reported.number + 1: reported.epoch.best.value for reported in record.epochs.values()}
+    value = math.nan if last is None or record.failure else last.epoch.best.value
     has_value = last is not None and math.isfinite(value)
     is_pruned = last is not None and last.number + 1 < num_epochs
     ended = TrialState.PRUNED if is_pruned else TrialState.COMPLETE
@@ -322,7 +323,7 @@ def _frozen(record: TrialRecord, space: Space, num_epochs: int) -> FrozenTrial:
         distributions=distributions(spaces.applying(space, params)),
         system_attrs=dict(attributes),  # Optuna writes the constraint into it
         intermediate_values=steps,
-        constraints={VIOLATION: last.numbers[VIOLATION]} if last is not None and has_value else None,
+        constraints={VIOLATION: last.epoch.best.violation} if last is not None and has_value else None,
     )
     trial.datetime_start = datetime.datetime.fromtimestamp(record.begin.time)
     trial.datetime_complete = datetime.datetime.fromtimestamp(record.ended)

@@ -27,7 +27,7 @@ from pipeline.tracking.tracking import (
     written,
 )
 from pipeline.training.checkpoints import BEST, HISTORY
-from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE
+from pipeline.training.epochs import FAILURE, FAILURE_MESSAGE, Epoch
 
 logger = logging.getLogger("pipeline.study.trial_tracking")
 
@@ -38,8 +38,8 @@ _ENDED = ("FINISHED", "FAILED")
 Render = Callable[[Path, Mapping[str, Any]], Mapping[str, str]]
 """Makes a trial's pages from the folder of its checkpoint and its config: file in the run -> text."""
 
-Describe = Callable[[Mapping[str, float], int], str]
-"""Says in Markdown what came of a trial, of the numbers of its last epoch and how many epochs there were."""
+Describe = Callable[[Epoch], str]
+"""Says in Markdown what came of a trial, of its last epoch."""
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ class TrialTracking:
         """
         if record.last is None or self.describe is None:
             return {}
-        return {NOTE_TAG: self.describe(record.last.numbers, record.last.number + 1)}
+        return {NOTE_TAG: self.describe(record.last.epoch)}
 
     def sync(self, *, is_running: bool) -> None:
         """Make MLflow agree with the ledger.
@@ -183,9 +183,9 @@ class TrialTracking:
             there.has_config = True
         for number in sorted(record.epochs):
             if number > there.last_epoch:
-                epoch = record.epochs[number]
+                one = record.epochs[number]
                 step = number + there.first_step
-                skipped = self.tracker.log_metrics(there.run_id, epoch.numbers, step, epoch.time)
+                skipped = self.tracker.log_metrics(there.run_id, one.epoch.numbers, step, one.time)
                 if skipped.keys() - self.skipped.keys():
                     names = ", ".join(sorted(skipped))
                     logger.warning(

@@ -9,10 +9,12 @@ from typing import Any
 
 from infocal.errors import StateError
 from pipeline.base.storage import Storage
+from pipeline.base.trajectories import Failure
 from pipeline.training import checkpoints
+from pipeline.training.epochs import Epoch, report_of
 from pipeline.training.midway import Midway
 from pipeline.training.settings import RUN, RunSettings
-from pipeline.training.trainable import RESUMED, Result, train
+from pipeline.training.trainable import RESUMED, train
 
 logger = logging.getLogger("pipeline.study.worker")
 
@@ -32,9 +34,9 @@ def tune_trainable(values: dict[str, Any], runs: Mapping[str, RunSettings], stud
     again = chosen.pop(RESUMED, {"trial_id": tune.get_context().get_trial_id(), "checkpoints": []})
     midway = Midway(Storage(study).opened(), again["trial_id"], run.checkpoint_s)
 
-    def report(result: Result, folder: Path) -> None:
+    def report(result: Epoch | Failure, folder: Path) -> None:
         midway.rest()  # nobody would hear the report
-        tune.report(result, checkpoint=tune.Checkpoint.from_directory(str(folder)))
+        tune.report(report_of(result), checkpoint=tune.Checkpoint.from_directory(str(folder)))
         midway.clear()
 
     start = tune.get_checkpoint()

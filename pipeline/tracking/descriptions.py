@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from pipeline.reporting.results import give_or_take
 from pipeline.training import columns
+from pipeline.training.epochs import BestSoFar, Epoch
 from pipeline.training.naming import title
 
 _METRICS = (
@@ -26,31 +27,30 @@ def of_experiment(dataset: str, aspect: str) -> str:
     )
 
 
-def _figure(numbers: Mapping[str, float], name: str) -> str:
+def _figure(best: BestSoFar, name: str) -> str:
     """A score, with its standard error where that was drawn."""
-    error = numbers.get(f"{name}_se")
-    return give_or_take(f"{numbers[name]:.3f}", "" if error is None else f"{error:.3f}")
+    error = best.errors.get(name)
+    return give_or_take(f"{best.scores[name]:.3f}", "" if error is None else f"{error:.3f}")
 
 
-def of_trial(study: str, dataset: str, numbers: Mapping[str, float], num_epochs: int) -> str:
+def of_trial(study: str, dataset: str, last: Epoch) -> str:
     """What came of a trial.
 
     Args:
         study: its name.
         dataset: whose scores are shown.
-        numbers: what its last epoch reported.
-        num_epochs: how many epochs it trained.
+        last: its last epoch.
     """
     scored = [
-        f"{column.label.lower()} {_figure(numbers, f'best_val_{column.score}')}"
+        f"{column.label.lower()} {_figure(last.best, f'val_{column.score}')}"
         for column in columns.columns(dataset)
-        if f"best_val_{column.score}" in numbers
+        if f"val_{column.score}" in last.best.scores
     ]
-    if "best_epoch" not in numbers or not scored:
+    if last.best.epoch is None or not scored:
         return f"A trial of the study `{study}`."
     return (
-        f"A trial of the study `{study}`. Best epoch on validation: {int(numbers['best_epoch']) + 1} of "
-        f"{num_epochs}; {', '.join(scored)}. The artifact `rationales.html` shows its rationales, "
+        f"A trial of the study `{study}`. Best epoch on validation: {last.best.epoch + 1} of "
+        f"{last.number + 1}; {', '.join(scored)}. The artifact `rationales.html` shows its rationales, "
         "`curve.html` its epochs."
     )
 

@@ -4,10 +4,9 @@ In the code an epoch is counted from 0 throughout.
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
 from pipeline.tracking.tracking import TrackedRun, Tracker
+from pipeline.training.epochs import Epoch
 
 FIRST_TAG = "first_epoch"
 """Tag of a run: the step of its first epoch."""
@@ -20,22 +19,19 @@ def first_step(run: TrackedRun) -> int:
     return int(run.tags.get(FIRST_TAG) == FROM_ONE[FIRST_TAG])
 
 
-def log(
-    tracker: Tracker, run_id: str, numbers: Mapping[str, Any], epoch: int, at: float | None = None
-) -> Counter[str]:
+def log(tracker: Tracker, run_id: str, epoch: Epoch, at: float | None = None) -> Counter[str]:
     """Log what an epoch gave.
 
     Args:
         tracker: where to log.
         run_id: the run.
-        numbers: by flat name.
-        epoch: counted from 0.
+        epoch: that has ended.
         at: when they were measured, in seconds since 1970; None: now.
 
     Returns:
         What was left out, as `Tracker.log_metrics`.
     """
-    return tracker.log_metrics(run_id, numbers, epoch + first_step(tracker.run(run_id)), at)
+    return tracker.log_metrics(run_id, epoch.numbers, epoch.number + first_step(tracker.run(run_id)), at)
 
 
 def history(tracker: Tracker, run: TrackedRun, metric: str) -> list[tuple[int, float]]:

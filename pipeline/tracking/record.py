@@ -14,8 +14,8 @@ from pipeline.tracking import epoch_steps, model_registry
 from pipeline.tracking.studies import config_of
 from pipeline.tracking.tracking import CONFIG_ARTIFACT, TrackedRun, Tracker
 from pipeline.training import checkpoints
+from pipeline.training.epochs import FAILURE, FAILURE_MESSAGE
 from pipeline.training.settings import RunSettings
-from pipeline.training.trainable import FAILURE, FAILURE_MESSAGE
 
 _FINGERPRINT = "data_fingerprint"
 

@@ -12,7 +12,7 @@ import os
 import pickle
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from pipeline.base.stored_files import (
     read_json,
     write_digests,
 )
-from pipeline.training.epochs import BestEpoch
+from pipeline.training.epochs import BestEpoch, Epoch
 from pipeline.training.weights import load_weights, save_weights
 
 __all__ = ["DIGESTS", "read_json"]  # known by this module's name
@@ -224,6 +224,24 @@ def load_scores(directory: Path) -> BestEpoch:
         return BestEpoch.of_json(read_json(directory / BEST_SCORES))
     except ValueError as error:
         raise StateError(str(error), where=str(directory / BEST_SCORES)) from error
+
+
+def save_history(directory: Path, history: Sequence[Epoch]) -> None:
+    """Write a trial's epochs."""
+    write_json(directory / HISTORY, [epoch.as_json() for epoch in history])
+
+
+@names_its_folder
+def load_history(directory: Path) -> list[Epoch]:
+    """The epochs that `save_history` wrote.
+
+    Raises:
+        StateError: if the file is missing or holds something else.
+    """
+    try:
+        return [Epoch.of_json(one) for one in read_json(directory / HISTORY)]
+    except ValueError as error:
+        raise StateError(str(error), where=str(directory / HISTORY)) from error
 
 
 @names_its_folder

@@ -21,9 +21,10 @@ from infocal.metrics import resampling
 from infocal.trainer import resolve_device
 from pipeline.base import environment
 from pipeline.base.errors import USER_ERRORS
+from pipeline.base.trajectories import Failure
 from pipeline.training import checkpoints, columns, feature_copies
 from pipeline.training.best import best_first, judged
-from pipeline.training.epochs import BestEpoch
+from pipeline.training.epochs import BestEpoch, BestSoFar, Epoch
 from pipeline.training.loaders import Loader, embeddings_of, language_model_scores, prefetched, task_of
 from pipeline.training.midway import Midway
 from pipeline.training.scoring import Validation, ValidationData, hold_rate, validate
@@ -31,10 +32,6 @@ from pipeline.training.settings import RunSettings
 from search_spaces import lookup
 from search_spaces.base import Criterion
 
-FAILURE, FAILURE_MESSAGE = "failure", "failure_message"
-"""Stand in a trial's last result where training failed in a way that has a name."""
-EPOCHS = "epochs"
-"""Epochs that a trial has trained, in each of its results; Tune's count starts anew when it is resumed."""
 RESUMED = "resumed"
 """In the config of a trial that resumes after its driver died: `trial_id`, its first, and `checkpoints`."""
 _NUM_SHOWN = 50
@@ -43,16 +40,16 @@ _NUM_SHOWN = 50
 _NO_CPU_MEMORY = re.compile(r"DefaultCPUAllocator: (can't allocate|not enough) memory|std::bad_alloc")
 """What torch says where the machine gives it no memory, on Linux and macOS, and on Windows."""
 
-Result = dict[str, Any]
-Report = Callable[[Result, Path], None]
-"""Takes an epoch's numbers and the folder of its checkpoint, which it may read until it returns."""
+Report = Callable[[Epoch | Failure, Path], None]
+"""Takes an epoch, or the failure that ended the training, and the folder of its checkpoint, which it may read
+until it returns."""
 
 
 @dataclass(slots=True)
 class Progress:
     """What the loop remembers beside the trainer."""
 
-    history: list[Result] = field(default_factory=list)
+    history: list[Epoch] = field(default_factory=list)
     best: BestEpoch | None = None
     """None before the first epoch."""
 
@@ -69,13 +66,16 @@ class Progress:
                 f"expected `history` and `best`, but got {sorted(map(str, kept))}", where=str(where)
             )
         try:
-            return cls(history, BestEpoch.of_json(best) if best else None)
+            return cls(list(map(Epoch.of_json, history)), BestEpoch.of_json(best) if best else None)
         except ValueError as error:
             raise StateError(str(error), where=str(where)) from error
 
     def as_json(self) -> dict[str, Any]:
         """What a checkpoint keeps of it."""
-        return {"history": self.history, "best": {} if self.best is None else self.best.as_json()}
+        return {
+            "history": [epoch.as_json() for epoch in self.history],
+            "best": {} if self.best is None else self.best.as_json(),
+        }
 
 
 class Trial:
@@ -123,7 +123,7 @@ class Trial:
     def save(self, checkpoint: Path) -> None:
         """Write everything needed to go on, to choose the best epoch and to show it."""
         checkpoints.save_state(checkpoint, self.trainer, self.progress.as_json())
-        checkpoints.write_json(checkpoint / checkpoints.HISTORY, self.progress.history)
+        checkpoints.save_history(checkpoint, self.progress.history)
         checkpoints.copy_tree(self.directory / checkpoints.BEST, checkpoint / checkpoints.BEST)
 
     def save_midway(self, folder: Path) -> None:
@@ -138,7 +138,7 @@ class Trial:
             raise StateError(f"expected `seconds`, but got {sorted(map(str, kept))}", where=str(folder))
         self._earlier_s = kept["seconds"]
 
-    def epoch(self, midway: Midway | None = None) -> Result:
+    def epoch(self, midway: Midway | None = None) -> Epoch:
         """Train and evaluate one epoch, or the rest of one.
 
         Args:
@@ -167,17 +167,23 @@ class Trial:
         found = validate(trainer.predict, self.validation, 0.0 if self.run.hold_rate else target)
         found = dataclasses.replace(found, degenerate=fallen or found.degenerate)
         self._guard(found)
-        # the criterion first: MLflow's comparison opens with the first metric
-        result: Result = {"epoch": number, EPOCHS: number + 1}
-        result |= {**self._choose(found, number), **found.scores}
-        result |= {f"train_{name}": value for name, value in terms.items()}
-        result |= {f"gradient_share_{name}": share for name, share in trainer.gradient_shares.items()}
-        result["learning_rate"] = rate
-        result["epoch_s"] = time.monotonic() - started
-        result["train_s"] = trained - started
-        result["tokens_per_s"] = int(self.loader.token_ids.lengths.sum()) / result["train_s"]
-        self.progress.history.append(result)
-        return result
+        this = self._choose(found, number)
+        epoch = Epoch(
+            number=number,
+            best=self._best_so_far(),
+            objective=this.value,
+            metrics={
+                **found.scores,
+                **{f"train_{name}": value for name, value in terms.items()},
+                **{f"gradient_share_{name}": share for name, share in trainer.gradient_shares.items()},
+            },
+            learning_rate=rate,
+            epoch_s=time.monotonic() - started,
+            train_s=trained - started,
+            tokens_per_s=int(self.loader.token_ids.lengths.sum()) / (trained - started),
+        )
+        self.progress.history.append(epoch)
+        return epoch
 
     def _guard(self, found: Validation) -> None:
         armed = self.trainer.epoch - 1 >= self.config.start_epochs and not self.config.is_dense
@@ -188,34 +194,26 @@ class Trial:
                 said = f"the selector is trivial at p >= 0.5, and the threshold holds the rate of {rate:.3f}"
             raise TrainingFailure(found.degenerate, f"epoch {self.trainer.epoch - 1}: {said}")
 
-    def _choose(self, found: Validation, number: int) -> Result:
-        """The criterion's figures of this epoch and of the best one; keeps the weights if they are one."""
+    def _choose(self, found: Validation, number: int) -> BestEpoch:
+        """This epoch by the criterion; its weights are kept where it is the best so far."""
         is_result = self.trainer.is_presentable and (found.degenerate is None or self.config.is_dense)
         this = epoch_of(self.run.criterion, found, number, is_result=is_result)
         earlier = [] if self.progress.best is None else [self.progress.best]
-        best = best_first([*earlier, this], lambda one: one.standing)[0]
-        if best is this:
-            self.progress.best = best = with_intervals(best, self.run, found)
+        if best_first([*earlier, this], lambda one: one.standing)[0] is this:
+            self.progress.best = with_intervals(this, self.run, found)
             checkpoints.save_best(
                 self.directory / checkpoints.BEST,
                 self.trainer.evaluated_model,
-                best.as_json() | {"environment": environment.facts(self.trainer.device)},
+                self.progress.best.as_json() | {"environment": environment.facts(self.trainer.device)},
                 shown_predictions(found, self.features),
             )
-        # MLflow's comparison opens with the first metric: what the criterion maximises
-        chosen = best_shown(self.run.dataset, best.scores)
-        first = self.run.criterion.metric
-        ordered = {name: chosen[name] for name in sorted(chosen, key=lambda name: name != first)}
-        return {
-            # repeated by every epoch, so that a trial's last result is its summary
-            **{f"best_{name}": value for name, value in ordered.items()},
-            **{f"best_{name}_se": interval.error for name, interval in best.intervals.items()},
-            **({"best_lower_bound": best.lower_bound} if best.lower_bound is not None else {}),
-            "objective": this.value,
-            "best_objective": best.value,
-            "best_epoch": best.epoch,
-            "criterion_violation": best.violation,
-        }
+        return this
+
+    def _best_so_far(self) -> BestSoFar:
+        best, first = self.progress.best, self.run.criterion.metric
+        assert best is not None  # `_choose` was called
+        shown = best_shown(self.run.dataset, best.scores)
+        return BestSoFar.of(best, sorted(shown, key=lambda name: name != first))
 
 
 def limit_memory(device: torch.device, rate: float) -> None:
@@ -281,7 +279,7 @@ def with_intervals(epoch: BestEpoch, run: RunSettings, found: Validation) -> Bes
     )
 
 
-def shown_predictions(found: Validation, features: Features) -> list[Result]:
+def shown_predictions(found: Validation, features: Features) -> list[dict[str, Any]]:
     """The first annotated validation texts with human and model rationale, as JSON."""
     rows = features.annotated_validation().slice(0, _NUM_SHOWN).to_pylist()
     names, ends = features.task.class_names, features.task.score_range
@@ -332,7 +330,7 @@ def train(
 ) -> Progress:
     """Train one configuration to the end, reporting each epoch.
 
-    A failure that has a name is reported as a last result with `failure` and `failure_message`.
+    A failure that has a name is reported after the last epoch.
 
     Args:
         values: hyper-parameters that differ from `run.base`, and optionally `seed`.
@@ -355,13 +353,13 @@ def train(
     while trial.trainer.epoch < run.num_epochs:
         try:
             with naming_out_of_memory(f"epoch {trial.trainer.epoch}"):
-                result = trial.epoch(midway)
+                result: Epoch | Failure = trial.epoch(midway)
         except TrainingFailure as failure:
-            result = _failure(len(trial.progress.history), failure)
+            result = Failure(len(trial.progress.history), failure.reason, str(failure))
         with tempfile.TemporaryDirectory(dir=directory) as folder:
             trial.save(Path(folder))
             report(result, Path(folder))
-        if FAILURE in result:
+        if isinstance(result, Failure):
             break
     return trial.progress
 
@@ -409,26 +407,14 @@ def _lack_of_memory(error: BaseException | None) -> BaseException | None:
     return None
 
 
-def _failure(epoch: int, failure: TrainingFailure) -> Result:
-    """The last result of a failed trial: Tune wants the metrics it compares, at a value below all others."""
-    return {
-        "epoch": epoch,
-        FAILURE: failure.reason,
-        FAILURE_MESSAGE: str(failure),
-        "objective": -1e9,
-        "best_objective": -1e9,
-        "criterion_violation": 1e9,
-    }
-
-
 def _failed_at_start(
     failure: TrainingFailure, report: Report, directory: Path, checkpoint: Path | None
 ) -> Progress:
     """Report a trial that could not be set up, with the checkpoint that it was to go on from."""
     with tempfile.TemporaryDirectory(dir=directory) as folder:
-        history: list[Result] = []
+        history: list[Epoch] = []
         if checkpoint is not None:
             checkpoints.copy_tree(checkpoint, Path(folder))
-            history = checkpoints.read_json(checkpoint / checkpoints.HISTORY)
-        report(_failure(len(history), failure), Path(folder))
+            history = checkpoints.load_history(checkpoint)
+        report(Failure(len(history), failure.reason, str(failure)), Path(folder))
     return Progress(history)

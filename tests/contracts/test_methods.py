@@ -22,6 +22,7 @@ from infocal.metrics.scores import apply_threshold, threshold_for_rate
 from infocal.nn import rationalizer
 from infocal.trainer import select_probabilities
 from pipeline.training.checkpoints import Package, load_best, load_package, save_best, save_package
+from pipeline.training.epochs import Epoch
 from pipeline.training.trainable import train
 from search_spaces import lookup
 from tests.small_model import CLASSES, REGRESSION, random_batch, random_batches, random_embeddings
@@ -374,7 +375,7 @@ def test_the_pipeline_trains_it_on_the_sample(name, tmp_path: Path):
     run = dataclasses.replace(run, base=base)
     results = []
     best = train({}, run, lambda result, _: results.append(result), tmp_path).best
-    assert [result.get("failure_message") for result in results] == [None]
+    assert [type(result) for result in results] == [Epoch], results
     assert load_best(tmp_path / "best", _vectors(run)).config == run.config()
     assert best.scores["val_selection_rate"] == pytest.approx(0.18, abs=0.01)
 

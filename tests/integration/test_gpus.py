@@ -22,8 +22,8 @@ from pipeline.study.probe import ClusterProbe
 from pipeline.study.scheduler import OBJECTIVE, VIOLATION
 from pipeline.study.study import Study, StudySettings
 from pipeline.study.study_folder import StudyFolder
+from pipeline.training.epochs import EPOCHS
 from pipeline.training.settings import RunSettings
-from pipeline.training.trainable import EPOCHS
 from search_spaces.infocal import PAPER_BEER
 from tests.small_study import run_settings, study_settings
 

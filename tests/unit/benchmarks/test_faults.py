@@ -28,11 +28,13 @@ from benchmarks.faulting.evidence import (
 from benchmarks.faulting.frame import COLUMNS, Bench, Counts, Fault
 from benchmarks.faulting.reference import Reference, state_differs
 from pipeline.base.errors import PipelineError
+from pipeline.base.trajectories import Failure
 from pipeline.study.ledger import Ledger
 from pipeline.study.study_folder import OPTUNA_DB, TUNE
 from pipeline.tracking.studies import config_of, start_study
 from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker
 from pipeline.training import checkpoints
+from pipeline.training.epochs import Epoch
 from pipeline.training.trainable import train
 from tests.small_study import POINT, run_settings, study_settings
 
@@ -73,13 +75,12 @@ def _train(
     ledger, folder_of = Ledger(place.folder), f"{TUNE}/folder-{number}"
     ledger.begin(f"t{number}", point, None)
 
-    def report(result: dict[str, Any], folder: Path) -> None:
-        tracker.log_metrics(run_id, {k: v for k, v in result.items() if k != "epoch"}, result["epoch"])
-        checkpoint = f"{folder_of}/checkpoint_{result['epoch']:06d}"
+    def report(result: Epoch | Failure, folder: Path) -> None:
+        assert isinstance(result, Epoch)
+        tracker.log_metrics(run_id, result.numbers, result.number)
+        checkpoint = f"{folder_of}/checkpoint_{result.number:06d}"
         shutil.copytree(folder, place.folder / checkpoint)
-        numbers = {name: float(value) for name, value in result.items() if isinstance(value, int | float)}
-        is_last = result["epoch"] + 1 == EPOCHS
-        ledger.epoch(f"t{number}", result["epoch"], numbers, checkpoint, is_last=is_last)
+        ledger.epoch(f"t{number}", result, checkpoint, is_last=result.number + 1 == EPOCHS)
 
     working = place.runs / f"work-{number}"
     working.mkdir()

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from infocal.metrics.resampling import Interval
 from pipeline.reporting.results import TrialResult
 from pipeline.study import findings
-from pipeline.study.criterion import ranked, standing_of
+from pipeline.study.criterion import ranked
 from pipeline.training.best import Standing, best_first, judged, prediction_of
-from pipeline.training.epochs import BestEpoch
+from pipeline.training.epochs import BestEpoch, Epoch
 from tests.small_study import candidate, criterion
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -88,7 +88,8 @@ def test_the_ledger_the_checkpoint_and_mlflow_name_the_same_best_trial():
         {"best_objective": 0.5, "best_epoch": epoch, "best_lower_bound": 0.4, "best_val_mse": error}
         for epoch, error in ((1, 0.04), (8, 0.02))
     ]
-    assert order(*map(standing_of, numbers)) == [1, 0]
+    epochs = [Epoch.of_numbers(9, one | {"criterion_violation": 0.0}) for one in numbers]
+    assert order(*(epoch.best.standing for epoch in epochs)) == [1, 0]
     candidates = [
         candidate(str(i), epoch=int(one["best_epoch"]), value=0.5, lower_bound=0.4, scores=scores)
         for i, one in enumerate(numbers)

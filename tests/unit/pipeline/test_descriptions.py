@@ -11,6 +11,7 @@ from pipeline.base.errors import PipelineError
 from pipeline.tracking import descriptions
 from pipeline.tracking.tracked_dataset import MAX_DIGEST, dataset_of
 from pipeline.tracking.tracking import NOTE_TAG, Tracker
+from pipeline.training.epochs import Epoch
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +34,15 @@ def features(tmp_path_factory):
 
 def test_a_trial_counts_its_epochs_from_one():
     numbers = {"best_epoch": 11.0, "best_val_token_precision": 0.75, "best_val_token_recall": 0.5}
-    note = descriptions.of_trial("looks", "beer", numbers, 20)
+    numbers |= {"best_objective": 0.5, "criterion_violation": 0.0}
+    note = descriptions.of_trial("looks", "beer", Epoch.of_numbers(19, numbers))
     assert "`looks`" in note
     assert "Best epoch on validation: 12 of 20; precision 0.750, recall 0.500" in note
 
 
 def test_a_trial_without_scores_has_a_description_too():
-    assert descriptions.of_trial("looks", "beer", {}, 0) == "A trial of the study `looks`."
+    last = Epoch.of_numbers(0, {"best_objective": 0.5, "criterion_violation": 0.0})
+    assert descriptions.of_trial("looks", "beer", last) == "A trial of the study `looks`."
 
 
 TAGS = {

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from infocal.errors import StateError
 from pipeline.base.errors import PipelineError
 from pipeline.study import ledger as module
-from pipeline.study.ledger import LEDGER, OBJECTIVE, VIOLATION, Ledger, Proposal
-from tests.small_ledger import a_ledger, checkpoint, numbers, train
+from pipeline.study.ledger import LEDGER, Ledger, Proposal
+from pipeline.training.epochs import OBJECTIVE, VIOLATION, Epoch
+from tests.small_ledger import a_ledger, an_epoch, checkpoint, train
 from tests.small_study import POINT
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,7 +38,7 @@ def test_what_was_written_is_read_back(tmp_path: Path):
     assert [r.begin.number for r in (over, still_open, failed)] == [0, 1, 2]
     assert over.begin.config == POINT
     assert over.begin.proposal == Proposal(POINT, {})
-    assert over.epochs[1].numbers == numbers(1)
+    assert over.epochs[1].epoch == an_epoch(1)
     assert over.checkpoints == [checkpoint("over", 1), checkpoint("over", 0)]
     assert (over.is_over, still_open.is_over, failed.is_over) == (True, False, True)
     assert failed.failure is not None
@@ -70,10 +71,10 @@ def test_a_trial_begins_once(tmp_path: Path):
 def test_an_epoch_that_is_trained_again_only_moves_the_checkpoint(tmp_path: Path):
     ledger = Ledger(tmp_path)
     train(ledger, "a", 1)
-    ledger.epoch("a", 0, numbers(0, val_mse=0.5), "tune-1/b/checkpoint_000000", is_last=False)
+    ledger.epoch("a", an_epoch(0, val_mse=0.5), "tune-1/b/checkpoint_000000", is_last=False)
     for one in (ledger, Ledger(tmp_path)):
         (record,) = one.trials()
-        assert record.epochs[0].numbers["val_mse"] == 0.02
+        assert record.epochs[0].epoch.metrics["val_mse"] == 0.02
         assert record.checkpoints == ["tune-1/b/checkpoint_000000"]
 
 
@@ -81,8 +82,8 @@ def test_numbers_that_are_not_finite_are_kept(tmp_path: Path):
     ledger = Ledger(tmp_path)
     train(ledger, "a", 1, val_mse=math.nan, val_mae=-math.inf)
     (record,) = Ledger(tmp_path).trials()
-    assert math.isnan(record.epochs[0].numbers["val_mse"])
-    assert record.epochs[0].numbers["val_mae"] == -math.inf
+    assert math.isnan(record.epochs[0].epoch.metrics["val_mse"])
+    assert record.epochs[0].epoch.metrics["val_mae"] == -math.inf
 
 
 @settings(max_examples=60, deadline=None)
@@ -201,16 +202,36 @@ def test_a_checkpoint_elsewhere_is_refused(tmp_path: Path, name: str):
     ledger = Ledger(tmp_path)
     train(ledger, "a", 1)
     with pytest.raises(ValueError, match="lies outside of the study's folder"):
-        ledger.epoch("a", 1, numbers(1), name, is_last=False)
+        ledger.epoch("a", an_epoch(1), name, is_last=False)
 
 
 @pytest.mark.parametrize("name", [OBJECTIVE, VIOLATION])
 def test_an_epoch_has_what_the_search_reads(tmp_path: Path, name: str):
+    train(Ledger(tmp_path), "a", 1)
+    path = file_of(tmp_path, "a")
+    first, second = path.read_text().splitlines()
+    event = json.loads(second)
+    del event["crc32"], event["numbers"][name]
+    text = json.dumps(event)
+    path.write_text(f'{first}\n{text[:-1]}, "crc32": {zlib.crc32(text.encode())}}}\n')
+    with pytest.raises(StateError, match=f"{path}:2: .*an epoch without `{name}`"):
+        Ledger(tmp_path)
+
+
+def test_a_line_is_as_it_was_before_an_epoch_had_a_type(tmp_path: Path):
+    """Older studies are resumed, and newer ones read by older versions."""
     ledger = Ledger(tmp_path)
-    train(ledger, "a", 1)
-    less = {key: value for key, value in numbers(1).items() if key != name}
-    with pytest.raises(ValueError, match=f"an epoch without `{name}`"):
-        ledger.epoch("a", 1, less, checkpoint("a", 1), is_last=False)
+    ledger.begin("a", POINT, None)
+    numbers = {
+        **{"best_val_token_recall": 0.5, "best_val_mse": 0.02, "best_val_token_recall_se": 0.05},
+        **{"best_lower_bound": 0.4, "objective": 0.25, "best_objective": 0.5, "best_epoch": 1.0},
+        **{"criterion_violation": 0.0, "val_mse": 0.03, "train_sp": 0.1, "gradient_share_ib": 0.2},
+        **{"learning_rate": 0.01, "epoch_s": 2.0, "train_s": 1.5, "tokens_per_s": 800.0},
+    }
+    ledger.epoch("a", Epoch.of_numbers(2, numbers), checkpoint("a", 2), is_last=True)
+    line = json.loads(file_of(tmp_path, "a").read_text().splitlines()[1])
+    assert list(line) == ["event", "number", "numbers", "checkpoint", "is_last", "time", "crc32"]
+    assert json.dumps(line["numbers"]) == json.dumps(numbers)
 
 
 def test_a_full_disk_leaves_whole_lines_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -2,25 +2,27 @@
 
 import logging
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from feature_store import terminal
 from pipeline.study.lone_board import LoneBoard
+from pipeline.training.epochs import Epoch
 
 LOGGER = logging.getLogger("test_lone_board")
 
 
-def result(epoch: int) -> dict[str, Any]:
-    return {
-        "epoch": epoch,
+def result(epoch: int) -> Epoch:
+    numbers = {
+        "best_objective": 0.6,
+        "criterion_violation": 0.0,
         "epoch_s": 2.0,
         "val_accuracy": 0.9,
         "val_token_precision": 0.7,
         "val_token_recall": 0.6,
         "val_selection_rate": 0.2,
     }
+    return Epoch.of_numbers(epoch, numbers)
 
 
 def board(num_epochs: int = 4) -> LoneBoard:

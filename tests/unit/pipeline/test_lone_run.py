@@ -7,6 +7,7 @@ import pytest
 
 from pipeline import reproduce, train
 from pipeline.base.errors import PipelineError, run_command
+from pipeline.base.trajectories import Failure
 from pipeline.study import lone_run, outcome
 from pipeline.tracking.record import read_record
 from pipeline.tracking.tracking import Tracker
@@ -81,7 +82,7 @@ def test_a_training_that_is_cut_short_ends_its_run(error: BaseException, monkeyp
 
 def test_a_training_that_fails_says_why(monkeypatch: pytest.MonkeyPatch):
     def train_badly(values, run, report, directory) -> None:
-        report({"epoch": 0, "failure": "non_finite", "failure_message": "loss is nan"}, directory)
+        report(Failure(0, "non_finite", "loss is nan"), directory)
 
     monkeypatch.setattr(outcome, "train", train_badly)
     with pytest.raises(PipelineError, match="training failed: loss is nan"):

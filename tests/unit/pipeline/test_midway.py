@@ -19,10 +19,12 @@ import torch
 from infocal.trainer import Trainer
 from pipeline.base.storage import Location, Storage
 from pipeline.base.stored_files import write_digests
+from pipeline.base.trajectories import Failure
 from pipeline.training import checkpoints, midway, trainable
+from pipeline.training.epochs import Epoch, report_of
 from pipeline.training.midway import MIDWAY, Interruptible, Midway
 from pipeline.training.settings import RunSettings
-from pipeline.training.trainable import Result, train
+from pipeline.training.trainable import train
 from search_spaces import lookup
 from tests.integration.servers import S3Server
 from tests.small_study import run_settings
@@ -58,7 +60,7 @@ class Worker:
     """What a worker's trial reports, and the state after its last epoch."""
 
     folder: Path
-    results: list[Result] = field(default_factory=list)
+    results: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self):
         (self.folder / "work").mkdir(parents=True)
@@ -67,10 +69,10 @@ class Worker:
     def checkpoint(self) -> Path:
         return self.folder / "checkpoint"
 
-    def __call__(self, result: Result, checkpoint: Path):
+    def __call__(self, result: Epoch | Failure, checkpoint: Path):
         shutil.rmtree(self.checkpoint, ignore_errors=True)
         shutil.copytree(checkpoint, self.checkpoint)
-        self.results.append({name: value for name, value in result.items() if name not in TIMES})
+        self.results.append({name: value for name, value in report_of(result).items() if name not in TIMES})
 
     def train(self, run: RunSettings, checkpoint: Path | None = None, within: Midway | None = None):
         train({}, run, self, self.folder / "work", checkpoint, within)
@@ -194,7 +196,7 @@ def test_the_time_before_the_break_counts(tmp_path: Path, study: Location, monke
     told: list[float] = []
     (tmp_path / "work").mkdir()
     within = Timed(study, at=-1)
-    train({}, settings(), lambda result, _: told.append(result["train_s"]), tmp_path / "work", None, within)
+    train({}, settings(), lambda result, _: told.append(result.train_s), tmp_path / "work", None, within)
     assert told == [100.0 * BATCHES] * 2
 
 
@@ -309,7 +311,7 @@ def test_states_are_cleared(tmp_path: Path, study: Location):
 
 
 def test_a_trial_that_is_asked_keeps_its_state_answers_and_waits(tmp_path: Path, study: Location):
-    reported: list[Result] = []
+    reported: list[Epoch | Failure] = []
     (tmp_path / "work").mkdir()
     thread = threading.Thread(
         target=train,
@@ -327,7 +329,7 @@ def test_a_trial_that_is_asked_keeps_its_state_answers_and_waits(tmp_path: Path,
     assert not reported
     midway.reset(study)  # no driver does so while they live; this one is to end
     thread.join(60)
-    assert [result["epoch"] for result in reported] == [0, 1]
+    assert [result.number for result in reported] == [0, 1]
 
 
 def test_between_epochs_a_trial_answers_too(study: Location):

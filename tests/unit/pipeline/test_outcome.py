@@ -7,14 +7,21 @@ import pytest
 
 from infocal.errors import StateError
 from pipeline.base.errors import PipelineError
+from pipeline.base.trajectories import Failure
 from pipeline.study import outcome
 from pipeline.study.outcome import git_commit, package_metadata, train_alone
 from pipeline.training import checkpoints
-from pipeline.training.epochs import BestEpoch
+from pipeline.training.epochs import BestEpoch, BestSoFar, Epoch
 from tests.small_store import sample_features, sample_model, save_trial_checkpoint
 from tests.small_study import SCORES, criterion, run_settings
 
 # ---------------------------------------------------------------------------------------------- package
+
+
+def epoch(number: int) -> Epoch:
+    return Epoch(
+        number=number, best=BestSoFar(value=0.1, violation=0.0), metrics={"train_objective": 0.3, **SCORES}
+    )
 
 
 def test_metadata_say_where_a_model_comes_from():
@@ -65,8 +72,7 @@ def test_pages_of_a_trial(tmp_path: Path):
     }
     checkpoint = save_trial_checkpoint(tmp_path / "a", sample_model(), SCORES)
     checkpoints.write_json(checkpoint / "best" / checkpoints.BEST_PREDICTIONS, [shown])
-    history = [{"epoch": i, "objective": 0.1, "train_objective": 0.3, **SCORES} for i in range(2)]
-    checkpoints.write_json(checkpoint / "history.json", history)
+    checkpoints.save_history(checkpoint, [epoch(i) for i in range(2)])
     found = outcome.render_trial(checkpoint, {}, run_settings())
     assert found.keys() == {"rationales.html", "curve.html"}
     assert "smooth" in found["rationales.html"]
@@ -99,7 +105,7 @@ def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch):
 # ----------------------------------------------------------------------------------- one configuration
 
 
-def scripted_training(monkeypatch: pytest.MonkeyPatch, result: dict[str, Any]):
+def scripted_training(monkeypatch: pytest.MonkeyPatch, result: Epoch | Failure):
     def train(values: Any, run: Any, report: Any, directory: Path) -> Any:
         best = BestEpoch(epoch=0, value=0.25, violation=0.0, scores=SCORES)
         checkpoints.save_best(directory / "best", sample_model(), best.as_json(), [])
@@ -110,7 +116,7 @@ def scripted_training(monkeypatch: pytest.MonkeyPatch, result: dict[str, Any]):
 
 
 def test_one_configuration_becomes_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    scripted_training(monkeypatch, {"epoch": 0, "epoch_s": 1.0, **SCORES})
+    scripted_training(monkeypatch, epoch(0))
     output = tmp_path / "models" / "mine"
     text = train_alone(run_settings(), output, sample=True)
     assert text.startswith("best epoch on validation: 1; precision 0.5000")
@@ -123,7 +129,7 @@ def test_a_training_that_fails_is_an_error_and_leaves_no_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     message = "degenerate_all: epoch 3: selection rate 1.000"
-    scripted_training(monkeypatch, {"epoch": 3, "failure": "degenerate_all", "failure_message": message})
+    scripted_training(monkeypatch, Failure(3, "degenerate_all", message))
     with pytest.raises(PipelineError, match=f"^training failed: {message}$"):
         train_alone(run_settings(), tmp_path / "models" / "mine", sample=True)
     assert list((tmp_path / "models").iterdir()) == []

@@ -13,7 +13,7 @@ from pipeline.study import ledger as ledger_module
 from pipeline.study import progress
 from pipeline.study.ledger import Ledger, Proposal
 from pipeline.study.progress import Plan, ProgressLines, epoch_line
-from pipeline.study.recorder import Recorder
+from pipeline.study.recorder import Recorder, heard
 from pipeline.training.trainable import RESUMED
 from tests.small_study import POINT, criterion
 
@@ -56,6 +56,11 @@ def trial(recorder: Recorder, trial_id: str) -> Any:
     storage = SimpleNamespace(experiment_dir_name="tune", trial_dir_name=trial_id)
     recorder.ledger.begin(trial_id, POINT, Proposal(POINT, {}))
     return SimpleNamespace(trial_id=trial_id, config=POINT, storage=storage, error_file="/errors/x.txt")
+
+
+def line_of(result: dict[str, Any], num_epochs: int, name: str = "") -> str:
+    """The line of an epoch as Tune hands it to callbacks."""
+    return epoch_line(heard(result), num_epochs, name)
 
 
 def epoch(number: int, **more: Any) -> dict[str, Any]:
@@ -101,13 +106,13 @@ def board(lines: ProgressLines, width: int = 117, height: int = 30, is_over: boo
 
 
 def test_an_epoch_in_one_line():
-    assert epoch_line(epoch(1), 8) == (
+    assert line_of(epoch(1), 8) == (
         "epoch 2/8  loss 0.043  mse 0.0200  P 0.500 R 0.250  selected 0.125  12.3 s"
     )
 
 
 def test_the_loss_gives_way_to_the_name():
-    assert epoch_line(epoch(1), 8, "trial 00") == (
+    assert line_of(epoch(1), 8, "trial 00") == (
         "trial 00 epoch 2/8  mse 0.0200  P 0.500 R 0.250  selected 0.125  12.3 s"
     )
 
@@ -130,7 +135,7 @@ def scores(*left_out: str, **more: float) -> dict[str, Any]:
     ids=["beer", "posts", "cases", "scores"],
 )
 def test_a_search_has_no_line_that_an_ordinary_terminal_would_break(result: dict[str, Any]):
-    line = epoch_line(result, 100, "trial 00")
+    line = line_of(result, 100, "trial 00")
     assert len(line) <= 80
     assert line.startswith("trial 00 epoch 100/100  ")
     assert "selected 0.125" in line and line.endswith("123.4 s")
@@ -138,11 +143,11 @@ def test_a_search_has_no_line_that_an_ordinary_terminal_would_break(result: dict
 
 def test_a_classifier_shows_its_accuracy():
     shown = {name: value for name, value in epoch(0).items() if name != "val_mse"}
-    assert "  accuracy 0.750  " in epoch_line({**shown, "val_accuracy": 0.75}, 8)
+    assert "  accuracy 0.750  " in line_of({**shown, "val_accuracy": 0.75}, 8)
 
 
 def test_a_number_that_is_not_finite_is_shown_as_it_is():
-    assert "loss nan" in epoch_line(epoch(0, train_objective=float("nan")), 8)
+    assert "loss nan" in line_of(epoch(0, train_objective=float("nan")), 8)
 
 
 # ------------------------------------------------------------------------------ without a terminal

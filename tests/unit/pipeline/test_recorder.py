@@ -9,10 +9,11 @@ import pytest
 
 from infocal.errors import TRAINING_FAILURES
 from pipeline.base.errors import PipelineError
-from pipeline.study.ledger import OBJECTIVE, VIOLATION, Ledger, TrialRecord
+from pipeline.study.ledger import Ledger, TrialRecord
 from pipeline.study.recorder import Recorder, said
 from pipeline.study.scheduler import ConstrainedOptunaSearch, sampler
-from pipeline.training.trainable import EPOCHS, FAILURE, FAILURE_MESSAGE, RESUMED
+from pipeline.training.epochs import EPOCHS, FAILURE, FAILURE_MESSAGE, OBJECTIVE, VIOLATION
+from pipeline.training.trainable import RESUMED
 from search_spaces.infocal import PAPER_BEER
 from tests.small_ledger import checkpoint, train
 from tests.small_study import POINT
@@ -61,7 +62,7 @@ def test_epochs_are_written_with_their_numbers_and_checkpoints(recorder: Recorde
         report(recorder, one, result(epoch))
     record = only(recorder)
     wanted = {"objective": 0.1, "val_mse": 1.0, OBJECTIVE: 0.1, VIOLATION: 0.0}
-    assert record.epochs[0].numbers == wanted, "no counts of Tune's, no truth values"
+    assert record.epochs[0].epoch.numbers == wanted, "no counts of Tune's, no truth values"
     assert record.checkpoints[0] == checkpoint("a", 2)
     assert [record.epochs[i].is_last for i in range(3)] == [False, False, True]
     assert record.begin.proposal is None

@@ -2,7 +2,6 @@ import dataclasses
 import json
 import logging
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from pipeline import reproduce
 from pipeline.base.errors import run_command
 from pipeline.tracking.tracking import Tracker
 from pipeline.training import checkpoints, origin
+from pipeline.training.epochs import Epoch
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import Trial
 from tests.small_store import new_store, sample_cache, sample_features
@@ -45,8 +45,9 @@ def flags(tracker: Tracker, run_id: str, *more: str, cache: Path | None = None) 
 def off_by(amount: float, epoch: int = 1, metric: str = "val_mse") -> Any:
     """A change of what is logged: one metric of one epoch."""
 
-    def change(result: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {**result, metric: result[metric] + amount} if result["epoch"] == epoch else result
+    def change(result: Epoch) -> dict[str, float]:
+        numbers = result.numbers
+        return {**numbers, metric: numbers[metric] + amount} if result.number == epoch else numbers
 
     return change
 
@@ -120,7 +121,7 @@ def test_an_error_that_has_no_name_is_reproduced_by_another_error(
     assert verdict(capsys) == "differs: recorded error at epoch 2 (RuntimeError: it broke); again no failure"
     real = Trial.epoch
 
-    def breaks(self: Trial, midway: Any = None) -> dict[str, Any]:
+    def breaks(self: Trial, midway: Any = None) -> Epoch:
         if self.trainer.epoch == 1:
             raise RuntimeError("it broke again")
         return real(self, midway)

@@ -9,6 +9,7 @@ import pytest
 from feature_store.store import Features, load_features, verify_derived
 from infocal.config import MethodConfig
 from infocal.errors import StateError
+from pipeline.base.trajectories import Failure
 from pipeline.cli.planning import with_criterion
 from pipeline.study import rival
 from pipeline.study.lone_board import LoneBoard
@@ -151,7 +152,7 @@ def test_a_damaged_rival_is_trained_again(
     assert any("the rival is trained again" in message for message in caplog.messages)
 
 
-FAILED = {"epoch": 1, "failure": "not_finite", "failure_message": "not_finite: epoch 1: the loss is nan"}
+FAILED = Failure(1, "not_finite", "not_finite: epoch 1: the loss is nan")
 
 
 @pytest.mark.parametrize("trivial", [True, False])

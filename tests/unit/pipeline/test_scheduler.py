@@ -11,10 +11,8 @@ from optuna.trial import TrialState
 from infocal.config import InfoCalConfig
 from infocal.methods.fresh import FreshConfig
 from pipeline.base.errors import PipelineError
-from pipeline.study.ledger import Begin, Epoch, Ledger, Proposal, TrialRecord
+from pipeline.study.ledger import Begin, Ledger, Proposal, Reported, TrialRecord
 from pipeline.study.scheduler import (
-    OBJECTIVE,
-    VIOLATION,
     ConstrainedOptunaSearch,
     asha,
     distributions,
@@ -22,8 +20,9 @@ from pipeline.study.scheduler import (
     rungs,
     sampler,
 )
+from pipeline.training.epochs import EPOCHS, FAILURE, OBJECTIVE, VIOLATION, Epoch
 from pipeline.training.settings import SAMPLERS
-from pipeline.training.trainable import EPOCHS, FAILURE, RESUMED
+from pipeline.training.trainable import RESUMED
 from search_spaces.infocal import PAPER_BEER, PAPER_BEER_BEST, WIDE_BEER
 from search_spaces.space import Choice, Range, num_points
 from tests.small_ledger import checkpoint, train
@@ -315,7 +314,8 @@ def test_points_are_not_drawn_again(tmp_path: Path, name: str):
         drawn.append(made.suggest(str(i)))
         ledger.begin(str(i), drawn[-1], made.proposal(str(i)))
         if i < 3:
-            ledger.epoch(str(i), 0, {OBJECTIVE: 0.1 * i, VIOLATION: 0.0}, "c", is_last=True)
+            epoch = Epoch.of_numbers(0, {OBJECTIVE: 0.1 * i, VIOLATION: 0.0})
+            ledger.epoch(str(i), epoch, "c", is_last=True)
             made.on_trial_complete(str(i), result(0.1 * i))
     again = search(optuna_sampler=sampler(name, SPACE, 0, num_past=5), past=ledger.trials())
     resumed = [again.suggest(f"r{i}") for i in range(2)]
@@ -331,9 +331,9 @@ def test_rungs_are_what_they_were(tmp_path: Path):
     trials = {name: trial(name) for name in "ab"}
     for one in trials.values():
         fresh.on_trial_add(None, one)
-    every = [(epoch.time, record.trial_id, epoch) for record in records for epoch in record.epochs.values()]
-    for _, name, epoch in sorted(every, key=lambda row: row[0]):
-        fresh.on_trial_result(None, trials[name], {**epoch.numbers, EPOCHS: epoch.number + 1})
+    every = [(one.time, record.trial_id, one) for record in records for one in record.epochs.values()]
+    for _, name, reported in sorted(every, key=lambda row: row[0]):
+        fresh.on_trial_result(None, trials[name], reported.epoch.as_json())
     assert again._brackets[0]._rungs == fresh._brackets[0]._rungs
 
 
@@ -436,9 +436,9 @@ def test_the_ledger_gives_the_same_as_the_search_that_was_there(tmp_path: Path):
         failure = ("non_finite", "a test") if name == "c" else None
         train(ledger, name, epochs, of=epochs, config=point, failure=failure)
         (record,) = [r for r in ledger.trials() if r.trial_id == name]
-        for epoch in record.epochs.values():
-            made.on_trial_result(name, {**epoch.numbers, EPOCHS: epoch.number + 1})
-        last = {**record.last.numbers, EPOCHS: epochs} | ({FAILURE: "non_finite"} if failure else {})
+        for reported in record.epochs.values():
+            made.on_trial_result(name, reported.epoch.as_json())
+        last = {**record.last.epoch.numbers, EPOCHS: epochs} | ({FAILURE: "non_finite"} if failure else {})
         made.on_trial_complete(name, last)
     again = search(num_epochs=4, past=ledger.trials())
 
@@ -473,7 +473,7 @@ def records_of(points: list[dict[str, Any]], made: ConstrainedOptunaSearch) -> l
         record = TrialRecord(begin)
         if i % 2 == 0:
             numbers = {OBJECTIVE: 0.1 * i, VIOLATION: 0.0}
-            record.epochs[1] = Epoch(1, numbers, f"tune/t{i}", True, 1e9 + i)
+            record.epochs[1] = Reported(Epoch.of_numbers(1, numbers), f"tune/t{i}", True, 1e9 + i)
         found.append(record)
     return found
 

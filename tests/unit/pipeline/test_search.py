@@ -27,7 +27,7 @@ from pipeline.study.study import StudySettings
 from pipeline.study.study_folder import SETTINGS, StudyFolder
 from pipeline.tracking import model_registry
 from search_spaces.infocal import PAPER_BEER_BEST
-from tests.small_ledger import numbers, train
+from tests.small_ledger import an_epoch, train
 from tests.small_store import sample_cache, store_with_model
 from tests.small_study import POINT, study_settings
 
@@ -590,7 +590,7 @@ def test_a_folder_that_an_epoch_names_is_no_lost_trial(
     (study / "tune" / "a" / "checkpoint_000000").mkdir(parents=True)
     ledger = Ledger(study)
     ledger.begin("a", POINT, None)
-    ledger.epoch("a", 0, numbers(0), "tune-1/other/checkpoint_000000", is_last=False)
+    ledger.epoch("a", an_epoch(0), "tune-1/other/checkpoint_000000", is_last=False)
     search.main(["--sample", "--name", "first", "--resume"])
     assert conducted[1]["resume"] is True
 

@@ -14,9 +14,10 @@ from feature_store.sources.hatexplain import CLASS_NAMES
 from infocal.errors import ConfigError, StateError, TrainingFailure
 from infocal.trainer import Trainer, predict
 from pipeline.base import environment
+from pipeline.base.trajectories import Failure
 from pipeline.training import checkpoints, trainable
 from pipeline.training.best import best_first
-from pipeline.training.epochs import BestEpoch
+from pipeline.training.epochs import BestEpoch, Epoch, report_of
 from pipeline.training.loaders import embeddings_of
 from pipeline.training.scoring import Validation, ValidationData, validate
 from pipeline.training.settings import RunSettings
@@ -36,9 +37,9 @@ class Reports:
     folder: Path
     results: list[dict[str, Any]] = field(default_factory=list)
 
-    def __call__(self, result: dict[str, Any], checkpoint: Path):
+    def __call__(self, result: Epoch | Failure, checkpoint: Path):
         shutil.copytree(checkpoint, self.folder / f"checkpoint-{len(self.results)}")
-        self.results.append(dict(result))
+        self.results.append(report_of(result))
 
     def checkpoint(self, number: int) -> Path:
         return self.folder / f"checkpoint-{number}"
@@ -71,9 +72,13 @@ def without_times(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in result.items() if k not in TIMES} for result in results]
 
 
+def of_history(trained: Trained) -> list[dict[str, Any]]:
+    return [epoch.as_json() for epoch in trained.progress.history]
+
+
 def test_every_epoch_is_reported_with_its_checkpoint(whole: Trained):
     assert [result["epoch"] for result in whole.reports.results] == [0, 1, 2]
-    assert whole.progress.history == whole.reports.results
+    assert of_history(whole) == whole.reports.results
     for number in range(3):
         stored = checkpoints.read_json(whole.reports.checkpoint(number) / checkpoints.HISTORY)
         assert stored == whole.reports.results[: number + 1]
@@ -109,7 +114,7 @@ def test_the_best_epoch_is_the_first_with_the_highest_objective(whole: Trained):
     repeated = best_shown("beer", best.scores)
     assert {"val_token_precision", "val_token_recall", "val_mse"} <= repeated.keys()
     for name, value in repeated.items():
-        assert last[f"best_{name}"] == value == whole.progress.history[best.epoch][name]
+        assert last[f"best_{name}"] == value == whole.progress.history[best.epoch].metrics[name]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +136,7 @@ def test_where_the_criterion_sees_no_difference_the_prediction_decides(worse: di
 def test_a_dense_row_is_its_best_predictor(tmp_path: Path):
     run = run_settings(method="infocal-dense", num_epochs=3)
     found = trained(tmp_path, run, lookup.fixed_by("infocal-dense"))
-    errors = [result["val_mse"] for result in found.progress.history]
+    errors = [epoch.metrics["val_mse"] for epoch in found.progress.history]
     assert found.progress.best.epoch == int(np.argmin(errors)) > 0
 
 
@@ -230,7 +235,7 @@ def test_a_resumed_trial_equals_one_without_a_break(tmp_path: Path, whole: Train
     values = {"lambda_ib": 0.001}
     again = trained(tmp_path, whole.run, values, whole.reports.checkpoint(number))
     assert [result["epoch"] for result in again.reports.results] == [0, 1, 2][number + 1 :]
-    assert without_times(again.progress.history) == without_times(whole.progress.history)
+    assert without_times(of_history(again)) == without_times(of_history(whole))
     assert again.progress.best == whole.progress.best
     mine = torch.load(again.reports.checkpoint(1 - number) / "state.pt", weights_only=True)
     other = torch.load(whole.reports.checkpoint(2) / "state.pt", weights_only=True)

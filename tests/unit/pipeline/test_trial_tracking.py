@@ -285,7 +285,7 @@ def test_a_run_that_an_older_version_began_is_gone_on_with_as_it_is(
     tags = {PARENT_TAG: study, TRIAL_TAG: "old"}
     old = tracker.start_run(experiment, "trial-00", {}, tags)
     first = ledger.trials()[0].epochs[0]
-    tracker.log_metrics(old, first.numbers, 0, first.time)  # counted from 0, and without the tag
+    tracker.log_metrics(old, first.epoch.numbers, 0, first.time)  # counted from 0, and without the tag
     train(ledger, "new", 2)
     tracking(tracker, study, ledger).sync(is_running=True)
     one, another = tracker.children(study)
