@@ -45,13 +45,13 @@ def score_plot(table: Standings) -> Plot | None:
                 hovertext=[lines_of(row.name, *_cells(row, table)) for _, row in group],
             )
         )
-        spread = [
+        deviations = [
             (mean, name, _scaled(cell.deviation, column))
             for mean, (name, _), cell in zip(means, group, cells, strict=True)
             if cell.deviation
         ]
-        if spread:
-            figure.add_trace(_bars_alone(spread))
+        if deviations:
+            figure.add_trace(_bars_alone(deviations))
     _list_names(figure, names)
     figure.update_xaxes(title_text=_unit(column))
     ours = [row for row in rows if row.kind == "ours"]

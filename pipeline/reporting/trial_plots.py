@@ -120,8 +120,9 @@ def precision_recall_plot(findings: Findings, published: Sequence[PublishedRow])
         name="precision-recall",
         title="Precision against recall of all trials",
         caption=(
-            "Each circle is a trial, at its best epoch on validation. Point at it to read its scores and "
-            f"hyper-parameters. {' '.join(filter(None, others))} On each thin curve F1 is the same."
+            "Each circle, and the star, is a trial, at its best epoch on validation. Point at it to read its "
+            f"scores and hyper-parameters. {' '.join(filter(None, others))} "
+            "On each thin curve F1 is the same."
         ),
         description=(
             f"{counted(len(findings.trials), 'trial')}, the criterion met by {met}; the best has precision "

@@ -155,11 +155,12 @@ def _surpass(
     """
     names = [name for name in dict.fromkeys([*criterion.metrics, *_COMPARED]) if name in scores]
     theirs = _scores_of_champion(tracker, version, holder, given, names)
-    figures = (
-        f"version {version.version}: {_figures(names, scores)}; "
-        f"version {holder.version}: {_figures(names, theirs)}"
-    )
-    terminal.answer(f"against the champion, by {criterion}: {figures}")
+    both = [
+        f"version {version.version}: {_figures(names, scores)}",
+        f"version {holder.version}: {_figures(names, theirs)}",
+    ]
+    figures = "; ".join(both)
+    terminal.answer("\n  ".join([f"against the champion, by {criterion}:", *both]))
     worse = losses(criterion, scores, theirs)
     if not worse:
         return

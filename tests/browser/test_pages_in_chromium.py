@@ -341,7 +341,7 @@ def test_a_name_that_is_html_is_shown_as_it_is(chromium: Browser, tmp_path: Path
 def test_without_javascript_the_report_says_so_and_leaves_no_holes(chromium: Browser, tmp_path: Path):
     path = hostile_page(tmp_path, "lambda_x")
     with chromium.visit(path.as_uri(), "no-javascript", full=True, javascript=False) as visited:
-        visited.wait_for("Each circle is a trial", "All trials")
+        visited.wait_for("Each circle, and the star, is a trial", "All trials")
         # Playwright looks for no text in a `noscript`, though the page shows it
         hint = visited.page.locator("noscript p").filter(visible=True)
         assert hint.inner_text().startswith("JavaScript is off, so no chart is drawn.")
