@@ -140,7 +140,7 @@ def test_a_search_on_a_new_data_set_is_planned(
     assert "(infocal on letters/mood)" in plan
     assert "train 400 texts" in plan
     assert "criterion    best val_token_f1 with val_accuracy >= 0.5" in plan
-    assert "lambda_ib                0.01 .. 0.05, step 0.01  (a test)" in plan
+    assert "\n  lambda_ib                   0.01 .. 0.05, step 0.01  (a test)" in plan
 
 
 def test_a_comparison_on_a_new_data_set_is_planned(letters: Path, capsys: pytest.CaptureFixture[str]):

@@ -25,7 +25,9 @@ def test_a_dry_run_on_the_sample_needs_no_files_and_writes_nothing(tmp_path, mon
     assert run_command(main, [*FLAGS, "--sample", "--cache-dir", "cache", "--trials", "7"]) == 0
     plan = capsys.readouterr().out
     assert "trials       7 of 50 epochs" in plan
-    assert "lambda_ib                0.0001 .. 0.001, step 0.0001" in plan
+    assert "\n  lambda_ib                   0.0001 .. 0.001, step 0.0001" in plan
+    fixed = plan.partition("\nfixed\n")[2].splitlines()
+    assert len({len(line) - len(line[2:].partition(" ")[2].lstrip()) for line in fixed}) == 1, "one column"
     assert list(tmp_path.iterdir()) == []
 
 

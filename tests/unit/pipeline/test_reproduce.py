@@ -284,6 +284,7 @@ def test_other_data_are_refused_before_anything_is_trained(
     ("arguments", "message"),
     [
         (["--run", "nope"], "error: there is no run `nope`"),
+        (["--run", "nope"], "is the run in another store (`--sample`, `--storage`, `--tracking-uri`)?"),
         (["--run", "x", "--tolerance", "-1"], "--tolerance: expected a number of 0 or more, but got '-1'"),
         (
             ["--run", "x", "--json", "missing/a.json"],
@@ -303,5 +304,6 @@ def test_mistakes_are_named(
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert run_command(reproduce.main, ["--run", "x", "--storage", str(tmp_path)]) == 2
-    assert "error: there is no tracking database" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "error: there is no tracking database" in said and "`--sample`: runs/sample" in said
     assert list(tmp_path.iterdir()) == []
