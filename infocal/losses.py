@@ -159,6 +159,31 @@ def expected_coherence(p_select: Float[Tensor, "B T"], is_token: Bool[Tensor, "B
     return (changes * is_token[:, 1:]).sum(dim=1).mean()
 
 
+def prediction_divergence(
+    full: Float[Tensor, "B C"], selected: Float[Tensor, "B C"], task: Task
+) -> Float[Tensor, ""]:
+    """KL divergence from the prediction from the whole text to that from the rationale [Liu2023c].
+
+        KL( p(y | x) || p(y | z~) )
+
+    of logits, averaged over texts; in nats, >= 0. For a regression both are normal distributions around the
+    predicted score, with the variance of the training targets: (a - b)^2 / (2 Var_train(y)).
+    """
+    if task.kind == "classification":
+        log_p, log_q = full.log_softmax(dim=-1), selected.log_softmax(dim=-1)
+        return (log_p.exp() * (log_p - log_q)).sum(dim=-1).mean()
+    difference = torch.sigmoid(full) - torch.sigmoid(selected)
+    return difference.square().mean() / (2 * task.target_variance)
+
+
+def representation_norm(feature: Float[Tensor, "B Z"]) -> Float[Tensor, ""]:
+    """-log ||feature||_2, averaged over texts: small where a representation is long [Liu2025].
+
+    A norm below 1e-6, as of an empty rationale, counts as 1e-6.
+    """
+    return -feature.norm(dim=-1).clamp(min=1e-6).log().mean()
+
+
 def mean_selection_rate(
     select_logit: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
 ) -> Float[Tensor, ""]:

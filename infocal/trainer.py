@@ -172,12 +172,16 @@ class Trainer:
     def make_optimizer(self, part: nn.Module, learning_rate: float) -> torch.optim.Adam:
         """Adam for a part of the method, with the schedule of every part."""
         optimizer = torch.optim.Adam(
-            part.parameters(), lr=learning_rate, weight_decay=self.config.weight_decay, fused=True
+            self.parameter_groups(part), lr=learning_rate, weight_decay=self.config.weight_decay, fused=True
         )
         # not the bound method, whose attributes LambdaLR would write into the checkpoint
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda e: self._learning_rate_factor(e))
         self.schedulers.append(schedule)
         return optimizer
+
+    def parameter_groups(self, part: nn.Module) -> list[dict[str, Any]]:
+        """The parameters of a part, in groups that may have learning rates of their own: one here."""
+        return [{"params": list(part.parameters())}]
 
     def _learning_rate_factor(self, epoch: int) -> float:
         passed = sum(epoch >= milestone for milestone in _LEARNING_RATE_MILESTONES)

@@ -7,7 +7,7 @@ from feature_store.sources import get_source
 from feature_store.sources.base import FeatureDefaults
 from infocal.errors import ConfigError, did_you_mean
 from infocal.methods.registry import METHODS, Method
-from search_spaces import attention, bernoulli, datasets, fresh, hardkuma, own_data, sparse_ib
+from search_spaces import attention, bernoulli, datasets, fresh, hardkuma, mcd, own_data, rnp, sparse_ib
 from search_spaces.base import Criterion
 from search_spaces.space import Search, Space, Value
 from search_spaces.variants import VARIANTS
@@ -18,6 +18,8 @@ _SEARCHES: dict[str, Search | None] = {
     "hardkuma": hardkuma.SEARCH,
     "attention": attention.SEARCH,
     "sparse_ib": sparse_ib.SEARCH,
+    "rnp": rnp.SEARCH,
+    "mcd": mcd.SEARCH,
     "fresh": fresh.SEARCH,
 }
 """Method -> what is searched, on every data set; None: the data set's own ranges."""

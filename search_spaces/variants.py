@@ -1,4 +1,4 @@
-"""Rows of [Sha2023]'s tables that are a method with some hyper-parameters fixed; no code of their own."""
+"""Rows of published tables that are a method with some hyper-parameters fixed; no code of their own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,5 +51,25 @@ VARIANTS: dict[str, Variant] = {
         fixed={"calibration_loss": "policy_gradient"},
         why="InfoCal (INVASE reg): the selector's reward is the difference of the two cross-entropies, as in "
         "[Yoon2018], in place of the discriminator",
+    ),
+    "dr": Variant(
+        method="rnp",
+        title="DR",
+        fixed={"pace": "sparsity"},
+        why="DR [Liu2023b]: the predictor's learning rate is the selector's times the share of tokens "
+        "selected",
+    ),
+    "mgr": Variant(
+        method="rnp",
+        title="MGR",
+        fixed={"num_selectors": 3},
+        why="MGR [Liu2023a]: three selectors teach one predictor; the first one selects at inference",
+    ),
+    "n2r": Variant(
+        method="rnp",
+        title="N2R",
+        fixed={"lambda_norm": 1.0},
+        why="N2R [Liu2025]: the selector is also rewarded by the norm of the rationale's representation, "
+        "with the predictor frozen",
     ),
 }

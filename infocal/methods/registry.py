@@ -51,6 +51,8 @@ METHODS = {
     "sparse_ib": Method(
         "infocal.methods.sparse_ib:SparseIBConfig", "infocal.methods.sparse_ib:SparseIBTrainer", "Sparse IB"
     ),
+    "rnp": Method("infocal.methods.rnp:RnpConfig", "infocal.methods.rnp:RnpTrainer", "RNP"),
+    "mcd": Method("infocal.methods.mcd:McdConfig", "infocal.methods.mcd:McdTrainer", "MCD"),
     "fresh": Method("infocal.methods.fresh:FreshConfig", "infocal.methods.fresh:FreshTrainer", "FRESH"),
 }
 

@@ -9,7 +9,7 @@ directions, I = P H inputs of a step for P projections, W = 2 I for both directi
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -31,6 +31,10 @@ class Embedded:
     """Vectors of the U distinct words."""
     index: Int[Tensor, "B T"]
     """Row of `vectors` at each position."""
+
+    def detached(self) -> "Embedded":
+        """The same words, whose vectors no gradient reaches."""
+        return replace(self, vectors=self.vectors.detach())
 
 
 class Encoder(nn.Module):

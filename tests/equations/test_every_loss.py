@@ -98,6 +98,23 @@ def naive_expected_language_model(p_select, lm_logit):
     return total / 2
 
 
+def naive_divergence(full, selected, task):
+    total = 0.0
+    for a, b in zip(full, selected, strict=True):
+        p, q = ([math.exp(v) / sum(math.exp(w) for w in logits) for v in logits] for logits in (a, b))
+        total += sum(x * math.log(x / y) for x, y in zip(p, q, strict=True))
+    return total / len(full)
+
+
+def naive_regression_divergence(full, selected, task):
+    squares = [(sigmoid(a[0]) - sigmoid(b[0])) ** 2 for a, b in zip(full, selected, strict=True)]
+    return sum(squares) / len(squares) / (2 * task.target_variance)
+
+
+def naive_norm(feature):
+    return -sum(math.log(math.sqrt(sum(v * v for v in row))) for row in feature) / len(feature)
+
+
 def naive_rate(select_logit):
     return sum(sigmoid(select_logit[b][t]) for b, t in REAL) / len(REAL)
 
@@ -209,6 +226,19 @@ CASES = {
         {"p_select": TOKENS, "lm_logit": TOKENS},
         positive=("p_select",),
     ),
+    "kl": Case(
+        losses.prediction_divergence,
+        naive_divergence,
+        {"full": (2, 3), "selected": (2, 3)},
+        {"task": CLASSES},
+    ),
+    "regression_kl": Case(
+        losses.prediction_divergence,
+        naive_regression_divergence,
+        {"full": (2, 1), "selected": (2, 1)},
+        {"task": REGRESSION},
+    ),
+    "norm": Case(losses.representation_norm, naive_norm, {"feature": (2, 3)}),
     "negative_sampling": Case(
         losses.negative_sampling,
         naive_negative_sampling,
