@@ -14,7 +14,7 @@ from pipeline.base import command_text, locations
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.base.uris import without_password
 from pipeline.cli import common_flags, compare_flags, compare_plan, compare_settings, planning
-from pipeline.comparing.places import COMPARISONS, SETTINGS
+from pipeline.comparing.places import COMPARISON, SETTINGS
 from pipeline.study import cluster, study_folder
 from pipeline.tracking import places
 
@@ -37,29 +37,35 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
     terminal.log_to_stderr()
-    cluster.prepare_environment()
+    cluster.prepare_environment(given.address)
     storage = locations.storage(given.storage, given.sample)
-    home = storage.folder / COMPARISONS
+    stated = given.tracking_uri
+    uri = "" if given.resume else locations.tracking_uri(stated, storage)
+    home = storage.opened()
     if given.resume:
         prepared = compare_settings.stored_comparison(given, home)
+        first = command_text.parsed_again(prepared.command, f"{SETTINGS} of `{prepared.name}`")
+        stated = stated or first.tracking_uri
+        uri = locations.tracking_uri(stated, storage)
     else:
         prepared = compare_settings.new_comparison(given, arguments)
-    first = command_text.parsed_again(prepared.command, f"{SETTINGS} of `{prepared.name}`")
-    stated = given.tracking_uri or first.tracking_uri
-    uri = locations.tracking_uri(stated, storage)
-    command = command_text.next_commands(prepared.name, storage, stated, module="pipeline.compare").resume
+    commands = command_text.next_commands(prepared.name, storage, stated, given.address, "pipeline.compare")
+    if storage.is_remote:
+        home.check()
     planning.check_device(prepared.runs[0])
     if not given.resume:
         planning.check_data(given, prepared.runs[0])
     places.check(storage, uri)
-    directory = home / prepared.name
+    cluster.check_address(given.address)
+    directory = home / COMPARISON.home / prepared.name
     if given.dry_run:
         prepared, data = compare_settings.looked_at(given, prepared)
         print(compare_plan.plan(prepared, directory, uri, data))
         return 0
+    cluster.share_cache(storage, given.cache_dir)
     with (
-        study_folder.claimed(directory, resume=given.resume, kind="comparison", sign=SETTINGS),
-        study_folder.resume_hint(directory / SETTINGS, command, "training"),
+        study_folder.opened(storage, prepared.name, resume=given.resume, kind=COMPARISON) as folder,
+        study_folder.resume_hint(folder.directory / SETTINGS, commands.resume, "training"),
     ):
         logger.info("results: %s\ntracking: %s", directory, without_password(uri))
         planning.compile_ahead(prepared.runs[0])
@@ -72,14 +78,15 @@ def main(arguments: Sequence[str]) -> int:
             with terminal.step("loading the packages"):
                 from pipeline.comparing.comparison import conduct
                 from pipeline.comparing.comparison_table import tables
-            table, broken = conduct(prepared, directory, uri, width)
+            table, broken = conduct(prepared, folder, uri, given.address, commands.resume, width)
+            files = tables(folder)
     terminal.answer(table)
-    logger.info("tables: %s", ", ".join(str(path) for path in tables(directory)))
+    logger.info("tables: %s", ", ".join(files))
     if broken:
         name, reason = next(iter(broken.items()))
         raise PipelineError(
             f"{len(broken)} of {len(prepared.runs) * len(prepared.seeds)} trainings broke; {name}: {reason}",
-            hint=f"what is missing is trained with: {command}",
+            hint=f"what is missing is trained with: {commands.resume}",
         )
     return 0
 

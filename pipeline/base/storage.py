@@ -270,7 +270,7 @@ class Storage:
             raise PipelineError(
                 f"expected a folder of this machine, but got `{without_password(self.given)}`",
                 where="--storage",
-                hint="only `pipeline.search` and `pipeline.report` write to a URI",
+                hint="only `pipeline.search`, `pipeline.compare` and `pipeline.report` write to a URI",
             )
         return Path(self.given)
 

@@ -77,6 +77,14 @@ def add_model_name(target: argparse._ActionsContainer) -> None:
     )
 
 
+def add_address(target: argparse._ActionsContainer) -> None:
+    """The flag that names a Ray cluster."""
+    target.add_argument(
+        "--address",
+        help="address of a Ray cluster (default: RAY_ADDRESS, else a private Ray on this machine)",
+    )
+
+
 def add_storage_arguments(target: argparse.ArgumentParser) -> None:
     """Flags that say where results and tracking are."""
     group = target.add_argument_group("results")

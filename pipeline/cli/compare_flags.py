@@ -2,7 +2,7 @@
 
 import argparse
 
-from pipeline.cli import flag_values
+from pipeline.cli import common_flags, flag_values
 from search_spaces import lookup
 
 
@@ -30,8 +30,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--gpus-per-run",
         type=flag_values.num_gpus,
-        help="GPUs of each training, may be a fraction (default: 1 if this machine has a GPU, else 0)",
+        help="GPUs of each training, may be a fraction (default: 1 if this machine or the cluster has a GPU, "
+        "else 0)",
     )
+    common_flags.add_address(group)
     group.add_argument(
         "--name",
         type=flag_values.study_name,

@@ -1,10 +1,10 @@
 """The plan of a comparison, which `--dry-run` prints."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feature_store.wording import counted
+from pipeline.base.storage import Location
 from pipeline.base.uris import without_password
 from pipeline.cli import planning
 from pipeline.training import naming
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pipeline.comparing.comparison_settings import ComparisonSettings
 
 
-def plan(prepared: "ComparisonSettings", directory: Path, uri: str, data: Sequence[str]) -> str:
+def plan(prepared: "ComparisonSettings", directory: Location, uri: str, data: Sequence[str]) -> str:
     """What would be done, for `--dry-run`; `data` are the lines about the data files."""
     first, seeds = prepared.runs[0], ", ".join(map(str, prepared.seeds))
     lines = [
@@ -25,7 +25,9 @@ def plan(prepared: "ComparisonSettings", directory: Path, uri: str, data: Sequen
         f"selection    {prepared.target_rate:.1%} of the tokens",
         f"trainings    {len(prepared.runs) * len(prepared.seeds)} of {counted(first.num_epochs, 'epoch')}: "
         f"{counted(len(prepared.runs), 'method')} with seeds {seeds}",
-        f"GPUs         {prepared.gpus_per_run:g} a training (device {first.device})",
+        "GPUs         1 a training where the cluster has any, else the CPU"
+        if prepared.chooses_gpus
+        else f"GPUs         {prepared.gpus_per_run:g} a training (device {first.device})",
         "\nmethods",
     ]
     lines += [f"  {run.method:<24} {planning.start_of(run)}" for run in prepared.runs]

@@ -5,7 +5,6 @@ import dataclasses
 import logging
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feature_store.sources import get_source
@@ -14,9 +13,10 @@ from infocal.errors import UserError, did_you_mean
 from infocal.methods.registry import INFOCAL
 from pipeline.base import command_text
 from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Location
 from pipeline.cli import flag_values, planning
-from pipeline.comparing.places import SETTINGS
-from pipeline.study import cluster
+from pipeline.comparing.places import COMPARISON, SETTINGS
+from pipeline.study import cluster, study_folder
 from pipeline.training import naming, settings
 from search_spaces import lookup
 
@@ -37,11 +37,15 @@ def new_comparison(given: argparse.Namespace, arguments: Sequence[str]) -> "Comp
     if given.gpus_per_run == flag_values.AUTO:
         raise PipelineError("expected a number of GPUs, but got `auto`", where="--gpus-per-run")
     _check_rate_is_set_by_its_flag(given)
+    is_local, chooses = cluster.is_local(given.address), False
     if given.gpus_per_run is None:
-        given.gpus_per_run = 1.0 if given.device in ("auto", "cuda") and cluster.num_local_gpus() else 0.0
+        wanted = given.device in ("auto", "cuda")
+        chooses = wanted and not is_local
+        given.gpus_per_run = 1.0 if wanted and is_local and cluster.num_local_gpus() else 0.0
     elif given.gpus_per_run == 0 and given.device == "auto":
         given.device = "cpu"
-    cluster.check_machine(given.cpus_per_run, given.gpus_per_run, what="run")
+    if is_local:
+        cluster.check_machine(given.cpus_per_run, given.gpus_per_run, what="run")
     rate = given.target_selection_rate
     if rate is None:
         rate = lookup.preset(INFOCAL, given.dataset, aspect, given.sample).get(_RATE)
@@ -68,6 +72,7 @@ def new_comparison(given: argparse.Namespace, arguments: Sequence[str]) -> "Comp
         data_dir=None if given.sample else given.data_dir or os.environ.get("INFOCAL_DATA"),
         cpus_per_run=given.cpus_per_run,
         gpus_per_run=given.gpus_per_run,
+        chooses_gpus=chooses,
         command=command_text.stored_command("pipeline.compare", arguments),
     )
 
@@ -127,26 +132,32 @@ def _run_settings(given: argparse.Namespace, method: str, rate: float) -> settin
     return run
 
 
-def stored_comparison(given: argparse.Namespace, home: Path) -> "ComparisonSettings":
+def stored_comparison(given: argparse.Namespace, home: Location) -> "ComparisonSettings":
     """The settings of the comparison that `--resume --name` names.
 
     Raises:
-        PipelineError: if no comparison is named, or there is none of that name.
+        PipelineError: if no comparison is named, there is none of that name, or nothing was done in it.
         StateError: if its settings cannot be read.
     """
     if not given.name:
         raise PipelineError("which comparison is to be resumed?", where="--resume", hint="add `--name NAME`")
-    if not (home / given.name / SETTINGS).is_file():
-        known = ", ".join(sorted(path.parent.name for path in home.glob(f"*/{SETTINGS}"))) or "none"
-        raise PipelineError(
-            f"there is no comparison `{given.name}` in {home}; there is {known}",
-            where="--name",
-            hint="is `--storage` that of the comparison? without `--resume` a new one is started",
-        )
+    study_folder.check_exists(home, given.name, "without `--resume` a new one is started", COMPARISON)
+    directory = home / COMPARISON.home / given.name
+    if not (directory / SETTINGS).exists():
+        raise study_folder.ended_at_once(given.name, "--resume", "leave out `--resume`", COMPARISON)
     from pipeline.comparing.comparison_settings import ComparisonSettings
+    from pipeline.training import feature_copies
 
     logger.info("resuming with the comparison's own settings; flags that say how to train have no effect")
-    return ComparisonSettings.load(home / given.name)
+    with directory.localised(SETTINGS) as folder:
+        prepared = ComparisonSettings.load(folder, given.name)
+
+    def here(run: settings.RunSettings) -> settings.RunSettings:
+        """With the same copy of the features, as this machine calls it."""
+        uri = run.features_uri and feature_copies.place(home, run.features_uri).portable
+        return dataclasses.replace(run, features_uri=uri)
+
+    return dataclasses.replace(prepared, runs=[here(run) for run in prepared.runs])
 
 
 def with_features(given: argparse.Namespace, prepared: "ComparisonSettings") -> "ComparisonSettings":

@@ -67,10 +67,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="how often a trial saves its state within an epoch, so that no more training is lost if its "
         "worker dies; 0: only after each epoch (default: %(default)g)",
     )
-    study.add_argument(
-        "--address",
-        help="address of a Ray cluster (default: RAY_ADDRESS, else a private Ray on this machine)",
-    )
+    common_flags.add_address(study)
     study.add_argument(
         "--name",
         type=flag_values.study_name,

@@ -1,119 +1,73 @@
-"""How far a comparison is: on a terminal a row for each method with each seed."""
+"""What a comparison says while it runs: on a terminal a row for each training, elsewhere a line an epoch."""
 
-import itertools
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import TextIO
 
-from feature_store import terminal
+from ray.tune.experiment import Trial
+
 from pipeline.study import time_left, trial_table
-from pipeline.study.time_left import Phase, Track
-from pipeline.study.trial_table import RUNNING, STARTING, WAITING, Row
-from pipeline.training.epochs import Epoch
+from pipeline.study.ledger import Ledger, TrialRecord
+from pipeline.study.progress import Plan, ProgressLines
+from pipeline.study.time_left import Phase
+from pipeline.study.trial_table import Row
+from pipeline.training.settings import RUN
 
 
-@dataclass(slots=True)
-class _Training:
-    """One method with one seed."""
-
-    state: str = WAITING
-    """`waiting`, `running`, or how it ended."""
-    reports: list[float] = field(default_factory=list)
-    """When each epoch ended."""
-    epoch_s: list[float] = field(default_factory=list)
-    scores: Mapping[str, float] = field(default_factory=dict)
-    """Of the last epoch."""
-
-    @property
-    def is_over(self) -> bool:
-        return self.state not in (WAITING, RUNNING)
-
-    @property
-    def shown(self) -> str:
-        """The state as its row has it."""
-        return STARTING if self.state == RUNNING and not self.reports else self.state
-
-
-class ComparisonBoard:
-    """A board for a terminal.
+class ComparisonBoard(ProgressLines):
+    """What a search says, but of trainings that are listed and have names.
 
     Args:
-        dataset: whose scores are shown.
+        ledger: of the comparison; written before this is called.
+        plan: of the trainings.
         names: of the trainings, in the order in which they are begun.
-        num_epochs: of each.
-        slots: that run at once.
+        stream: where to write; None: stderr.
     """
 
-    def __init__(self, dataset: str, names: Sequence[str], num_epochs: int, slots: int) -> None:
-        self.dataset, self.num_epochs, self.slots = dataset, num_epochs, slots
-        self.since = time.time()
-        self.trainings = {name: _Training() for name in names}
-        self._mark()
+    what = "training"
 
-    def epochs(self, name: str, epochs: Sequence[Epoch]) -> None:
-        """Take in the epochs of a training since the last time: an interrupted one brings several at once."""
-        one, now = self.trainings[name], time.time()
-        seconds = [epoch.epoch_s or 0.0 for epoch in epochs]
-        after = list(itertools.accumulate(reversed(seconds), initial=0.0))[: len(seconds)]
-        one.reports += [now - later for later in reversed(after)]
-        one.epoch_s += seconds
-        if epochs:
-            one.scores = epochs[-1].metrics
+    def __init__(
+        self, ledger: Ledger, plan: Plan, names: Sequence[str], stream: TextIO | None = None
+    ) -> None:
+        super().__init__(ledger, plan, stream)
+        self.names = names
 
-    def end(self, name: str, state: str) -> None:
-        """A training has ended, in a state of that name."""
-        self.trainings[name].state = state
-        self._mark()
+    def _name(self, trial: Trial) -> str:
+        return str(trial.config[RUN])
 
-    def _mark(self) -> None:
-        """Ray begins trainings in their order, as soon as there is room."""
-        left = [one for one in self.trainings.values() if not one.is_over]
-        for i, one in enumerate(left):
-            one.state = RUNNING if i < self.slots else WAITING
+    @property
+    def _trials(self) -> dict[str, TrialRecord]:
+        """The trial that trains each of them, or ended last, as far as there is one."""
+        named = {record.begin.config[RUN]: record for record in self.records}
+        return {name: named[name] for name in self.names if name in named}
 
-    def summary(self) -> str:
+    def summary(self) -> list[str]:
         """How many trainings have ended, and how long the others will take."""
-        now, every = time.time(), self.trainings.values()
-        tracks = [
-            Track(None, one.reports, one.epoch_s, is_over=one.is_over, is_running=one.state == RUNNING)
-            for one in every
-        ]
-        seconds = time_left.seconds_left(
-            [Phase(tracks, len(tracks))],
-            num_epochs=self.num_epochs,
-            slots=self.slots,
-            now=now,
-            since=self.since,
-        )
-        ended = sum(one.is_over for one in every)
-        going = trial_table.under_way(one.shown for one in every)
-        return f"{ended} of {len(every)} trainings ended, {going}; {time_left.told(seconds)}"
+        return [f"comparison: {self.counts()}; {time_left.told(self.seconds_left())}"]
 
-    def __call__(self, width: int, height: int, *, is_over: bool) -> list[terminal.Line]:
-        """The state of the comparison, and a row for each training: those that run stand first."""
-        text = self.summary()
-        if is_over:
-            text = text.rpartition(";")[0]
-        found = [(line, "") for line in terminal.fitted(text, width).split("\n")]
-        order = {RUNNING: 0, WAITING: 2}
-        ordered = sorted(self.trainings.items(), key=lambda item: order.get(item[1].state, 1))
-        rows = [
-            Row(
-                name,
-                one.shown,
-                len(one.reports),
-                one.scores,
-                is_running=one.state == RUNNING,
-            )
-            for name, one in ordered
-        ]
-        table = trial_table.lines(
-            rows,
-            what="training",
-            num_epochs=self.num_epochs,
-            dataset=self.dataset,
-            decisive=(),
-            width=width,
-            height=height - len(found) - 1,
+    def counts(self) -> str:
+        """How many trainings have ended."""
+        trials = self._trials.values()
+        going = trial_table.under_way(map(self._state, trials))
+        return f"{sum(one.is_over for one in trials)} of {len(self.names)} trainings ended, {going}"
+
+    def _phases(self) -> list[Phase]:
+        return [Phase([self._track(one) for one in self._trials.values()], len(self.names))]
+
+    def _heads(self, left: str) -> list[str]:
+        return [f"{self.counts()}{left}"]
+
+    def _rows(self) -> list[Row]:
+        trials = self._trials
+        rows = [self._named(name, trials.get(name)) for name in self.names]
+        return sorted(rows, key=lambda row: (not row.is_running, row.state == trial_table.WAITING))
+
+    def _named(self, name: str, record: TrialRecord | None) -> Row:
+        if record is None:
+            return Row(name, trial_table.WAITING, 0, {})
+        return Row(
+            name,
+            self._state(record),
+            len(record.epochs),
+            {} if record.last is None else record.last.epoch.metrics,
+            is_running=self._is_running(record),
         )
-        return [*found, *([("", ""), *table] if table else [])][: max(height, 0)]

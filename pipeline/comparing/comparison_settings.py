@@ -28,41 +28,43 @@ class ComparisonSettings:
     command: str
     run_id: str = ""
     """The parent run; empty until it is started."""
+    chooses_gpus: bool = False
+    """Whether the GPUs of a training follow from what the cluster has whenever the comparison is started."""
 
     def save(self, directory: Path) -> None:
         """Write `comparison.json`, whole or not at all."""
         checkpoints.write_json_whole(directory / SETTINGS, dataclasses.asdict(self))
 
     @classmethod
-    def load(cls, directory: Path) -> "ComparisonSettings":
+    def load(cls, directory: Path, name: str) -> "ComparisonSettings":
         """Read `comparison.json`.
+
+        Args:
+            directory: the comparison's folder, or a copy of it.
+            name: of the comparison.
 
         Raises:
             StateError: if it is missing, not JSON, or not what `save` writes.
         """
         path = directory / SETTINGS
         found = read_settings(cls, path, "the settings of a comparison")
-        if found.name != directory.name:
+        if found.name != name:
             raise StateError(
                 f"these are the settings of the comparison `{found.name[:100]}`", where=str(path)
             )
         return found
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
-    """One method with one seed, and how far it is."""
+    """One method with one seed."""
 
     run: RunSettings
     """With the entry's own seed."""
-    run_id: str = ""
-    """Its MLflow run, once it trains."""
-    num_epochs: int = 0
-    """Epochs that are logged."""
 
     @property
     def name(self) -> str:
-        """Of its run and its files."""
+        """Of its run, its files and its settings."""
         return f"{self.run.method}-seed{self.run.seed}"
 
 

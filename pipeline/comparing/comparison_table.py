@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from feature_store.masks import read_masks
-from feature_store.store import Features, load_features
+from feature_store.store import Features
 from feature_store.wording import counted
 from pipeline.comparing.comparison_settings import ComparisonSettings
 from pipeline.reporting.standings import Row, Standings, given_row
+from pipeline.study.study_folder import StudyFolder
+from pipeline.training import feature_copies
 from pipeline.training.scoring import published_test
+from pipeline.training.settings import RunSettings
 from search_spaces import datasets
 from search_spaces.datasets import PublishedMasks
 
@@ -17,9 +20,9 @@ TABLE = "table"
 """Begins the names of the files that hold the table, one for each format."""
 
 
-def tables(directory: Path) -> list[Path]:
+def tables(folder: StudyFolder) -> list[str]:
     """The files in which a comparison's folder holds its table, one for each format."""
-    return sorted(directory.glob(f"{TABLE}.*"))
+    return [str(folder.shown / path.name) for path in sorted(folder.directory.glob(f"{TABLE}.*"))]
 
 
 def masks_of_others(prepared: ComparisonSettings) -> PublishedMasks | None:
@@ -64,7 +67,9 @@ def metrics(table: Standings) -> dict[str, float]:
     return found
 
 
-@functools.cache
-def features_in(directory: str) -> Features:
-    """The features in a folder, loaded once in a process."""
-    return load_features(Path(directory))
+def features_of(run: RunSettings) -> Features:
+    """The features of a run, loaded once in a process."""
+    return _features_at(run.features_dir, run.features_uri)
+
+
+_features_at = functools.cache(feature_copies.features_at)

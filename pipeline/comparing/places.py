@@ -1,6 +1,9 @@
 """Where comparisons are, in the storage of all results."""
 
-COMPARISONS = "comparisons"
-"""The folder of all of them."""
-SETTINGS = "comparison.json"
-"""In the folder of each: what is to be done; it is there once the comparison was started."""
+from pipeline.study.ledger import LEDGER
+from pipeline.study.study_folder import Kind
+
+SETTINGS, OUTCOMES = "comparison.json", "outcomes"
+"""In the folder of each: what is to be done, there once it was started; and what its trainings came to."""
+COMPARISON = Kind("comparison", "comparisons", SETTINGS, (SETTINGS, LEDGER, OUTCOMES), "comparison-claims")
+"""Their folders."""

@@ -127,7 +127,7 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
         if prepared.chooses_gpus:
             prepared = study.settings = gpus.chosen(prepared)
         elif prepared.gpus_per_trial:
-            gpus.check_usable(prepared)
+            gpus.check_usable(prepared.run.device, prepared.gpus_per_trial)
         if prepared.packs_gpus:
             probe = ClusterProbe(is_local=cluster.is_local(address))
             prepared = study.settings = packed(prepared, study.space, probe)

@@ -44,9 +44,26 @@ def chosen(settings: StudySettings, asked: Callable[[], Torch | None] | None = N
         gpus_per_trial=0.0,
         run=dataclasses.replace(settings.run, device="cpu", gpu_memory_rate=1.0),
     )
+    if not are_usable(settings.run.device, asked):
+        return on_cpu
+    num_gpus = ray.cluster_resources()["GPU"]
+    logger.info("GPUs: %g, which trials share as a measured one allows (`--gpus-per-trial auto`)", num_gpus)
+    return dataclasses.replace(settings, packs_gpus=True)
+
+
+def are_usable(device: str, asked: Callable[[], Torch | None] | None = None) -> bool:
+    """Whether trials can use GPUs of the connected Ray; says why not.
+
+    Args:
+        device: of the trials, as given: `auto` or `cuda`.
+        asked: as for `chosen`.
+
+    Raises:
+        PipelineError: if the device is `cuda` and no GPU can be used.
+    """
     num_gpus = float(ray.cluster_resources().get("GPU", 0))
     found = (asked or torch_of_gpu_node)() if num_gpus else None
-    if settings.run.device == "cuda" and not (found and found.sees_gpu):
+    if device == "cuda" and not (found and found.sees_gpu):
         seen = f"torch {found.version} cannot use them" if found else "none is free"
         raise PipelineError(
             f"expected GPUs in the cluster, but it has {f'{num_gpus:g}, and {seen}' if num_gpus else 'none'}",
@@ -55,40 +72,43 @@ def chosen(settings: StudySettings, asked: Callable[[], Torch | None] | None = N
         )
     if num_gpus == 0:
         logger.info("GPUs: none here, so trials run on the CPU")
-        return on_cpu
-    if found is None:
+    elif found is None:
         logger.warning("GPUs: none of the %g was free within %.0f s: trials run on the CPU", num_gpus, WAIT_S)
-        return on_cpu
-    if not found.sees_gpu:
+    elif not found.sees_gpu:
         logger.warning(
             "GPUs: there are %g, but torch %s cannot use them: trials run on the CPU. Install a torch for "
             "CUDA on the nodes (`deploy/Dockerfile` builds an image with it), or say `--device cpu`",
             num_gpus,
             found.version,
         )
-        return on_cpu
-    logger.info("GPUs: %g, which trials share as a measured one allows (`--gpus-per-trial auto`)", num_gpus)
-    return dataclasses.replace(settings, packs_gpus=True)
+    return found is not None and found.sees_gpu
 
 
-def check_usable(settings: StudySettings, asked: Callable[[float], Torch | None] | None = None) -> None:
+def check_usable(
+    device: str,
+    part: float,
+    asked: Callable[[float], Torch | None] | None = None,
+    flag: str = "--gpus-per-trial",
+) -> None:
     """Refuse trials that would hold the GPUs they were given and run on the CPU beside them.
 
     Args:
-        settings: with `gpus_per_trial` above 0, as a flag said.
+        device: of the trials, as given.
+        part: of a GPU that each gets, above 0, as a flag said.
         asked: tells of the torch on a node that has so much of a GPU free, None where no such node answers;
             by default `torch_of_gpu_node`.
+        flag: that said it.
 
     Raises:
         PipelineError: if the torch of a node cannot use its GPUs.
     """
-    if settings.run.device == "cpu" or not ray.cluster_resources().get("GPU"):
+    if device == "cpu" or not ray.cluster_resources().get("GPU"):
         return  # as the user said; a cluster without GPUs may still get some
-    found = (asked or torch_of_gpu_node)(min(1.0, settings.gpus_per_trial))
+    found = (asked or torch_of_gpu_node)(min(1.0, part))
     if found is not None and not found.sees_gpu:
         raise PipelineError(
             f"expected trials on GPUs, but torch {found.version} of the nodes cannot use them",
-            where=f"--gpus-per-trial {settings.gpus_per_trial:g}",
+            where=f"{flag} {part:g}",
             hint="install a torch for CUDA on the nodes (`deploy/Dockerfile` builds an image with it), or "
             "leave the flag out: trials run on the CPU then",
         )

@@ -61,6 +61,9 @@ class ProgressLines(tune.Callback):
         stream: where to write; None: stderr.
     """
 
+    what = "trial"
+    """What the board calls a row."""
+
     def __init__(self, ledger: Ledger, plan: Plan, stream: TextIO | None = None) -> None:
         self.ledger, self.plan, self.stream = ledger, plan, stream
         self.since = time.time()
@@ -168,17 +171,19 @@ class ProgressLines(tune.Callback):
         now, plan = time.time(), self.plan
         made, seconds = self._estimate
         if not made or now - made > _RENEWED_S:
-            again = [self._track(r) for r in self.records if r.begin.proposal is None]
-            search = Phase([self._track(r) for r in self._searched], plan.num_trials, plan.rungs)
-            phases = [search, Phase(again, plan.num_seeds - 1)]
             made, seconds = (
                 now,
                 time_left.seconds_left(
-                    phases, num_epochs=plan.num_epochs, slots=plan.slots, now=now, since=self.since
+                    self._phases(), num_epochs=plan.num_epochs, slots=plan.slots, now=now, since=self.since
                 ),
             )
             self._estimate = (made, seconds)
         return None if seconds is None else max(0.0, seconds - (now - made))
+
+    def _phases(self) -> list[Phase]:
+        again = [self._track(r) for r in self.records if r.begin.proposal is None]
+        search = Phase([self._track(r) for r in self._searched], self.plan.num_trials, self.plan.rungs)
+        return [search, Phase(again, self.plan.num_seeds - 1)]
 
     def _track(self, record: TrialRecord) -> Track:
         reports = [record.epochs[number] for number in sorted(record.epochs)]
@@ -199,18 +204,12 @@ class ProgressLines(tune.Callback):
 
         Those that run stand first, then the others, the best one first.
         """
-        plan, best = self.plan, self.best()
-        left = "" if is_over else f"; {time_left.told(self.seconds_left())}"
-        head = [
-            f"{self.counts()}{left}",
-            f"best so far: {'none' if best is None else self._best_text(best)}",
-            f"criterion: {plan.criterion}",
-        ]
-        found = [(line, "") for text in head for line in terminal.fitted(text, width).split("\n")]
-        rows = [self._row(record, best) for record in self._ordered()]
+        plan, left = self.plan, "" if is_over else f"; {time_left.told(self.seconds_left())}"
+        heads = self._heads(left)
+        found = [(line, "") for text in heads for line in terminal.fitted(text, width).split("\n")]
         table = trial_table.lines(
-            rows,
-            what="trial",
+            self._rows(),
+            what=self.what,
             num_epochs=plan.num_epochs,
             dataset=plan.dataset,
             decisive=plan.criterion.metrics,
@@ -219,10 +218,20 @@ class ProgressLines(tune.Callback):
         )
         return [*found, *([("", ""), *table] if table else [])][: max(height, 0)]
 
-    def _ordered(self) -> list[TrialRecord]:
+    def _heads(self, left: str) -> list[str]:
+        best = self.best()
+        return [
+            f"{self.counts()}{left}",
+            f"best so far: {'none' if best is None else self._best_text(best)}",
+            f"criterion: {self.plan.criterion}",
+        ]
+
+    def _rows(self) -> list[Row]:
+        best = self.best()
         running = [record for record in self.records if self._is_running(record)]
         others = [record for record in self.records if not self._is_running(record)]
-        return [*running, *_ranked(others), *(record for record in others if record.last is None)]
+        unknown = [record for record in others if record.last is None]
+        return [self._row(record, best) for record in (*running, *_ranked(others), *unknown)]
 
     def _row(self, record: TrialRecord, best: TrialRecord | None) -> Row:
         config = dict(record.begin.config)

@@ -25,13 +25,32 @@ SETTINGS, SETTINGS_COPY, OPTUNA_DB = "study.json", "study.json.bak", "optuna.db"
 """In a study's folder; the second is read where the first is damaged or gone."""
 TUNE, REPLICATES = "tune", "replicates"
 """Folders of Tune's experiments in the study's; those of a resumed study have a number behind."""
-_LOCK, _CLAIMS = ".lock", "claims"
-"""In a local study's folder; folder of all claims, in a storage behind a URI."""
+_LOCK = ".lock"
+"""In a local study's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a folder of results is of."""
+
+    name: str
+    """In messages."""
+    home: str
+    """Folder of all of them, in the storage."""
+    sign: str
+    """File or folder that is there once something was trained."""
+    read: tuple[str, ...]
+    """Files and folders that are read on this machine when one is resumed."""
+    claims: str
+    """Folder of all claims, in a storage behind a URI."""
+
+
+STUDY = Kind("study", STUDIES, LEDGER, (LEDGER,), "claims")
 
 
 @dataclass(frozen=True, slots=True)
 class StudyFolder:
-    """Where a study's results are."""
+    """Where a study's results are, or a comparison's."""
 
     storage: Storage
     directory: Path
@@ -40,9 +59,9 @@ class StudyFolder:
     """Where it is copied to; None: the folder on this machine is the study's own."""
 
     @classmethod
-    def local(cls, storage: Storage, name: str) -> "StudyFolder":
+    def local(cls, storage: Storage, name: str, kind: Kind = STUDY) -> "StudyFolder":
         """The folder of a study in a local storage."""
-        return cls(storage, storage.folder / STUDIES / name)
+        return cls(storage, storage.folder / kind.home / name)
 
     @property
     def shown(self) -> Path | Location:
@@ -70,24 +89,25 @@ class StudyFolder:
                 (self.remote / name).upload(self.directory / name)
 
 
-def check_exists(home: Location, name: str, otherwise: str = "") -> None:
+def check_exists(home: Location, name: str, otherwise: str = "", kind: Kind = STUDY) -> None:
     """See whether there is a study of that name.
 
     Args:
         home: of all results.
         name: of the study.
         otherwise: what else can be done.
+        kind: of results, where it is no study.
 
     Raises:
         PipelineError: if not; names those that are there.
     """
-    studies = home / STUDIES
+    studies = home / kind.home
     if not (studies / name).exists():
         known = ", ".join(studies.names()) or "none"
         raise PipelineError(
-            f"there is no study `{name}` in {studies}; there is {known}",
+            f"there is no {kind.name} `{name}` in {studies}; there is {known}",
             where="--name",
-            hint=f"is `--storage` that of the study? {otherwise}".strip(),
+            hint=f"is `--storage` that of the {kind.name}? {otherwise}".strip(),
         )
 
 
@@ -120,7 +140,14 @@ def check_complete(home: Location, name: str, where: str, otherwise: str) -> Non
             where=str(study / SETTINGS),
             hint="its trials are in MLflow; start a new study with another `--name`",
         )
-    raise PipelineError(f"the study `{name}` ended before anything was done", where=where, hint=otherwise)
+    raise ended_at_once(name, where, otherwise)
+
+
+def ended_at_once(name: str, where: str, otherwise: str, kind: Kind = STUDY) -> PipelineError:
+    """What to raise of a study in which nothing was done."""
+    return PipelineError(
+        f"the {kind.name} `{name}` ended before anything was done", where=where, hint=otherwise
+    )
 
 
 def _lost_trials(study: Path) -> list[str]:
@@ -135,35 +162,40 @@ def _lost_trials(study: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def opened(storage: Storage, name: str, *, resume: bool) -> Iterator[StudyFolder]:
+def opened(storage: Storage, name: str, *, resume: bool, kind: Kind = STUDY) -> Iterator[StudyFolder]:
     """Keep a study for this process; a new one in which nothing was trained is removed at the end.
 
     Args:
         storage: of all results.
         name: of the study.
         resume: it is there already.
+        kind: of results, where it is no study.
 
     Raises:
         PipelineError: if a study of that name was trained before, or another process has it.
     """
     if not storage.is_remote:
-        folder = StudyFolder.local(storage, name)
-        with claimed(folder.directory, resume=resume):
+        folder = StudyFolder.local(storage, name, kind)
+        with claimed(folder.directory, resume=resume, kind=kind):
             yield folder
         return
     home = storage.opened()
-    remote = home / STUDIES / name
-    with tempfile.TemporaryDirectory(prefix="infocal-") as working, claim.held(home / _CLAIMS / name, name):
-        if not resume and (remote / LEDGER).exists():
-            raise _taken(name, "study")
-        folder = StudyFolder(storage, Path(working) / STUDIES / name, remote)
-        with remote.localised(LEDGER) as copy:
-            if (copy / LEDGER).is_dir():
-                shutil.copytree(copy / LEDGER, folder.directory / LEDGER)
+    remote, claims = home / kind.home / name, home / kind.claims
+    with tempfile.TemporaryDirectory(prefix="infocal-") as working, claim.held(claims / name, name):
+        if not resume and (remote / kind.sign).exists():
+            raise _taken(name, kind.name)
+        folder = StudyFolder(storage, Path(working) / kind.home / name, remote)
+        with remote.localised(*kind.read) as copy:
+            for one in kind.read:
+                if (copy / one).is_dir():
+                    shutil.copytree(copy / one, folder.directory / one)
+                elif (copy / one).is_file():
+                    folder.directory.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(copy / one, folder.directory / one)
         try:
             yield folder
         finally:
-            if not resume and not (remote / LEDGER).exists():
+            if not resume and not (remote / kind.sign).exists():
                 remote.remove()
 
 
@@ -176,7 +208,7 @@ def _taken(name: str, kind: str) -> PipelineError:
 
 
 @contextlib.contextmanager
-def claimed(directory: Path, *, resume: bool, kind: str = "study", sign: str = LEDGER) -> Iterator[None]:
+def claimed(directory: Path, *, resume: bool, kind: Kind = STUDY) -> Iterator[None]:
     """Keep a study's folder for this process; a new one in which nothing was trained is removed at the end.
 
     A process that dies gives its claim up, so a study that was killed can be resumed at once.
@@ -184,21 +216,20 @@ def claimed(directory: Path, *, resume: bool, kind: str = "study", sign: str = L
     Args:
         directory: the study's folder.
         resume: it is there already.
-        kind: what it is called, where it is no study.
-        sign: what lies in it once something was trained.
+        kind: of results, where it is no study.
 
     Raises:
         PipelineError: if a study of that name was trained before, or another process has it.
     """
-    if not resume and (directory / sign).exists():
-        raise _taken(directory.name, kind)
+    if not resume and (directory / kind.sign).exists():
+        raise _taken(directory.name, kind.name)
     make_folder(directory, "--storage")
     lock = filelock.FileLock(directory / _LOCK)
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout as error:
         raise PipelineError(
-            f"another process is running the {kind} `{directory.name}`",
+            f"another process is running the {kind.name} `{directory.name}`",
             where="--name",
             hint="choose another name, or wait until it has ended",
         ) from error
@@ -213,7 +244,7 @@ def claimed(directory: Path, *, resume: bool, kind: str = "study", sign: str = L
         yield
     finally:
         lock.release()
-        if not resume and not (directory / sign).exists():
+        if not resume and not (directory / kind.sign).exists():
             shutil.rmtree(directory, ignore_errors=True)
             with contextlib.suppress(OSError):  # others may have results there
                 for above in (directory.parent, directory.parent.parent):

@@ -1,7 +1,7 @@
 """The runs of studies: started, found again, and closed together with those of their trials."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pipeline.base.errors import USER_ERRORS, PipelineError
@@ -12,7 +12,6 @@ from pipeline.tracking.tracking import (
     ORIGIN_TAG,
     PARENT_TAG,
     STUDY_TAG,
-    TRIAL_TAG,
     Tracker,
     translated,
 )
@@ -124,22 +123,6 @@ def latest_study(
         and origin in (None, run.tags.get(ORIGIN_TAG))
     ]
     return max(fitting, key=lambda run: run.started, default=None)
-
-
-def reconcile(tracker: Tracker, study_run_id: str, known_trial_ids: Iterable[str]) -> None:
-    """End what a search that died left open, once the search is over.
-
-    A trial that Tune does not know (its last snapshot was older) becomes KILLED; one that is known
-    but still RUNNING has ended, and becomes FINISHED.
-    """
-    known = set(known_trial_ids)
-    with translated(f"cannot end the trials of run {study_run_id}"):
-        for run in tracker.children(study_run_id):
-            if run.tags.get(TRIAL_TAG) not in known:
-                if run.status != "KILLED":
-                    tracker.client.set_terminated(run.run_id, "KILLED")
-            elif run.status not in ("FINISHED", "FAILED", "KILLED"):
-                tracker.client.set_terminated(run.run_id, "FINISHED")
 
 
 def end_children(tracker: Tracker, run_id: str) -> None:

@@ -155,9 +155,14 @@ def features_of(run: settings.RunSettings, *, verify: bool = False) -> Features:
         PipelineError: if they are not on this machine, or cannot be fetched.
         DamagedCacheError: if they cannot be read.
     """
-    if run.features_uri:
-        return load_features(fetched(run.features_uri, cache_folder(None)), verify=verify)
-    directory = Path(run.features_dir)
+    return features_at(run.features_dir, run.features_uri, verify=verify)
+
+
+def features_at(folder: str, uri: str, *, verify: bool = False) -> Features:
+    """The same, of a folder or, where it is not empty, of a URI."""
+    if uri:
+        return load_features(fetched(uri, cache_folder(None)), verify=verify)
+    directory = Path(folder)
     if not directory.is_dir():
         raise PipelineError(
             f"expected features in `{directory}`, but `{socket.gethostname()}` has no such folder; where "

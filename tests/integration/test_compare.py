@@ -1,15 +1,20 @@
 """Two methods with two seeds on the sample corpus, compared in a process of their own, and resumed."""
 
 import json
+import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
+from pipeline.base.storage import Location, Storage
 from pipeline.tracking.epoch_steps import history
 from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
-from tests.integration.commands import run, store_of
+from tests.integration.commands import ENVIRONMENT, kill_after, run, store_of
+from tests.integration.servers import S3Server, ray_head
 
 pytestmark = pytest.mark.slow
 
@@ -83,3 +88,79 @@ def test_resuming_trains_what_is_missing_alone(compared: Compared):
     assert [child.tags[TRIAL_TAG] for child in new] == ["hardkuma-seed1"]
     # the same seed gives the same row
     assert done.stdout == compared.stdout
+
+
+# -------------------------------------------------- a cluster, an object store, and a driver that is killed
+
+
+@dataclass
+class Shared:
+    """A comparison that was killed on one machine and resumed on another, with the workers on a third."""
+
+    folder: Path
+    tracker: Tracker
+    storage: Location
+    killed: str
+    resumed: CompletedProcess[str]
+
+    @property
+    def children(self) -> list[TrackedRun]:
+        settings = json.loads((self.storage / "comparisons/shared/comparison.json").read())
+        return self.tracker.children(settings["run_id"])
+
+
+@pytest.fixture(scope="module")
+def shared(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    folder = tmp_path_factory.mktemp("shared")
+    uri = f"sqlite:///{folder / 'mlflow.db'}"
+    places = ["--name", "shared", "--storage", s3.uri("compared"), "--tracking-uri", uri]
+
+    def machine(name: str) -> tuple[Path, dict[str, str]]:
+        working = folder / name
+        working.mkdir()
+        return working, {**ENVIRONMENT, **s3.environment, "INFOCAL_CACHE": str(folder / f"{name}-cache")}
+
+    node, node_environment = machine("node")
+    with ray_head(node / "ray.log", node_environment) as address, pytest.MonkeyPatch.context() as patch:
+        for name, value in s3.environment.items():
+            patch.setenv(name, value)
+        storage = Storage(s3.uri("compared")).opened()
+        kept = storage / "comparisons/shared/outcomes/infocal-seed0.json"
+        compare = [sys.executable, "-m", "pipeline.compare", *FLAGS, *places, "--address", address]
+        one, environment = machine("one")
+        # one trains at a time: the first one has its outcome, and the second one is under way
+        killed = kill_after(compare, one, r"hardkuma-seed0 epoch 1/2", environment, is_time=kept.exists)
+        two, environment = machine("two")
+        resumed = run([*compare, "--resume"], two, environment)
+        yield Shared(folder, Tracker(uri, create=False), storage, killed, resumed)
+
+
+def test_a_killed_comparison_ends_on_another_machine_with_the_same_table(shared: Shared, compared: Compared):
+    assert shared.resumed.returncode == 0, shared.resumed.stderr
+    assert "4 of 4" not in shared.resumed.stderr and " of 4 are done already" in shared.resumed.stderr
+    assert shared.resumed.stdout == compared.stdout
+    files = [f"{shared.storage}/comparisons/shared/table.{kind}" for kind in ("html", "json", "md", "tex")]
+    assert shared.resumed.stderr.endswith(f"tables: {', '.join(files)}\n")
+
+
+def test_each_epoch_is_logged_once_and_each_model_reads_test_once(shared: Shared):
+    children = shared.children
+    assert sorted(child.tags[TRIAL_TAG] for child in children) == NAMES
+    assert {child.status for child in children} == {"FINISHED"}
+    for child in children:
+        logged = shared.tracker.client.get_metric_history(child.run_id, "train/epoch_s")
+        logged += shared.tracker.client.get_metric_history(child.run_id, "epoch_s")
+        assert [one.step for one in logged] == [1, 2], child.name
+        assert child.tags["test_readings"] == "1"
+
+
+def test_its_results_are_in_the_store_and_nowhere_else(shared: Shared):
+    comparison = shared.storage / "comparisons/shared"
+    tables = [f"table.{kind}" for kind in ("html", "json", "md", "tex")]
+    assert comparison.names() == ["comparison.json", "ledger", "outcomes", *tables]
+    assert (comparison / "outcomes").names() == [f"{name}.json" for name in NAMES]
+    assert os.listdir(shared.folder / "two") == []
+    assert os.listdir(shared.folder / "one") == ["killed.log"]
+    sent = (shared.storage / "features").names()
+    assert len(sent) == 1, "both methods have the same features"
+    assert os.listdir(shared.folder / "node-cache" / "features") == sent

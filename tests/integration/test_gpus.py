@@ -254,4 +254,4 @@ def test_a_cluster_with_gpus_and_a_torch_without_cuda_is_told_so(caplog: pytest.
     given = study_settings(run_settings(device="auto"), gpus_per_trial=0.5)
     message = "--gpus-per-trial 0.5: expected trials on GPUs, but torch .* of the nodes cannot use them"
     with pytest.raises(PipelineError, match=message):
-        gpus.check_usable(given)
+        gpus.check_usable(given.run.device, given.gpus_per_trial)

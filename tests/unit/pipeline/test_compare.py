@@ -1,25 +1,34 @@
 import contextlib
 import dataclasses
+import logging
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import ray
 
-from infocal.errors import TrainingFailure
+from infocal.errors import StateError
 from pipeline import compare
-from pipeline.base.errors import run_command
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.base.storage import Storage
 from pipeline.cli import planning
 from pipeline.comparing import comparison
 from pipeline.comparing.comparison import Comparison, ComparisonSettings, Entry
+from pipeline.comparing.places import COMPARISON, SETTINGS
 from pipeline.reporting.standings import Outcome
-from pipeline.tracking.tracking import TRIAL_TAG
-from pipeline.training import checkpoints, trainable
-from pipeline.training.settings import RunSettings
+from pipeline.study.recorder import ERROR
+from pipeline.study.scheduler import Listed
+from pipeline.study.study_folder import StudyFolder
+from pipeline.tracking.epoch_steps import history
+from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker
+from pipeline.training import checkpoints
+from pipeline.training.settings import RUN
+from pipeline.training.trainable import RESUMED
 from search_spaces import lookup
-from tests.small_store import new_store, sample_features
+from tests.small_ledger import an_epoch, checkpoint
+from tests.small_store import new_store, sample_features, sample_model, save_trial_checkpoint
 from tests.small_study import SCORES, run_settings
 
 SAMPLE = ["--aspect", "palate", "--sample", "--embedding", "random", "--device", "cpu"]
@@ -36,8 +45,8 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[ComparisonSettings]:
     """What would be compared; nothing is."""
     found: list[ComparisonSettings] = []
 
-    def conduct(prepared: ComparisonSettings, directory: Path, uri: str, width: int | None):
-        prepared.save(directory)
+    def conduct(prepared: ComparisonSettings, folder: StudyFolder, *given: Any):
+        prepared.save(folder.directory)
         found.append(prepared)
         return "the table", {}
 
@@ -123,7 +132,7 @@ def test_an_interrupted_comparison_says_how_to_go_on(
     given = [*SAMPLE, "--methods", "fresh", "--storage", "two words", "--tracking-uri", "sqlite:///a b.db"]
     run_command(compare.main, [*given, "--name", "x"])
 
-    def interrupted(prepared: ComparisonSettings, directory: Path, uri: str, width: int | None):
+    def interrupted(prepared: ComparisonSettings, folder: StudyFolder, uri: str, *given: Any):
         assert uri == f"sqlite:///{tmp_path}/a b.db", "where the first command tracked it"
         raise KeyboardInterrupt
 
@@ -166,7 +175,11 @@ def test_an_interrupted_comparison_says_how_to_go_on(
         (["--method", "infocal"], "error: unrecognized arguments: --method infocal"),
         (["--resume"], "error: --resume: which comparison is to be resumed?"),
         (["--resume", "--name", "x"], "error: --name: there is no comparison `x` in "),
-        (["--storage", "s3://bucket/x"], "error: --storage: expected a folder of this machine"),
+        (
+            ["--storage", "s3://bucket/x"],
+            "error: --tracking-uri: expected an MLflow server to go with `--storage s3://bucket/x`",
+        ),
+        (["--address", "127.0.0.1:1"], "error: --address: cannot reach Ray at `127.0.0.1:1`"),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_nothing_behind(arguments, message, empty_folder, planned, capsys):
@@ -204,13 +217,23 @@ def under_way(tmp_path: Path) -> Comparison:
         command="python -m pipeline.compare",
         run_id=tracker.start_run(tracker.experiment("beer", "palate"), "first", {}, {}),
     )
-    directory = tmp_path / "comparisons" / "first"
-    directory.mkdir(parents=True)
-    return Comparison(prepared, directory, tracker)
+    return opened(prepared, tmp_path, tracker)
+
+
+def opened(prepared: ComparisonSettings, folder: Path, tracker: Tracker) -> Comparison:
+    """A comparison as a process finds it in its folder."""
+    place = StudyFolder.local(Storage(str(folder)), prepared.name, COMPARISON)
+    place.directory.mkdir(parents=True, exist_ok=True)
+    return Comparison(prepared, place, tracker)
+
+
+def again(one: Comparison) -> Comparison:
+    """The same comparison in a further process."""
+    return opened(one.prepared, one.folder.directory.parents[1], one.tracking.tracker)
 
 
 def finished(under_way: Comparison, entry: Entry, **changes) -> Outcome:
-    folder = under_way.directory / "outcomes"
+    folder = under_way.folder.directory / "outcomes"
     folder.mkdir(exist_ok=True)
     scores = {name.removeprefix("val_"): value for name, value in SCORES.items()}
     values = {"method": entry.run.method, "seed": entry.run.seed, "epoch": 1, "scores": scores}
@@ -220,8 +243,17 @@ def finished(under_way: Comparison, entry: Entry, **changes) -> Outcome:
 
 
 def test_settings_come_back_as_they_were_written(under_way: Comparison):
-    under_way.prepared.save(under_way.directory)
-    assert ComparisonSettings.load(under_way.directory) == under_way.prepared
+    under_way.prepared.save(under_way.folder.directory)
+    assert ComparisonSettings.load(under_way.folder.directory, "first") == under_way.prepared
+
+
+def test_settings_of_an_older_version_are_read(under_way: Comparison):
+    under_way.prepared.save(under_way.folder.directory)
+    path = under_way.folder.directory / SETTINGS
+    stored = checkpoints.read_json(path)
+    del stored["chooses_gpus"]
+    checkpoints.write_json(path, stored)
+    assert ComparisonSettings.load(under_way.folder.directory, "first") == under_way.prepared
 
 
 def test_entries_take_every_method_before_the_next_seed(under_way: Comparison):
@@ -235,60 +267,91 @@ def test_nothing_is_trained_where_all_is_done(under_way: Comparison, monkeypatch
 
     monkeypatch.setattr(comparison.cluster, "session", session)
     outcomes = [finished(under_way, entry) for entry in comparison.entries(under_way.prepared)]
-    under_way.run()
+    under_way.run(None, "resume")
     assert [under_way.outcome(entry) for entry in comparison.entries(under_way.prepared)] == outcomes
 
 
+Ends = dict[str, Callable[[Comparison, str], None]]
+
+
+@dataclasses.dataclass
 class Here:
-    """As much of Ray as the driver uses, in this process: a task is done when it is asked for."""
+    """Stands for the engine: writes into the ledger, in this process, how each trial ends."""
 
-    exceptions = ray.exceptions
+    under_way: Comparison
+    ends: Ends
+    """By the names of the entries."""
+    configs: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
-    def __init__(self, results: dict[str, Any]) -> None:
-        self.results = results
-        self.trained: list[str] = []
-
-    def remote(self, **_: Any) -> Any:
-        return lambda function: SimpleNamespace(remote=self._train)
-
-    def _train(self, run: RunSettings, folder: str) -> str:
-        self.trained.append(Path(folder).name)
-        checkpoints.write_json(Path(folder) / checkpoints.HISTORY, [])
-        return Path(folder).name
-
-    def wait(self, references: list[str], timeout: float) -> tuple[list[str], list[str]]:
-        return references[:1], references[1:]
-
-    def get(self, reference: str) -> Any:
-        if isinstance(self.results[reference], Exception):
-            raise self.results[reference]
-        return self.results[reference]
+    def train(self, experiment: str, searcher: Listed, num_trials: int, callbacks: list[Any]) -> None:
+        assert (experiment, len(callbacks)) == ("tune", 1)
+        for _ in range(num_trials):
+            config = searcher.suggest("")
+            assert config is not None
+            name, state = config[RUN], config[RESUMED]
+            self.configs[name] = state
+            self.under_way.ledger.begin(state["trial_id"], {RUN: name}, None)
+            self.ends[name](self.under_way, state["trial_id"])
 
 
 @pytest.fixture
-def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+def training(monkeypatch: pytest.MonkeyPatch) -> Callable[[Comparison, Ends], Here]:
     monkeypatch.setattr(comparison.cluster, "session", lambda address: contextlib.nullcontext())
     monkeypatch.setattr(comparison.cluster, "check_resources", lambda *_, **__: None)
     monkeypatch.setattr(comparison.cluster, "num_slots", lambda *args: 2)
 
+    def train(under_way: Comparison, ends: Ends) -> Here:
+        here = Here(under_way, ends)
+        monkeypatch.setattr(
+            comparison,
+            "Engine",
+            lambda **given: SimpleNamespace(train=here.train, cpus_per_trial=1.0, gpus_per_trial=0.0),
+        )
+        under_way.run(None, "resume")
+        return here
 
-def test_only_what_is_missing_is_trained_and_a_failure_stops_nothing(
-    under_way: Comparison, monkeypatch: pytest.MonkeyPatch, without_ray: None
-):
+    return train
+
+
+def fails(reason: str, message: str, num_epochs: int = 0) -> Callable[[Comparison, str], None]:
+    def end(under_way: Comparison, trial_id: str) -> None:
+        epochs(under_way, trial_id, num_epochs, num_all=9)
+        under_way.ledger.fail(trial_id, reason, message)
+
+    return end
+
+
+def epochs(under_way: Comparison, trial_id: str, num_epochs: int, num_all: int = 2) -> None:
+    """Epochs of a trial up to that one, each with a checkpoint that holds a best epoch."""
+    (known,) = [record for record in under_way.ledger.trials() if record.trial_id == trial_id]
+    for number in range(len(known.epochs), num_epochs):
+        folder = under_way.folder.directory / checkpoint(trial_id, number)
+        save_trial_checkpoint(folder, sample_model(), SCORES)
+        checkpoints.save_history(folder, [an_epoch(i, **SCORES) for i in range(number + 1)])
+        given, is_last = an_epoch(number, **SCORES), number + 1 == num_all
+        under_way.ledger.epoch(trial_id, given, checkpoint(trial_id, number), is_last=is_last)
+
+
+def ends(under_way: Comparison, trial_id: str) -> None:
+    epochs(under_way, trial_id, 2)
+
+
+CRASH = fails(ERROR, "ray.exceptions.WorkerCrashedError: died", num_epochs=1)
+ALL_TOKENS = fails("all_tokens", "epoch 3: selection rate 1.000", num_epochs=1)
+
+
+def test_only_what_is_missing_is_trained_and_a_failure_stops_nothing(under_way: Comparison, training):
     first, second, third, fourth = comparison.entries(under_way.prepared)
     finished(under_way, first)
     finished(under_way, third)
-    failure = {"failure": "all_tokens", "failure_message": "epoch 3: selection rate 1.000"}
-    here = Here({second.name: failure, fourth.name: ray.exceptions.WorkerCrashedError()})
-    monkeypatch.setattr(comparison, "ray", here)
-    under_way.run()
-    assert here.trained == [second.name, fourth.name]
+    here = training(under_way, {second.name: ALL_TOKENS, fourth.name: CRASH})
+    assert list(here.configs) == [second.name, fourth.name]
     kept = under_way.outcome(second)
     assert kept is not None
     assert (kept.failure, kept.failure_message) == ("all_tokens", "epoch 3: selection rate 1.000")
     assert under_way.outcome(fourth) is None, "it is trained again on resuming"
-    assert list(under_way.broken) == [fourth.name]
-    children = under_way.tracker.children(under_way.prepared.run_id)
+    assert under_way.broken == {fourth.name: "ray.exceptions.WorkerCrashedError: died"}
+    children = under_way.tracking.tracker.children(under_way.prepared.run_id)
     assert [(run.tags[TRIAL_TAG], run.status) for run in children] == [
         (second.name, "FAILED"),
         (fourth.name, "FAILED"),
@@ -296,60 +359,146 @@ def test_only_what_is_missing_is_trained_and_a_failure_stops_nothing(
     assert children[0].tags["failure"] == "all_tokens"
     failed = next(row for row in under_way.table().rows if row.name == "InfoCal - L_lm")
     assert failed.note == "1 of 1 seeds failed: all_tokens: epoch 3: selection rate 1.000"
-    again = Here({fourth.name: failure})
-    monkeypatch.setattr(comparison, "ray", again)
-    under_way.run()
-    assert again.trained == [fourth.name]
+    here = training(again(under_way), {fourth.name: ALL_TOKENS})
+    assert list(here.configs) == [fourth.name]
 
 
-def trained_epochs(folder: Path) -> list[dict[str, Any]]:
-    clocked = {"epoch_s", "train_s", "tokens_per_s"}
-    history = checkpoints.read_json(folder / checkpoints.HISTORY)
-    return [{name: value for name, value in epoch.items() if name not in clocked} for epoch in history]
+def test_what_broke_goes_on_from_its_last_epoch_in_a_run_of_its_own(under_way: Comparison, training):
+    first, *others = comparison.entries(under_way.prepared)
+    for entry in others:
+        finished(under_way, entry)
+    training(under_way, {first.name: CRASH})
+    resumed = again(under_way)
+
+    def end(one: Comparison, trial_id: str) -> None:
+        (known,) = [record for record in one.ledger.trials() if record.trial_id == trial_id]
+        assert sorted(known.epochs) == [0]
+        epochs(one, trial_id, 2)
+
+    here = training(resumed, {first.name: end})
+    assert here.configs[first.name] == {
+        "trial_id": f"{first.name}-2",
+        "checkpoints": [checkpoint(first.name, 0)],
+    }
+    assert resumed.broken == {}
+    tracker = resumed.tracking.tracker
+    broke, second = tracker.children(resumed.prepared.run_id)
+    assert [(run.name, run.tags[TRIAL_TAG], run.status) for run in (broke, second)] == [
+        (first.name, first.name, "FAILED"),
+        (first.name, first.name, "FINISHED"),
+    ]
+    assert [number for number, _ in history(tracker, second, "epoch_s")] == [0, 1]
+    kept = resumed.outcome(first)
+    assert kept is not None and kept.run_id == second.run_id
 
 
-def test_an_interrupted_training_goes_on_from_its_last_epoch(tmp_path: Path, monkeypatch):
-    run = run_settings(num_epochs=3)
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    whole.mkdir()
-    broken.mkdir()
-    assert comparison.train_entry(run, str(whole)) == {}
-    comparison.train_entry(dataclasses.replace(run, num_epochs=2), str(broken))
-    epochs = []
-    epoch = trainable.Trial.epoch
+def test_an_interrupted_training_goes_on_in_its_own_run(under_way: Comparison, training):
+    first, *others = comparison.entries(under_way.prepared)
+    for entry in others:
+        finished(under_way, entry)
 
-    def counted(trial: trainable.Trial, midway: Any = None) -> Any:
-        epochs.append(trial.trainer.epoch)
-        return epoch(trial, midway)
+    def interrupt(one: Comparison, trial_id: str) -> None:
+        epochs(one, trial_id, 1)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(trainable.Trial, "epoch", counted)
-    assert comparison.train_entry(run, str(broken)) == {}
-    assert epochs == [2], "the third alone"
-    assert trained_epochs(broken) == trained_epochs(whole)
-    assert checkpoints.load_scores(broken / "best") == checkpoints.load_scores(whole / "best")
-    assert comparison.train_entry(run, str(broken)) == {}, "all done, but not yet read on test"
-    assert epochs == [2]
+    with pytest.raises(KeyboardInterrupt):
+        training(under_way, {first.name: interrupt})
+    here = training(again(under_way), {first.name: ends})
+    state = {"trial_id": first.name, "checkpoints": [checkpoint(first.name, 0)]}
+    assert here.configs == {first.name: state}
+    tracker = under_way.tracking.tracker
+    (run,) = tracker.children(under_way.prepared.run_id)
+    assert (run.status, run.tags["test_readings"]) == ("FINISHED", "1")
+    assert [number for number, _ in history(tracker, run, "epoch_s")] == [0, 1]
 
 
-def test_a_failed_epoch_is_no_checkpoint_to_go_on_from(tmp_path: Path, monkeypatch):
-    def failing(trial: trainable.Trial, midway: Any = None) -> Any:
-        raise TrainingFailure("non_finite", "epoch 0: sp is nan")
-
-    monkeypatch.setattr(trainable.Trial, "epoch", failing)
-    failure = comparison.train_entry(run_settings(num_epochs=2), str(tmp_path))
-    assert failure["failure"] == "non_finite"
-    assert not (tmp_path / "last").exists()
-
-
-def test_of_an_interrupted_training_only_the_checkpoint_is_left(
-    under_way: Comparison,
+def test_a_training_that_ended_is_read_where_the_process_died_before(
+    under_way: Comparison, training, monkeypatch: pytest.MonkeyPatch
 ):
+    first, *others = comparison.entries(under_way.prepared)
+    for entry in others:
+        finished(under_way, entry)
+    under_way.ledger.begin(first.name, {RUN: first.name}, None)
+    ends(under_way, first.name)
+    resumed = again(under_way)
+    assert training(resumed, {}).configs == {}, "nothing is trained"
+    kept = resumed.outcome(first)
+    assert kept is not None
+    run = resumed.tracking.tracker.run(kept.run_id)
+    assert (run.status, run.tags["test_readings"], run.tags["method"]) == ("FINISHED", "1", "infocal")
+    assert kept.scores["token_f1"] == run.metrics["test_token_f1"]
+    assert not (resumed.folder.directory / "tune" / first.name).exists(), "its checkpoints are not needed"
+    # who removes the outcome wants it trained again
+    (resumed.folder.directory / "outcomes" / f"{first.name}.json").unlink()
+    here = training(again(resumed), {first.name: ends})
+    assert here.configs == {first.name: {"trial_id": f"{first.name}-2", "checkpoints": []}}
+
+
+def test_an_outcome_that_is_there_is_not_read_again(under_way: Comparison, monkeypatch: pytest.MonkeyPatch):
+    """As where the process died between the outcome and the end of the run."""
     first = comparison.entries(under_way.prepared)[0]
-    folder = under_way.directory / "working" / first.name
-    for name in ("last", ".last", "best", "tmp123"):
-        (folder / name).mkdir(parents=True)
-    (folder / checkpoints.HISTORY).write_text("[]")
-    assert sorted(path.name for path in under_way._folder(first).iterdir()) == ["last"]
+    under_way.ledger.begin(first.name, {RUN: first.name}, None)
+    ends(under_way, first.name)
+    tracker = under_way.tracking.tracker
+    with monkeypatch.context() as broken, pytest.raises(PipelineError, match="gone"):
+        broken.setattr(tracker, "finish", raising(PipelineError("gone")))
+        under_way.tracking.sync(is_running=True)
+    kept = under_way.outcome(first)
+    assert kept is not None
+    resumed = again(under_way)
+    resumed.tracking.sync(is_running=True)
+    assert resumed.outcome(first) == kept
+    (run,) = tracker.children(under_way.prepared.run_id)
+    assert (run.run_id, run.status, run.tags["test_readings"]) == (kept.run_id, "FINISHED", "1")
+    assert {"best", "curve.html", "rationales.html"} <= tracker.artifact_paths(run.run_id)
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*args: Any, **keywords: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def test_a_ledger_of_other_trainings_is_refused(under_way: Comparison):
+    under_way.ledger.begin("x", {RUN: "fresh-seed7"}, None)
+    message = "expected trials of infocal-seed0, .* but got one of {'run': 'fresh-seed7'}"
+    with pytest.raises(StateError, match=message):
+        under_way.tracking.sync(is_running=True)
+
+
+def test_a_comparison_that_an_older_version_began_goes_on(
+    under_way: Comparison, training, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Its outcomes hold; what it was training starts anew, and the runs that it left open are ended."""
+    tracker, prepared = under_way.tracking.tracker, under_way.prepared
+    first, second, *others = comparison.entries(prepared)
+    tags = {PARENT_TAG: prepared.run_id, TRIAL_TAG: second.name}
+    left = tracker.start_run(tracker.experiment("beer", "palate"), second.name, {}, tags)
+    for entry in (first, *others):
+        finished(under_way, entry)
+    working = under_way.folder.directory / "working" / second.name / "last"
+    working.mkdir(parents=True)
+    seen: list[Comparison] = []
+
+    def run(one: Comparison, address: str | None, command: str) -> None:
+        monkeypatch.undo()
+        seen.append(one)
+        training(one, {second.name: ends})
+
+    monkeypatch.setattr(Comparison, "run", run)
+    with caplog.at_level(logging.WARNING):
+        text, broken = comparison.conduct(prepared, under_way.folder, tracker.uri, None, "resume")
+    assert broken == {} and text.startswith("### beer/palate")
+    assert "an older version began some trainings: those without an outcome start anew" in caplog.text
+    assert not working.parents[1].exists()
+    one, new = tracker.children(prepared.run_id)
+    assert (one.run_id, one.status) == (left, "KILLED")
+    assert (new.tags[TRIAL_TAG], new.status) == (second.name, "FINISHED")
+    assert tracker.run(prepared.run_id).status == "FINISHED"
+    names = {path.name for path in under_way.folder.directory.iterdir()}
+    kept = {SETTINGS, "ledger", "outcomes"}
+    assert names == kept | {f"table.{kind}" for kind in ("html", "json", "md", "tex")}
 
 
 def test_the_table_is_written_in_every_format(under_way: Comparison):

@@ -77,7 +77,7 @@ def test_gpus_that_trials_were_given_and_cannot_use_are_refused(part: float, hel
 
     message = f"--gpus-per-trial {part:g}: expected trials on GPUs, but torch 2.13.0.cpu of the nodes cannot"
     with pytest.raises(PipelineError, match=message) as caught:
-        gpus.check_usable(given, asked)
+        gpus.check_usable(given.run.device, given.gpus_per_trial, asked)
     assert told == [held]
     assert "leave the flag out" in str(caught.value.hint)
 
@@ -90,7 +90,7 @@ def test_gpus_that_trials_were_given_and_cannot_use_are_refused(part: float, hel
 def test_gpus_that_may_be_usable_are_not_refused(number: float, device: str, torch: Torch | None, cards: Any):
     cards(number)
     given = study_settings(run_settings(device=device), gpus_per_trial=1.0)
-    gpus.check_usable(given, lambda part: torch)
+    gpus.check_usable(given.run.device, given.gpus_per_trial, lambda part: torch)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from pipeline.tracking.studies import (
     config_of,
     end_children,
     latest_study,
-    reconcile,
     refuse_another_study,
     start_study,
 )
@@ -300,22 +299,6 @@ def test_unknown_run_is_named(tracker: Tracker):
         tracker.run("nope")
     with pytest.raises(PipelineError, match="cannot list the trials of run nope"):
         tracker.children("nope")
-
-
-def test_reconcile_ends_what_is_left_open(tracker: Tracker, experiment: str):
-    study = start_study(tracker, experiment, "one", {}, {})
-    known = child(tracker, experiment, study, "known")
-    failed = child(tracker, experiment, study, "failed", "FAILED")
-    forgotten = child(tracker, experiment, study, "forgotten")
-    forgotten_late = child(tracker, experiment, study, "forgotten late", "FINISHED")
-    reconcile(tracker, study, ["known", "failed"])
-    status = {run.run_id: run.status for run in tracker.children(study)}
-    assert status == {
-        known: "FINISHED",
-        failed: "FAILED",
-        forgotten: "KILLED",
-        forgotten_late: "KILLED",
-    }
 
 
 # -------------------------------------------------------------------------------- metrics and artifacts
