@@ -35,10 +35,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m feature_store", description=text)
     commands = parser.add_subparsers(dest="command", required=True, metavar="list | fetch | build | verify")
     for name, run, text in (
-        ("list", _list, "data sets, their raw files and what is built"),
+        ("list", _list, "list data sets, their raw files and the built features"),
         ("fetch", _fetch, "download raw files"),
-        ("build", _build, "prepare features (or find them prepared and whole)"),
-        ("verify", _verify, "read everything that is built and compare it with its digests"),
+        ("build", _build, "build the features; features that are built already are only checked"),
+        ("verify", _verify, "read all built features and compare them with their SHA-256"),
     ):
         command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(run=run)
@@ -48,10 +48,10 @@ def _parser() -> argparse.ArgumentParser:
         text = f"name of the data set (default: {default or 'all'})"
         command.add_argument("--dataset", default=default, help=text)
         if name != "list":
-            text = f"which of its targets ({aspects_in_words()})"
+            text = f"target of the data set ({aspects_in_words()})"
             command.add_argument("--aspect", "--task", help=text)
         if name != "verify":
-            text = f"folder that holds DATASET/ (default: {_ENV_DATA})"
+            text = f"folder that contains DATASET/ (default: {_ENV_DATA})"
             command.add_argument("--data-dir", type=Path, help=text)
         if name != "fetch":
             text = f"folder of built features (default: {ENV_CACHE}, else ~/.cache/infocal)"
@@ -67,21 +67,29 @@ def _add_build_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--max-length",
         type=int,
-        help="tokens kept of a text in train and val (default: the data set's, as in a search)",
+        help="largest number of tokens of a text in train and val; longer texts are cut (default: the data "
+        "set's, as in a search)",
     )
-    command.add_argument("--min-count", type=int, default=1, help="rarer training words become <unk>")
+    command.add_argument(
+        "--min-count",
+        type=int,
+        default=1,
+        help="training words that occur less often become <unk> (default: %(default)s)",
+    )
     command.add_argument(
         "--embedding",
         help="word2vec, random, or a text file, plain or .gz (default: the data set's, as in a search)",
     )
-    command.add_argument("--embedding-size", type=int, help="numbers of a vector (default: the data set's)")
+    command.add_argument(
+        "--embedding-size", type=int, help="number of values in each word vector (default: the data set's)"
+    )
     command.add_argument("--seed", type=int, default=0)
     command.add_argument(
         "--option",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="a choice that the data set offers (see `list`); may be repeated",
+        help="an option of the data set (`list` shows all); may be repeated",
     )
 
 
@@ -130,7 +138,9 @@ def _fetch(args: argparse.Namespace) -> None:
     aspect = resolve_aspect(source, args.aspect) if args.aspect else None
     data_dir = _data_dir(args)
     if data_dir is None:
-        raise RequestError("where should the files go?", hint=f"add `--data-dir DIR` or set {_ENV_DATA}")
+        raise RequestError(
+            "no folder for the files was named", hint=f"add `--data-dir DIR` or set {_ENV_DATA}"
+        )
     if not source.remote_files:
         raise RequestError(
             f"dataset `{source.name}` has no official files: there is nothing to download",
@@ -198,7 +208,7 @@ def _verify(args: argparse.Namespace) -> None:
         directories += _built(cache_dir, source.name, aspect)
     if not directories:
         hint = "run `python -m feature_store build`"
-        raise MissingDataError("nothing is built here", where=str(cache_dir), hint=hint)
+        raise MissingDataError("no features are built in this folder", where=str(cache_dir), hint=hint)
     from feature_store.checks import check_features
     from feature_store.store import load_features, verify_derived
 

@@ -98,19 +98,19 @@ def read_manifest(path: Path) -> Manifest:
     ) as error:
         raise DamagedCacheError(f"the manifest cannot be read ({error})", where=str(path)) from error
     if manifest.format != FORMAT:
-        raise DamagedCacheError(f"written in format {manifest.format}, but this is {FORMAT}", where=str(path))
+        raise DamagedCacheError(f"expected format {FORMAT}, but got {manifest.format}", where=str(path))
     if not is_whole:
         raise DamagedCacheError("the manifest differs from its own sha256", where=str(path))
     for name, size in listed.items():
         file = path.parent / name
         if Path(name).name != name:
-            raise DamagedCacheError(f"the manifest names `{name}`, which lies elsewhere", where=str(path))
+            raise DamagedCacheError(
+                f"the manifest names `{name}`, which is outside the folder", where=str(path)
+            )
         if not file.is_file():
             raise DamagedCacheError("the file is missing", where=str(file))
         if file.stat().st_size != size:
-            raise DamagedCacheError(
-                f"expected {size} bytes, but there are {file.stat().st_size}", where=str(file)
-            )
+            raise DamagedCacheError(f"expected {size} bytes, but got {file.stat().st_size}", where=str(file))
     return manifest
 
 
@@ -307,4 +307,4 @@ class DigestBook:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_text(self._path, json.dumps(self._known, indent=1, sort_keys=True))
         except OSError as error:
-            logger.warning("%s: digests cannot be remembered: %s", self._path, error)
+            logger.warning("%s: the SHA-256 of files cannot be stored: %s", self._path, error)

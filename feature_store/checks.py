@@ -120,9 +120,7 @@ def _check_overlap(features: Features) -> list[str]:
             if owner := owners.get(_text_digest(row)):
                 shared[owner, split] += 1
     return [
-        counted(
-            n, f"text of `{owner}` also stands in `{split}`", f"texts of `{owner}` also stand in `{split}`"
-        )
+        counted(n, f"text of `{owner}` is also in `{split}`", f"texts of `{owner}` are also in `{split}`")
         for (owner, split), n in sorted(shared.items())
     ]
 

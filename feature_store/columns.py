@@ -34,11 +34,13 @@ def check_layout(table: pa.Table, schema: pa.Schema, path: Path) -> None:
         DamagedCacheError: if the file holds something else.
     """
     if not table.schema.equals(schema):
-        raise DamagedCacheError(f"the columns are {table.schema.names}, not the schema's", where=str(path))
+        raise DamagedCacheError(
+            f"expected the columns of the schema, but got {table.schema.names}", where=str(path)
+        )
     try:
         table.validate()
     except pa.ArrowInvalid as error:
-        raise DamagedCacheError(f"not a sound table ({error})", where=str(path)) from error
+        raise DamagedCacheError(f"not a valid table ({error})", where=str(path)) from error
     if holed := [field.name for field in schema if not field.nullable and table[field.name].null_count]:
         raise DamagedCacheError(f"entries of `{holed[0]}` are missing", where=str(path))
 
@@ -52,7 +54,7 @@ def check_values(table: pa.Table, path: Path) -> None:
     try:
         table.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise DamagedCacheError(f"not a sound table ({error})", where=str(path)) from error
+        raise DamagedCacheError(f"not a valid table ({error})", where=str(path)) from error
 
 
 def check_numbers(table: pa.Table, num_words: int, num_classes: int | None, path: Path) -> None:
@@ -81,7 +83,7 @@ def check_numbers(table: pa.Table, num_words: int, num_classes: int | None, path
             "rationale": _point_into(batch.column("rationale"), lengths),
         }
         if wrong := [name for name, is_right in right.items() if not is_right]:
-            raise DamagedCacheError(f"numbers in `{wrong[0]}` point nowhere", where=str(path))
+            raise DamagedCacheError(f"numbers in `{wrong[0]}` are out of range", where=str(path))
 
 
 def _lists(column: pa.ListArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:

@@ -140,7 +140,7 @@ def _check_size(given: int, size: int, where: str, *, first: bool) -> None:
         return
     if first:
         raise RequestError(
-            f"the file's vectors have {counted(given, 'value')}, but {size} were asked for",
+            f"expected vectors of {size} values, but the file has vectors of {counted(given, 'value')}",
             where=where,
             hint=f"add `--embedding-size {given}`",
         )

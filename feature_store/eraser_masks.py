@@ -142,7 +142,7 @@ class EraserFile:
         size = None if soft is None else len(soft)
         if hard is None and soft is None:
             raise BadInputError(
-                f"neither `{_HARD}` nor `{_SOFT}`: nothing says what is selected; there is {sorted(entry)}",
+                f"expected the key `{_HARD}` or `{_SOFT}`, but got neither; the keys are {sorted(entry)}",
                 where=where,
             )
         if hard is None:
@@ -165,7 +165,7 @@ def _pairs(hard: object, where: str) -> object:
         if isinstance(span, dict):
             if missing := [key for key in ("start_token", "end_token") if key not in span]:
                 raise BadInputError(
-                    f"no key `{missing[0]}` in a span of `{_HARD}`; there is {sorted(span)}", where=where
+                    f"no key `{missing[0]}` in a span of `{_HARD}`; the keys are {sorted(span)}", where=where
                 )
             span = [span["start_token"], span["end_token"]]
         pairs.append(span)

@@ -88,9 +88,9 @@ def _finished(file: RemoteFile, folder: Path) -> list[Path]:
             raise FetchError(
                 f"this is not the official file, whose sha256 starts with {file.sha256[:12]}",
                 where=str(path),
-                hint="move it away and fetch again, or keep it: building reads it as it is",
+                hint="move the file away and fetch again; or keep it, and `build` reads it unchanged",
             )
-        logger.info("%s: there already", path)
+        logger.info("%s: already downloaded", path)
         return [path]
     return [plain] if plain.is_file() else []
 
@@ -142,7 +142,7 @@ def _copy(source: IO[bytes] | gzip.GzipFile, sink: IO[bytes] | None, max_bytes: 
     while block := source.read(_BLOCK_BYTES):
         total += len(block)
         if total > max_bytes:
-            raise ValueError(f"more than {max_bytes} bytes after decompression, the most that is accepted")
+            raise ValueError(f"expected at most {max_bytes} bytes after decompression, but there are more")
         if sink is not None:
             sink.write(block)
 

@@ -102,15 +102,17 @@ def check_dataset(dataset: str | None, aspect: str | None) -> str | None:
     if dataset is None:
         if aspect is not None:
             raise RequestError(
-                f"got `{aspect}`, but no data set", where="--aspect", hint="add `--dataset beer`"
+                f"`{aspect}` is an aspect of a data set, but no data set was named",
+                where="--aspect",
+                hint="add `--dataset beer`",
             )
         return None
     source = get_source(dataset)
     if dataset != Beer.name:
         raise RequestError(
-            f"expected `beer`, whose files are read as they are, but got `{dataset}`",
+            f"expected `beer`, the only data set whose raw files this command reads, but got `{dataset}`",
             where="--dataset",
-            hint="leave it out, and give the rationales as plain JSON lines (see docs/scoring.md)",
+            hint="leave out the flag, and give the rationales as JSON lines (see docs/scoring.md)",
         )
     return resolve_aspect(source, aspect)
 
@@ -224,12 +226,14 @@ def _plain(line: str, where: str, unread: Counter[str]) -> MaskRecord:
     if "text" in record and record.get("tokens") is None:
         record = _of_text(record, where)
     if "rationale" not in record:
-        raise BadInputError(f"no key `rationale`; there is {sorted(record)}", where=where)
+        raise BadInputError(f"no key `rationale`; the keys are {sorted(record)}", where=where)
     unread.update(record.keys() - set(_PLAIN_FIELDS))
     example_id = None if record.get("id") is None else check_id(record["id"], "id", where)
     tokens = None if record.get("tokens") is None else check_tokens(record["tokens"], "tokens", where)
     if example_id is None and tokens is None:
-        raise BadInputError("neither `id` nor `tokens`: nothing says which text this is", where=where)
+        raise BadInputError(
+            "expected `id` or `tokens`, to find the text in the other file, but got neither", where=where
+        )
     text = MaskRecord(
         where=where,
         example_id=example_id,
@@ -271,7 +275,8 @@ def _positions(value: object, size: int | None, where: str) -> list[int] | None:
     spans = check_spans(value, size, "`rationale`", where)
     if size is None and any(end > _MAX_TOKENS for _, end in spans):
         raise BadInputError(
-            f"a span of `rationale` ends at token {max(end for _, end in spans)}, beyond any text's end",
+            f"a span of `rationale` ends at token {max((end for _, end in spans))}, but a text has at most "
+            f"{_MAX_TOKENS:,} tokens",
             where=where,
             hint="spans count tokens, not characters; or state the text's length as `num_tokens`",
         )
@@ -301,9 +306,10 @@ def _pieces(text: str, where: str) -> list[Token]:
         return split_at_blanks(text)
     if found != CHINESE:
         raise BadInputError(
-            f"this text is {found}, which has no blanks between words, and there is no tokenizer for it",
+            f"this text is {found}, which puts no spaces between words, and no tokenizer supports this "
+            "language",
             where=where,
-            hint="give `tokens` in place of `text`, and spans that count tokens",
+            hint="give `tokens` instead of `text`, and spans that count tokens",
         )
     return TOKENIZERS["jieba"](text)
 

@@ -59,8 +59,8 @@ def _note(
     what: str, unit: str, entries: Collection[str], found: Collection[str], never: Iterable[str]
 ) -> str:
     apart = list(dict.fromkeys(text for text in never if text not in found))
-    said = f"{what}: {len(found)} of {len(set(entries))} {unit} stand in the texts"
+    said = f"{what}: {len(found)} of {len(set(entries))} {unit} occur in the texts"
     if not apart:
         return said
     named = ", ".join(f"`{text[:30]}`" for text in apart[:_NAMED]) + (", ..." if len(apart) > _NAMED else "")
-    return f"{said}; {len(apart)} can never apply, for texts are cut within them: {named}"
+    return f"{said}; {len(apart)} without effect, because the tokenizer cuts texts inside them: {named}"

@@ -59,7 +59,7 @@ def check_keys(example_ids: Iterable[pa.Array], split: str) -> None:
     repeated = ids.is_duplicated()
     if repeated.any():
         raise BadInputError(
-            f"{counted(int(repeated.sum()), 'row breaks', 'rows break')} `primary_key`; "
+            f"{counted(int(repeated.sum()), 'row violates', 'rows violate')} `primary_key`; "
             f"the first is `{ids.filter(repeated)[0]}`",
             where=f"split `{split}`",
         )
@@ -84,6 +84,6 @@ def validate(rows: pl.DataFrame, split: str, kind: TaskKind) -> None:
     is_bad = broken.select(pl.any_horizontal(pl.all())).to_series()
     first = rows["example_id"].filter(is_bad)[0]
     raise BadInputError(
-        f"{counted(int(is_bad.sum()), 'row breaks', 'rows break')} {names}; the first is `{first}`",
+        f"{counted(int(is_bad.sum()), 'row violates', 'rows violate')} {names}; the first is `{first}`",
         where=f"split `{split}`",
     )

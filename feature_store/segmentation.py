@@ -149,16 +149,20 @@ def _if_whole(directory: Path, key: str, file: TextFile) -> pa.Table | None:
         # every digest, for all of it is read in any case
         manifest = cache.read_manifest(directory / cache.MANIFEST)
         if manifest.fingerprint != key or _TABLE not in manifest.files:
-            raise DamagedCacheError("these are other lengths", where=str(directory))
+            raise DamagedCacheError(
+                f"expected the word lengths `{key[:16]}`, but got `{manifest.fingerprint[:16]}`",
+                where=str(directory),
+            )
         cache.verify_files(directory, manifest)
         table = cache.open_table(directory / _TABLE)
         if table.num_rows != file.num_texts:
             raise DamagedCacheError(
-                f"{counted(table.num_rows, 'text')} for the {file.num_texts} of `{file.name}`",
+                f"expected the word lengths of {file.num_texts} texts of `{file.name}`, but got "
+                f"{counted(table.num_rows, 'text')}",
                 where=str(directory),
             )
     except DamagedCacheError as error:
-        logger.warning("%s: cutting the texts again", error)
+        logger.warning("%s: splitting the texts into words again", error)
         return None
     return table
 

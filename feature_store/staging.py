@@ -106,7 +106,8 @@ class _SplitWriter:
         those = f"of {counts['rows']} texts of `{self._split}`"
         said = (
             f"{counted(counts['cut'], f'{those} is', f'{those} are')} longer than "
-            f"{counted(self._max_length or 0, 'token')} and cut there; the longest has {self.longest}"
+            f"{counted(self._max_length or 0, 'token')} and cut to this length; the longest has "
+            f"{self.longest}"
         )
         lost = counts["cut_rationale_tokens"]
         if not lost:
@@ -154,7 +155,8 @@ def stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> p
             raise BadInputError(
                 f"too few examples: nothing is left for the split `{split}` ({sizes})",
                 where=files,
-                hint="give every split a text; without a file of its own, `val` is a part of training texts",
+                hint="give every split a text; without a file for `val`, a part of the training texts is "
+                "used for `val`",
             )
         with pa.memory_map(str(staged_file(stage, split))) as source:
             check_keys((batch.column("example_id") for batch in batches(source)), split)

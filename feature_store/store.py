@@ -102,7 +102,9 @@ class FeatureRequest:
             if not 0 <= getattr(self, name) < 2**32:
                 raise RequestError(f"`{name}` must lie in [0, 2**32), but got {getattr(self, name)}")
         if self.sample and self.data_dir is not None:
-            raise RequestError(f"`sample` was asked for together with `data_dir` {self.data_dir}: choose one")
+            raise RequestError(
+                f"`sample` and `data_dir` {self.data_dir} were both given: expected only one of them"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -235,7 +237,7 @@ class Features:
             DamagedCacheError: if an offset or number is wrong.
         """
         if split not in self._tables:
-            raise RequestError(f"no split `{split}`; there is {', '.join(self._tables)}")
+            raise RequestError(f"no split `{split}`; the splits are {', '.join(self._tables)}")
         table = self._tables[split]
         if split not in self._checked:
             path = self.directory / f"{split}.arrow"
@@ -356,7 +358,10 @@ def load_if_whole(directory: Path, recipe: Recipe, verify: bool) -> Features | N
     try:
         features = load_features(directory, verify=verify)
         if features.fingerprint != recipe.fingerprint:
-            raise DamagedCacheError(f"these are features {features.fingerprint[:16]}", where=str(directory))
+            raise DamagedCacheError(
+                f"expected features {recipe.fingerprint[:16]}, but got features {features.fingerprint[:16]}",
+                where=str(directory),
+            )
         return features
     except DamagedCacheError as error:
         logger.warning("%s: building it again", error)
@@ -449,7 +454,7 @@ def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_di
     book = cache.DigestBook(request.cache_dir / "digests.json")
     digests = {role: _digest(book, role, file) for role, file in sorted(files.items())}
     key = [f"{role}:{digest}" for role, digest in digests.items()]
-    note = f"made-up sample corpus (seed {request.sample_seed}): its numbers say nothing about real data"
+    note = f"made-up sample corpus (seed {request.sample_seed}): scores on it say nothing about real data"
     return Recipe(
         source=source,
         aspect=aspect,
@@ -551,7 +556,10 @@ def _derived_if_whole(directory: Path, key: str) -> pa.Table | None:
         # every digest, for there is one table, which its reader goes through anyway
         manifest = cache.read_manifest(directory / cache.MANIFEST)
         if manifest.fingerprint != key or DERIVED_FILE not in manifest.files:
-            raise DamagedCacheError("this is another table", where=str(directory))
+            raise DamagedCacheError(
+                f"expected the table `{key[:16]}`, but got `{manifest.fingerprint[:16]}`",
+                where=str(directory),
+            )
         cache.verify_files(directory, manifest)
         table = cache.open_table(directory / DERIVED_FILE)
         check_values(table, directory / DERIVED_FILE)

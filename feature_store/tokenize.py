@@ -186,5 +186,5 @@ def make_tokenizer(name: str, files: Mapping[str, str]) -> Tokenizer:
     """
     if name not in TOKENIZERS or (files and name != "jieba"):
         what = f" that takes {quoted(files)}" if files else ""
-        raise RequestError(f"no tokenizer `{name}`{what}; there is {quoted(TOKENIZERS)}")
+        raise RequestError(f"no tokenizer `{name}`{what}; the tokenizers are {quoted(TOKENIZERS)}")
     return ChineseTokenizer.of_files(files) if files else TOKENIZERS[name]

@@ -21,7 +21,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise ValueError(f"more than {MAX_BYTES} bytes, the most that is accepted")
+        raise ValueError(f"expected at most {MAX_BYTES} bytes, but there are more")
     try:
         values = tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:

@@ -24,7 +24,7 @@ class Vocabulary:
         self._ids = {token: number for number, token in enumerate(self.tokens) if number != PAD_ID}
         if len(self._ids) != len(self.tokens) - 1:
             twice = next(token for token, count in Counter(self.tokens).items() if count > 1)
-            raise ValueError(f"the word {twice!r} stands twice in the vocabulary")
+            raise ValueError(f"the word {twice!r} is in the vocabulary twice")
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -34,5 +34,5 @@ def get_source(dataset: str) -> Source:
     """
     if dataset not in REGISTRY:
         near = did_you_mean(dataset, REGISTRY, "--dataset ")
-        raise RequestError(f"no dataset `{dataset}`; there is {quoted(REGISTRY)}", hint=near)
+        raise RequestError(f"no dataset `{dataset}`; the data sets are {quoted(REGISTRY)}", hint=near)
     return REGISTRY[dataset]

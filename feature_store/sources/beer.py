@@ -97,9 +97,10 @@ class Beer:
             name="pool",
             default=NO_POOL,
             choices=(NO_POOL, "plain", RESIDUAL, VECTORS, ADJUSTED),
-            help="held-out reviews of the other two aspects, to learn from as well: all (plain), those whose "
-            "score the other scores predict worst (residual), for word vectors and language model alone "
-            "(vectors), or all with what the other scores tell taken out of the targets (adjusted)",
+            help="reviews in the held-out files of the other two aspects: use all as training texts "
+            "(plain), or only those whose score the other scores predict worst (residual), or use "
+            "them only for the word vectors and the language model (vectors), or as plain, but "
+            "without the part of each target that the other scores predict (adjusted)",
             pool_values=(VECTORS,),
             is_later=True,
         ),
@@ -187,8 +188,8 @@ class Beer:
             yield frame
         if unmarked := report.counts["annotated_without_rationale"]:
             report.notes.append(
-                f"{unmarked} of {report.counts['annotated']} annotated reviews have no rationale "
-                f"for `{query.aspect}`: left out of precision, recall and F1"
+                f"{unmarked} of {report.counts['annotated']} annotated reviews have no rationale for "
+                f"`{query.aspect}`: they are left out of precision, recall and F1"
             )
         heldout = inputs["heldout"]
         files: list[tuple[Path, str | None]] = [(heldout, None)]
@@ -215,8 +216,8 @@ class Beer:
             report.notes.append(
                 counted(
                     dropped,
-                    "review of the annotated set also stands in the review files: dropped there",
-                    "reviews of the annotated set also stand in the review files: dropped there",
+                    "review of the annotated set is also in the review files, and is dropped there",
+                    "reviews of the annotated set are also in the review files, and are dropped there",
                 )
             )
         if known is not None:
@@ -279,7 +280,7 @@ def annotated_reviews(path: Path, aspect: int, max_bytes: int, report: Report) -
         record = parse_record(line, where, (str(aspect), "rid", "x", "y"))
         rid = check_id(record["rid"], "rid", where)
         if rid in first_line:
-            raise BadInputError(f"`rid` {rid} stands on line {first_line[rid]} already", where=where)
+            raise BadInputError(f"`rid` {rid} is on line {first_line[rid]} already", where=where)
         first_line[rid] = number
         tokens = check_tokens(record["x"], "x", where)
         spans = check_spans(record[str(aspect)], len(tokens), f'"{aspect}"', where)

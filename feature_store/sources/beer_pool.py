@@ -168,9 +168,9 @@ def _apart(scores: "Scores", aspect: int) -> tuple["Scores", "Scores"]:
 def note(how: str, aspect: str, counts: Mapping[str, int], files: Sequence[str]) -> str:
     """What is said of a pool wherever its features are used."""
     said = f"`pool={how}`: {counts['pool']} reviews of {' and '.join(files)}"
-    equal = f"{counts['pool_equal']} that begin as another one are left out"
+    equal = f"{counts['pool_equal']} with the same beginning as another review are left out"
     if how == VECTORS:
-        return f"{said} train the word vectors and the language model, and nothing else; {equal}"
+        return f"{said} are used only for the word vectors and the language model; {equal}"
     if how == ADJUSTED:
         return (
             f"{said} are training texts, too; {equal}. The target of every training text is its score for "
@@ -183,4 +183,7 @@ def note(how: str, aspect: str, counts: Mapping[str, int], files: Sequence[str])
             f"other scores misses most, as many as are no more correlated than the aspect's own; {equal}, "
             f"and {counts['pool_correlated']} that are more correlated"
         )
-    return f"{said} are training texts, too; in them {aspect} goes with the other scores; {equal}"
+    return (
+        f"{said} are training texts, too; in these reviews, the score for {aspect} is correlated with "
+        f"the other scores; {equal}"
+    )

@@ -89,7 +89,7 @@ class Cail(ReadsRows):
             name="recipe",
             default="topjudge",
             choices=tuple(RECIPES),
-            help="which cases are kept, and the classes of terms; the published ones differ",
+            help="which cases are kept, and which classes of terms there are; publications differ in both",
         ),
         SourceOption(
             name=DICTIONARY,
@@ -172,9 +172,9 @@ class Cail(ReadsRows):
         names = _class_names(query.aspect, task, recipe)
         if len(task.train_charges) < 2 or len(names) < 2:
             raise BadInputError(
-                f"{counted(len(task.train_charges), 'charge')} and "
-                f"{counted(len(task.train_articles), 'article')} are left: "
-                f"recipe `{recipe.name}` keeps those of at least {MIN_CASES} cases",
+                f"expected at least 2 classes, but recipe `{recipe.name}` keeps only charges and articles "
+                f"of at least {MIN_CASES} cases: {counted(len(task.train_charges), 'charge')} and "
+                f"{counted(len(task.train_articles), 'article')}",
                 where=str(query.inputs["train"]),
             )
         return dataclasses.replace(task, class_names=names)
@@ -256,7 +256,7 @@ class Cail(ReadsRows):
         shared = {split: report.counts[f"{split}_also_in_train"] for split in ("val", "test")}
         if any(shared.values()):
             found = " and ".join(f"{number} of {split}" for split, number in shared.items())
-            notes.append(f"texts that also stand in train, as in the official files: {found}; left there")
+            notes.append(f"texts that are also in train, as in the official files, and stay there: {found}")
         return notes
 
     def write_sample(self, data_dir: Path, seed: int) -> None:
@@ -321,9 +321,9 @@ class _Targets:
 
 _RARE_CHARGE = f"with a charge of fewer than {MIN_CASES} cases"
 _RARE_ARTICLE = f"with an article of fewer than {MIN_CASES} cases"
-_NOT_IN_TRAIN = "with a charge or an article that no case of train has"
+_NOT_IN_TRAIN = "with a charge or an article that is in no case of train"
 _LABEL_REASONS = (_RARE_CHARGE, _RARE_ARTICLE, _NOT_IN_TRAIN)
-_NO_WORD = "without a word, once the stop words are gone"
+_NO_WORD = "without a word after the stop words are removed"
 
 
 def _label_reason(case: Case, task: _CailTask) -> str | None:
@@ -434,7 +434,7 @@ def _mapping(value: object, name: str, keys: tuple[str, ...], where: str) -> dic
         raise BadInputError(f"expected an object as `{name}`, but got {shown(value)}", where=where)
     for key in keys:
         if key not in value:
-            raise BadInputError(f"no key `{key}` in `{name}`; there is {sorted(value)}", where=where)
+            raise BadInputError(f"no key `{key}` in `{name}`; the keys are {sorted(value)}", where=where)
     return value
 
 

@@ -203,15 +203,16 @@ class _Reader:
         self._labels.tell(report, tuple(self._numbers), self._train)
         if len(self._queries) > 1:
             report.notes.append(
-                "the texts come with different queries, which are ignored: "
-                f"`--option query={_PREPEND}` puts each before its text"
+                "the texts come with different queries, which are ignored: with `--option "
+                f"query={_PREPEND}`, each query is put before its text"
             )
         if self._num_misplaced:
             report.counts["misplaced_evidences"] = self._num_misplaced
             those = f"of {self._num_evidences} evidences"
             report.notes.append(
-                f"{counted(self._num_misplaced, f'{those} has', f'{those} have')} another `text` than their "
-                "span, which counts, covers: are the documents those that were annotated?"
+                f"{counted(self._num_misplaced, f'{those} has', f'{those} have')} a `text` that differs "
+                "from the tokens of the span; the span is used; check that the documents are the ones that "
+                "were annotated"
             )
 
     def _rationale(
@@ -231,7 +232,7 @@ class _Reader:
             docid = str(evidence["docid"])
             if docid not in texts:
                 raise BadInputError(
-                    f"evidence in document `{docid[:60]}`, but `docids` are {quoted(texts)}", where=where
+                    f"evidence is in document `{docid[:60]}`, but `docids` are {quoted(texts)}", where=where
                 )
             span = [[evidence["start_token"], evidence["end_token"]]]
             ((first, last),) = check_spans(span, len(texts[docid]), "`evidences`", where)
@@ -257,7 +258,7 @@ class _Reader:
         own = str(record["annotation_id"])
         if not names and own not in self._documents:
             raise BadInputError(
-                f"no `docids`, no evidence and no document `{own[:60]}`: which document is meant?",
+                f"expected `docids`, evidence or the document `{own[:60]}`, but got none of them",
                 where=where,
             )
         return names or [own]
@@ -282,6 +283,6 @@ def evidences_of(groups: object, where: str) -> list[dict[str, object]]:
         for key in ("docid", "start_token", "end_token"):
             if key not in evidence:
                 raise BadInputError(
-                    f"no key `{key}` in an evidence; there is {sorted(evidence)}", where=where
+                    f"no key `{key}` in an evidence; the keys are {sorted(evidence)}", where=where
                 )
     return found

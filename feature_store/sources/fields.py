@@ -62,7 +62,7 @@ def check_text(value: object, key: str, where: str) -> str:
     if not isinstance(value, str):
         raise BadInputError(f"expected text as `{key}`, but got {shown(value)}", where=where)
     if not value.strip():
-        raise BadInputError(f"an empty text as `{key}`", where=where)
+        raise BadInputError(f"expected a text as `{key}`, but it is empty", where=where)
     return check_encodable(value, f"`{key}`", where)
 
 
@@ -149,7 +149,9 @@ def mask_positions(mask: Sequence[float], size: int, where: str) -> list[int]:
         )
     if len(mask) != size:
         raise BadInputError(
-            f"a `rationale` of {len(mask)} zeros and ones for {counted(size, 'token')}", where=where
+            f"expected one 0 or 1 for each token as `rationale`, but got {len(mask)} for "
+            f"{counted(size, 'token')}",
+            where=where,
         )
     if wrong := [entry for entry in mask if entry not in (0, 1)]:
         raise BadInputError(f"expected 0 or 1 in the mask `rationale`, but got {wrong[0]}", where=where)
@@ -170,7 +172,7 @@ def class_number(name: str, numbers: dict[str, int], where: str) -> int:
     if name not in numbers:
         known = quoted(list(numbers)[:20]) + (", ..." if len(numbers) > 20 else "")
         raise BadInputError(
-            f"`{name[:_SHOWN]}` is none of the {len(numbers)} classes {known}",
+            f"expected one of the {len(numbers)} classes {known}, but got `{name[:_SHOWN]}`",
             where=where,
             hint=did_you_mean(name, numbers),
         )
@@ -222,6 +224,6 @@ class SeenExamples:
         for (split, owner), count in sorted(self._shared.items()):
             report.counts[f"texts_of_{split}_in_{owner}"] = count
             report.notes.append(
-                counted(count, f"text of `{split}` also stands", f"texts of `{split}` also stand")
-                + f" in `{owner}`: left there, so its scores flatter"
+                counted(count, f"text of `{split}` is also", f"texts of `{split}` are also")
+                + f" in `{owner}`: kept there, so the scores are too high"
             )

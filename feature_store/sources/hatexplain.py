@@ -132,8 +132,8 @@ class HateXplain(ReadsRows):
                     f"post `{post.post_id}` is in none of the divisions {quoted(_SPLITS)} of "
                     f"{divisions.name}",
                     where=where,
-                    hint="only posts whose annotators all disagree may be left out: "
-                    "are both files of one release?",
+                    hint="only posts whose annotators all disagree may be left out; check that both files "
+                    "are of the same release",
                 )
             split = split_of[post.post_id]
             seen.add(post.post_id, split, post.tokens, where)
@@ -148,10 +148,10 @@ class HateXplain(ReadsRows):
         if waiting:
             first = next(post_id for post_id in split_of if post_id in waiting)
             raise BadInputError(
-                f"{len(waiting)} of its post ids are not in {query.inputs['posts'].name}; "
-                f"the first is `{first}` in `{split_of[first]}`",
+                f"{len(waiting)} post ids are not in {query.inputs['posts'].name}; the first is `{first}` "
+                f"in `{split_of[first]}`",
                 where=f"{divisions}:{lines[split_of[first]]}",
-                hint="is the posts' file complete, and of the same release?",
+                hint="check that the file of posts is complete, and of the same release",
             )
         _tell(report, cases)
         seen.tell(report)
@@ -184,7 +184,7 @@ def _read_divisions(path: Path, max_bytes: int) -> tuple[dict[str, str], dict[st
                 )
             split_of[post_id] = name
     if missing := [name for name in _SPLITS if name not in names]:
-        raise BadInputError(f"there is no division {quoted(missing)}", where=str(path))
+        raise BadInputError(f"expected also a division {quoted(missing)}", where=str(path))
     return split_of, names
 
 
@@ -206,7 +206,7 @@ def _check_post(post_id: str, record: object, where: str) -> _Post:
         raise BadInputError(f"expected a JSON object, but got {shown(record)}", where=where)
     for key in ("annotators", "post_tokens"):
         if key not in record:
-            raise BadInputError(f"no key `{key}`; there is {quoted(sorted(record))}", where=where)
+            raise BadInputError(f"no key `{key}`; the keys are {quoted(sorted(record))}", where=where)
     annotators = record["annotators"]
     if (
         not isinstance(annotators, list)
@@ -307,7 +307,7 @@ _NOTES = {
         "no rationale: left out of every score that needs one",
     ),
     "empty_mask": ("mask marks", "masks mark", "no token: each counts as an annotator who marked nothing"),
-    "mask_of_other_length": ("mask has", "masks have", "another length than the post: left out"),
+    "mask_of_other_length": ("mask has", "masks have", "a different length than the post: left out"),
     "toxic_without_marked_token": (
         "toxic post has",
         "toxic posts have",

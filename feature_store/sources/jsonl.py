@@ -222,8 +222,8 @@ class _Survey:
         for name, count in self._without_tokenizer.most_common(1):
             if count >= _SOME * total:
                 raise BadInputError(
-                    f"{count} of {total} texts are {name}, which has no blanks between words, and there is "
-                    "no tokenizer for it",
+                    f"{count} of {total} texts are {name}, which puts no spaces between words, and no "
+                    "tokenizer supports this language",
                     where=str(self._path),
                     hint="give `tokens` instead of `text`: the words, as a tool of your choice cuts them",
                 )
@@ -232,7 +232,8 @@ class _Survey:
             return "jieba"
         if chinese >= _SOME * total:
             raise BadInputError(
-                f"{chinese} of {total} texts are Chinese and the others are not: which tokenizer is meant?",
+                f"{chinese} of {total} texts are Chinese and the others are not: expected a tokenizer to be "
+                "named",
                 where=str(self._path),
                 hint=f'write `tokenizer = "chinese"` in {TASK_FILE} (jieba; words of other scripts stay '
                 f'whole and keep their case), or "{default}", which makes one token of each Chinese clause',
@@ -309,15 +310,15 @@ class _Reader:
             report.counts["given_as_tokens"] = self._num_as_tokens
         if self._num_as_tokens and not self._is_stated:
             report.notes.append(
-                f"{counted(self._num_as_tokens, 'text is', 'texts are')} given as tokens; a free text "
-                f"that the model is asked about will be split by `{self._tokenizer}`: "
-                f"is that so? say `tokenizer = ...` in {TASK_FILE}"
+                f"{counted(self._num_as_tokens, 'text is', 'texts are')} given as tokens, but "
+                f"`{self._tokenizer}` will split the texts that the model explains later; if another "
+                f"tokenizer is right, write `tokenizer = ...` in {TASK_FILE}"
             )
 
     def _words(self, record: Mapping[str, object], where: str) -> _Words:
         given = [key for key in ("text", "tokens") if key in record]
         if len(given) != 1:
-            both = "both" if given else f"neither; there is {sorted(record)}"
+            both = "both" if given else f"neither; the keys are {sorted(record)}"
             raise BadInputError(f"expected either `text` or `tokens`, but got {both}", where=where)
         if given == ["tokens"]:
             self._num_as_tokens += 1
@@ -340,11 +341,11 @@ class _Reader:
             and self._low <= value <= self._high
         ):
             return (value - self._low) / (self._high - self._low)
-        hint = f"`score_range = [LOWEST, HIGHEST]` in {TASK_FILE} names the scores that there may be"
+        hint = f"`score_range = [LOWEST, HIGHEST]` in {TASK_FILE} sets the range of the scores"
         if isinstance(value, str):
-            hint = "a number in quotes is a text: write it without them"
+            hint = "a number in quotes is a text: remove the quotes"
         elif value is None:
-            hint = "leave the line out: a text without a score can be neither learnt from nor scored"
+            hint = "leave out the line: a text without a score can be neither learnt from nor scored"
         raise BadInputError(
             f"expected a score in [{_number(self._low)}, {_number(self._high)}], but got {shown(value)}",
             where=where,

@@ -65,12 +65,14 @@ class LabelCount:
         more = f", and {len(names) - len(shown)} with fewer" if len(shown) < len(names) else ""
         report.notes.append(f"{counted(len(names), 'class')} in {file}: {listed}{more}")
         if self._num_with_blanks:
-            report.notes.append(f"blanks around {counted(self._num_with_blanks, 'label')} are left out")
+            report.notes.append(f"blanks around {counted(self._num_with_blanks, 'label')} are removed")
         for group in _nearly_equal(names):
             listed = ", ".join(
                 f"`{_visible(name)}` ({counted(self._counts[name], 'text')})" for name in group
             )
-            report.notes.append(f"names of classes that are nearly equal: {listed}: are they one class?")
+            report.notes.append(
+                f"names of classes that are nearly equal: {listed}; check that they are different classes"
+            )
 
 
 def _visible(name: str) -> str:

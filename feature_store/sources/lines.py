@@ -206,16 +206,20 @@ def _short_lines(lines: bytes, limit: int, path: Path, number: int) -> Iterator[
 
 def _check_line(num_bytes: int, limit: int, where: str) -> None:
     if num_bytes > limit:
-        raise BadInputError(f"a line of more than {limit} bytes", where=where, hint="is it a text file?")
+        raise BadInputError(
+            f"expected lines of at most {limit} bytes, but this line is longer",
+            where=where,
+            hint="check that this is a text file",
+        )
 
 
 def check_size(num_bytes: int, path: Path, max_bytes: int) -> None:
     """Refuse a file of which more was read than is accepted."""
     if num_bytes > max_bytes:
         raise BadInputError(
-            f"more than {max_bytes} bytes of text, the most that is accepted",
+            f"expected at most {max_bytes} bytes of text, but the file has more",
             where=str(path),
-            hint="is it the right file? if so, raise `max_input_bytes`",
+            hint="check that this is the right file; if so, raise `max_input_bytes`",
         )
 
 
@@ -237,7 +241,7 @@ class _Decoder:
             raise BadInputError(
                 f"this line is {encoding}, but line {self._found[1]} is {self._found[0]}: mixed encodings",
                 where=where,
-                hint="write the file anew in one encoding",
+                hint="write the file again in one encoding",
             )
         return text.removeprefix(_BYTE_ORDER_MARK if number == 1 else "").rstrip("\r\n")
 
@@ -267,10 +271,10 @@ def _conversion(line: bytes) -> str:
     """A hint that names the encoding which a line that is not UTF-8 may have."""
     found, sign = "ENCODING", ""
     if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-        found, sign = "UTF-16", "it begins as UTF-16 does: "
+        found, sign = "UTF-16", "it begins like UTF-16: "
     elif _CHINESE.search(line.decode("gb18030", errors="replace")) and _is_gb18030(line):
         found, sign = "GB18030", "it may be GB18030 (GBK): "
-    return f"{sign}`iconv -f {found} -t UTF-8 FILE > NEW` writes it anew in UTF-8"
+    return f"{sign}`iconv -f {found} -t UTF-8 FILE > NEW` converts it to UTF-8"
 
 
 def _is_gb18030(line: bytes) -> bool:
@@ -298,5 +302,5 @@ def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object
         raise BadInputError(f"expected a JSON object, but got {shown(record)}", where=where)
     for key in keys:
         if key not in record:
-            raise BadInputError(f"no key `{key}`; there is {sorted(record)}", where=where)
+            raise BadInputError(f"no key `{key}`; the keys are {sorted(record)}", where=where)
     return record

@@ -27,7 +27,7 @@ def is_there(path: Path) -> bool:
     try:
         return path.exists()
     except OSError as error:  # no permission to look into the folder
-        raise BadInputError(f"cannot be looked for: {error.strerror or error}", where=str(path)) from error
+        raise BadInputError(f"cannot read the folder: {error.strerror or error}", where=str(path)) from error
 
 
 def find_inputs(

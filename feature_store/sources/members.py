@@ -66,7 +66,7 @@ class _Text:
     def error(self, message: str, position: int) -> BadInputError:
         line = self.line_at(position)
         after = "" if self.last_key is None else f", after the member `{self.last_key}`"
-        return BadInputError(f"not one whole JSON object: {message}{after}", where=f"{self.path}:{line}")
+        return BadInputError(f"not a complete JSON object: {message}{after}", where=f"{self.path}:{line}")
 
 
 def _blocks(raw: Iterator[bytes], text: _Text, max_bytes: int) -> Iterator[str]:

@@ -48,11 +48,13 @@ def read_task_file(path: Path) -> TaskFile:
     for key in values:
         if key not in _KEYS:
             raise BadInputError(
-                f"unknown key `{key}`; known are {quoted(_KEYS)}", where=where, hint=did_you_mean(key, _KEYS)
+                f"unknown key `{key}`; the keys are {quoted(_KEYS)}",
+                where=where,
+                hint=did_you_mean(key, _KEYS),
             )
     kind = _choice(values, "kind", get_args(TaskKind), where)
     if kind is None:
-        raise BadInputError(f"no key `kind`; it is one of {quoted(get_args(TaskKind))}", where=where)
+        raise BadInputError(f"no key `kind`; expected one of {quoted(get_args(TaskKind))}", where=where)
     for key, owner in (("classes", "classification"), ("score_range", "regression")):
         if key in values and kind != owner:
             raise BadInputError(f"`{key}` belongs to kind `{owner}`, but kind is `{kind}`", where=where)
@@ -72,7 +74,7 @@ def _choice(values: dict[str, Any], key: str, known: Any, where: str) -> str | N
     if not isinstance(value, str) or value not in known:
         near = did_you_mean(str(value), known)
         raise BadInputError(
-            f"`{key}` is one of {quoted(known)}, but got {shown(value)}", where=where, hint=near
+            f"expected one of {quoted(known)} as `{key}`, but got {shown(value)}", where=where, hint=near
         )
     return value
 
@@ -86,7 +88,7 @@ def _classes(value: object, where: str) -> tuple[str, ...]:
     names = [check_label(name, "classes", where) for name in value] if isinstance(value, list) else []
     if len(names) < 2 or len(set(names)) < len(names):
         raise BadInputError(
-            f"`classes` is a list of two different names or more, but got {value!r}", where=where
+            f"expected a list of at least two different names as `classes`, but got {value!r}", where=where
         )
     return tuple(names)
 
@@ -97,7 +99,7 @@ def _score_range(value: object, where: str) -> tuple[float, float]:
         if low < high and math.isfinite(high - low):
             return low, high
     raise BadInputError(
-        f"`score_range` is [lowest, highest], two different numbers, but got {value!r}", where=where
+        f"expected [lowest, highest], two different numbers, as `score_range`, but got {value!r}", where=where
     )
 
 

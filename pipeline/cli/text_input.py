@@ -70,9 +70,9 @@ def windows(stream: "BufferedReader | BytesIO", where: str) -> Iterator[list[Lin
         if len(raw) > MAX_LINE_BYTES:
             yield window
             raise PipelineError(
-                f"a line of more than {MAX_LINE_BYTES} bytes",
+                f"expected lines of at most {MAX_LINE_BYTES} bytes, but this line is longer",
                 where=f"{where}:{number}",
-                hint="is it a text file, with one text a line?",
+                hint="check that this is a text file with one text on each line",
             )
         try:
             text = raw.decode("utf-8").rstrip("\r\n")

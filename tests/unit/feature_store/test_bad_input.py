@@ -61,7 +61,7 @@ def test_a_bad_review(
         ({"_2": [[1.5, 2]]}, r"expected a span \[start, end\) in \"2\", but got \[1.5, 2\]"),
         ({"_2": ["1-2"]}, r"expected a span \[start, end\) in \"2\", but got '1-2'"),
         ({"_2": "none"}, r"expected a list of \[start, end\) spans as \"2\", but got 'none'"),
-        ({"_2": None}, r"no key `2`; there is \['0', '1', '3', '4', 'raw', 'rid', 'x', 'y'\]"),
+        ({"_2": None}, r"no key `2`; the keys are \['0', '1', '3', '4', 'raw', 'rid', 'x', 'y'\]"),
         ({"rid": None}, "no key `rid`"),
         ({"x": None}, "no key `x`"),
         ({"y": None}, "no key `y`"),
@@ -118,7 +118,7 @@ def test_a_review_annotated_twice(
 ):
     rid = json.loads(annotations.read_text().splitlines()[1])["rid"]
     change_record(annotations, 9, rid=rid)
-    fails(make_request(), leftovers, f"annotations.json:9: `rid` {rid} stands on line 2 already")
+    fails(make_request(), leftovers, f"annotations.json:9: `rid` {rid} is on line 2 already")
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.999])
@@ -168,7 +168,9 @@ def test_more_text_than_the_limit(make_request: MakeRequest, heldout: Path, left
     packed = heldout.with_name(f"{heldout.name}.gz")
     packed.write_bytes(gzip.compress(heldout.read_bytes() * 50))
     error = fails(
-        make_request(max_input_bytes=500_000), leftovers, "heldout.txt.gz: more than 500000 bytes of text"
+        make_request(max_input_bytes=500_000),
+        leftovers,
+        "heldout.txt.gz: expected at most 500000 bytes of text",
     )
     assert "raise `max_input_bytes`" in str(error.hint)
 
@@ -254,4 +256,4 @@ def test_a_folder_that_may_not_be_looked_into(
         return exists(path, **given)
 
     monkeypatch.setattr(Path, "exists", forbidden)
-    fails(make_request(), leftovers, "cannot be looked for: Permission denied")
+    fails(make_request(), leftovers, "cannot read the folder: Permission denied")

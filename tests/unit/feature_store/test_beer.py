@@ -121,7 +121,7 @@ def test_reviews_without_rationale_are_counted_and_said(corpus: Path, annotation
     assert report.counts["annotated_without_rationale"] == unmarked
     assert (
         f"{unmarked} of {report.counts['annotated']} annotated reviews have no rationale for `palate`: "
-        "left out of precision, recall and F1"
+        "they are left out of precision, recall and F1"
     ) in report.notes
 
 
@@ -141,7 +141,7 @@ def test_an_annotated_review_is_dropped_from_the_review_file(corpus: Path, heldo
     examples, report = read(corpus)
     assert len(of(examples, "train", "val")) == before
     assert report.counts["dropped_annotated_in_reviews"] == 1
-    assert "1 review of the annotated set also stands in the review files: dropped there" in report.notes
+    assert "1 review of the annotated set is also in the review files, and is dropped there" in report.notes
 
 
 def test_missing_files_are_all_named(corpus: Path, heldout: Path, annotations: Path):
@@ -195,7 +195,7 @@ def test_a_dataset_without_aspects_takes_none(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_an_unknown_dataset_gets_a_suggestion():
-    with pytest.raises(RequestError, match="no dataset `bear`; there is `beer`") as caught:
+    with pytest.raises(RequestError, match="no dataset `bear`; the data sets are `beer`") as caught:
         get_source("bear")
     assert caught.value.hint == "did you mean `--dataset beer`"
 

@@ -46,7 +46,8 @@ def test_trailing_blanks_do_no_harm(vectors: Path):
 
 def test_another_size_is_named_with_the_flag_to_use(vectors: Path):
     with pytest.raises(
-        RequestError, match=r"vectors.txt:1: .* have 2 values, but 5 were asked for"
+        RequestError,
+        match=r"vectors.txt:1: expected vectors of 5 values, but the file has vectors of 2 values",
     ) as caught:
         read(vectors, size=5)
     assert caught.value.hint == "add `--embedding-size 2`"

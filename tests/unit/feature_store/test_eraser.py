@@ -93,7 +93,7 @@ def test_different_queries_that_are_ignored_are_said(tmp_path: Path):
     folder = write_eraser(tmp_path, records)
     (_, note) = read_all("eraser", folder)[2].notes
     assert note.startswith(
-        "the texts come with different queries, which are ignored: `--option query=prepend`"
+        "the texts come with different queries, which are ignored: with `--option query=prepend`"
     )
     assert len(read_all("eraser", folder, query="append")[2].notes) == 1
 
@@ -104,7 +104,7 @@ def test_evidence_with_another_text_than_its_span_is_counted_and_said(tmp_path: 
     records["val"][2]["evidences"][0][0]["text"] = "a b"
     _, _, report = read_all("eraser", write_eraser(tmp_path, records))
     (_, note) = report.notes
-    assert note.startswith("1 of 9 evidences has another `text` than their span, which counts, covers")
+    assert note.startswith("1 of 9 evidences has a `text` that differs from the tokens of the span")
     assert report.counts["misplaced_evidences"] == 1
 
 

@@ -97,7 +97,7 @@ def test_what_was_done_without_hard_predictions_and_keys_of_a_fork_are_said(tmp_
     ("record", "message"),
     [
         ({"annotation_id": "a"}, "expected a list of objects as `rationales`, but got null"),
-        (predicted(), f"neither `{HARD}` nor `{SOFT}`: nothing says what is selected"),
+        (predicted(), f"expected the key `{HARD}` or `{SOFT}`, but got neither"),
         (predicted(**{HARD: [{"start_token": 1}]}), "no key `end_token` in a span of"),
         (predicted(**{HARD: hard((3, 1))}), "expected 0 <= start <= end in a span of"),
         (predicted(**{HARD: hard((0, 3)), SOFT: [1, 0]}), "does not fit the text's 2 tokens"),

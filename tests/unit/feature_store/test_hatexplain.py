@@ -138,7 +138,7 @@ def test_an_empty_mask_marks_nothing_and_is_said(tmp_path: Path):
 def test_a_mask_of_another_length_is_left_out_and_said(tmp_path: Path):
     found, report = only(tmp_path, post(masks=([0, 1, 1, 0], [1, 1, 1])))
     assert found.rationale == [1, 2]
-    assert report.notes == ["1 mask has another length than the post: left out (test 1; p)"]
+    assert report.notes == ["1 mask has a different length than the post: left out (test 1; p)"]
 
 
 def test_a_toxic_post_without_masks_is_not_annotated_and_said(tmp_path: Path):
@@ -174,7 +174,7 @@ def test_texts_of_several_splits_stay_and_are_counted(tmp_path: Path):
     examples, report = read(write(tmp_path, posts))
     assert len(examples) == 3
     assert report.counts["texts_of_val_in_train"] == 1
-    assert "1 text of `val` also stands in `train`: left there, so its scores flatter" in report.notes
+    assert "1 text of `val` is also in `train`: kept there, so the scores are too high" in report.notes
     reverse = write(tmp_path, posts, {"val": ["a"], "train": ["b"], "test": ["c"]})
     assert read(reverse)[1].counts["texts_of_val_in_train"] == 1, "whatever the order of the file"
 
@@ -220,7 +220,7 @@ def test_a_bad_post_is_named_with_file_line_and_id(tmp_path: Path, changes: dict
 def test_a_post_that_is_no_object_lacks_a_key_or_stands_twice(tmp_path: Path):
     with pytest.raises(BadInputError, match="post `p`: expected a JSON object, but got 3"):
         only(tmp_path, 3)  # type: ignore[arg-type]
-    with pytest.raises(BadInputError, match="post `p`: no key `post_tokens`; there is `annotators`"):
+    with pytest.raises(BadInputError, match="post `p`: no key `post_tokens`; the keys are `annotators`"):
         only(tmp_path, {"annotators": []})
     text = json.dumps({"a": NORMAL})
     folder = write(tmp_path, text[:-1] + ", " + text[1:], {"train": ["a"], "val": [], "test": []})
@@ -232,7 +232,7 @@ def test_json_cut_in_the_middle_names_the_last_whole_post(tmp_path: Path):
     folder = write(tmp_path, {"a": NORMAL, "b": post(), "c": NORMAL})
     path = folder / "hatexplain" / "dataset.json"
     path.write_text(path.read_text()[: path.read_text().index('"c"') + 30])
-    with pytest.raises(BadInputError, match=r"dataset.json:\d+: not one whole JSON .*after the member `b`"):
+    with pytest.raises(BadInputError, match=r"dataset.json:\d+: not a complete JSON .*after the member `b`"):
         read(folder)
 
 
@@ -244,9 +244,7 @@ def test_a_post_in_no_division(tmp_path: Path):
 
 def test_an_unknown_post_in_the_divisions(tmp_path: Path):
     folder = write(tmp_path, {"a": NORMAL, "b": post(), "c": NORMAL}, test=["c", "z", "y"])
-    message = (
-        "post_id_divisions.json:8: 2 of its post ids are not in dataset.json; the first is `z` in `test`"
-    )
+    message = "post_id_divisions.json:8: 2 post ids are not in dataset.json; the first is `z` in `test`"
     with pytest.raises(BadInputError, match=message):
         read(folder)
 
@@ -254,7 +252,7 @@ def test_an_unknown_post_in_the_divisions(tmp_path: Path):
 @pytest.mark.parametrize(
     ("divisions", "message"),
     [
-        ({"train": ["a"], "val": ["b"]}, "there is no division `test`"),
+        ({"train": ["a"], "val": ["b"]}, "expected also a division `test`"),
         (
             {"train": ["a"], "dev": ["b"]},
             "post_id_divisions.json:5: expected `train`, `val`, `test` once each",

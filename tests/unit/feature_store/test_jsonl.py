@@ -188,7 +188,7 @@ def test_equal_texts_are_counted_and_said(tmp_path: Path):
     records = own_records()
     records["test"] += records["train"][:2]
     _, _, report = read_all("jsonl", write_own(tmp_path, records))
-    assert said(report) == ["2 texts of `test` also stand in `train`: left there, so its scores flatter"]
+    assert said(report) == ["2 texts of `test` are also in `train`: kept there, so the scores are too high"]
     assert report.counts["texts_of_test_in_train"] == 2
 
 
@@ -225,7 +225,9 @@ def test_many_keys_that_are_not_read(tmp_path: Path):
 def test_tokens_without_a_stated_tokenizer(tmp_path: Path):
     record = {"tokens": ["so"], "label": "good"}
     (note,) = notes(tmp_path, record)
-    assert re.match("1 text is given as tokens; .* will be split by `english`", note)
+    assert re.match(
+        "1 text is given as tokens, but `english` will split the texts that the model explains", note
+    )
     assert notes(tmp_path, record, 'tokenizer = "whitespace"') == []
 
 
@@ -362,9 +364,9 @@ def test_own_words_of_own_texts_say_what_they_did(tmp_path: Path):
         )
     )
     notes = "\n".join(features.notes)
-    assert "dictionary: 1 of 3 words stand in the texts; 1 can never apply, " in notes
-    assert "are cut within them: `好 店`" in notes
-    assert "stop words: 2 of 3 entries stand in the texts; 1 can never apply, " in notes
+    assert "dictionary: 1 of 3 words occur in the texts; 1 without effect, " in notes
+    assert "cuts texts inside them: `好 店`" in notes
+    assert "stop words: 2 of 3 entries occur in the texts; 1 without effect, " in notes
     tokens = features.table("val")["tokens"].to_pylist()
     assert all("两天就" in text and not {"了", "。"} & set(text) for text in tokens)
 
@@ -403,7 +405,7 @@ def test_a_name_that_looks_like_another_one_shows_what_is_hidden(tmp_path: Path)
             r"span \[5, 2\] of `rationale` does not fit .*: it ends before it begins",
             "",
         ),
-        ({"score": None}, r"expected a score in \[1, 5\], but got null", "leave the line out"),
+        ({"score": None}, r"expected a score in \[1, 5\], but got null", "leave out the line"),
         ({"score": True}, r"expected a score in \[1, 5\], but got true", "score_range"),
     ],
 )

@@ -114,14 +114,16 @@ def test_bytes_that_are_not_utf8(tmp_path: Path):
 def test_more_than_the_limit(tmp_path: Path):
     (tmp_path / "f.gz").write_bytes(gzip.compress(b"0123456789\n" * 1000))
     assert len(read(tmp_path / "f.gz", max_bytes=11_000)) == 1000
-    with pytest.raises(BadInputError, match="f.gz: more than 10999 bytes of text, the most that is accepted"):
+    with pytest.raises(
+        BadInputError, match="f.gz: expected at most 10999 bytes of text, but the file has more"
+    ):
         read(tmp_path / "f.gz", max_bytes=10_999)
 
 
 def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 20)
     (tmp_path / "f").write_bytes(b"short\n" + b"x" * 21)
-    with pytest.raises(BadInputError, match="f:2: a line of more than 20 bytes"):
+    with pytest.raises(BadInputError, match="f:2: expected lines of at most 20 bytes"):
         read(tmp_path / "f")
 
 
@@ -161,9 +163,9 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "hint"),
     [
-        ("好的\n".encode("utf-16"), "it begins as UTF-16 does: `iconv -f UTF-16 -t UTF-8 FILE > NEW`"),
+        ("好的\n".encode("utf-16"), "it begins like UTF-16: `iconv -f UTF-16 -t UTF-8 FILE > NEW`"),
         ("屏幕坏了\n".encode("gbk"), r"it may be GB18030 \(GBK\): `iconv -f GB18030 -t UTF-8 FILE > NEW`"),
-        ("un café noir\n".encode("latin-1"), "^`iconv -f ENCODING -t UTF-8 FILE > NEW` writes it anew"),
+        ("un café noir\n".encode("latin-1"), "^`iconv -f ENCODING -t UTF-8 FILE > NEW` converts it to"),
     ],
 )
 def test_the_encoding_that_a_file_may_have_is_named(tmp_path: Path, content: bytes, hint: str):
@@ -188,7 +190,7 @@ def test_a_long_line_within_a_block_is_named(
 ):
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", limit)
     (tmp_path / "f").write_bytes(b"abc\nabcd\nabcde\nabc\n")
-    with pytest.raises(BadInputError, match=f"f:{line}: a line of more than {limit} bytes"):
+    with pytest.raises(BadInputError, match=f"f:{line}: expected lines of at most {limit} bytes"):
         read(tmp_path / "f")
 
 

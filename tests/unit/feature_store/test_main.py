@@ -139,7 +139,8 @@ def test_verify_with_nothing_built(run: Run, tmp_path: Path):
     assert run("verify", "--cache-dir", tmp_path) == (
         2,
         "",
-        f"error: {tmp_path}: nothing is built here\n\nhint: run `python -m feature_store build`\n",
+        f"error: {tmp_path}: no features are built in this folder\n\n"
+        "hint: run `python -m feature_store build`\n",
     )
 
 
@@ -182,7 +183,7 @@ def test_fetch_needs_a_place(run: Run):
     assert run("fetch") == (
         2,
         "",
-        "error: where should the files go?\n\nhint: add `--data-dir DIR` or set INFOCAL_DATA\n",
+        "error: no folder for the files was named\n\nhint: add `--data-dir DIR` or set INFOCAL_DATA\n",
     )
 
 
@@ -205,12 +206,12 @@ def test_the_sample_is_built_when_asked_for(run: Run, cache_dir: Path, monkeypat
         ),
         (
             ["build", "--dataset", "bear"],
-            "no dataset `bear`; there is `beer`",
+            "no dataset `bear`; the data sets are `beer`",
             "did you mean `--dataset beer`",
         ),
         (
             ["verify", "--dataset", "bear"],
-            "no dataset `bear`; there is `beer`",
+            "no dataset `bear`; the data sets are `beer`",
             "did you mean `--dataset beer`",
         ),
         (["build", "--aspct", "palate"], "unrecognized arguments: --aspct palate", "did you mean `--aspect`"),
@@ -272,7 +273,7 @@ def test_quick_answers_import_nothing_heavy(arguments: list[str]):
 
 def test_the_default_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert run("verify")[2].startswith(f"error: {tmp_path / 'infocal'}: nothing is built here")
+    assert run("verify")[2].startswith(f"error: {tmp_path / 'infocal'}: no features are built in this folder")
 
 
 def test_it_runs_as_a_module():

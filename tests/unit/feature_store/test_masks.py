@@ -65,11 +65,17 @@ def test_keys_that_are_not_read_are_named(tmp_path: Path):
     ("record", "message"),
     [
         ({"id": 1}, "masks.jsonl:1: no key `rationale`"),
-        ({"rationale": [1]}, "masks.jsonl:1: neither `id` nor `tokens`"),
+        ({"rationale": [1]}, "masks.jsonl:1: expected `id` or `tokens`, .* but got neither"),
         ({"id": 1, "rationale": [0, 2]}, "expected 0 or 1 in the mask `rationale`, but got 2"),
-        ({"id": 1, "num_tokens": 3, "rationale": [0, 1]}, "a `rationale` of 2 zeros and ones for 3 tokens"),
+        (
+            {"id": 1, "num_tokens": 3, "rationale": [0, 1]},
+            "one 0 or 1 for each token as `rationale`, but got 2 for 3 tokens",
+        ),
         ({"id": 1, "num_tokens": 3, "rationale": [[1, 4]]}, "does not fit the text's 3 tokens"),
-        ({"id": 1, "rationale": [[0, 2**60]]}, "ends at token 1152921504606846976, beyond any"),
+        (
+            {"id": 1, "rationale": [[0, 2**60]]},
+            "ends at token 1152921504606846976, but a text has at most 1,048,576 tokens",
+        ),
         ({"id": 1, "rationale": [[3, 2]]}, "expected 0 <= start <= end in a span of `rationale`, but got"),
         ({"id": 1, "rationale": [[0, 1]], "scores": 1}, "expected a list of numbers as `scores`, but got 1"),
         ({"id": 1, "rationale": "0 1"}, "expected a list of \\[start, end\\) spans as `rationale`"),
@@ -145,6 +151,8 @@ def test_a_text_in_chinese_is_cut_into_words(
 
 
 def test_a_text_that_nothing_can_cut_needs_its_tokens(tmp_path: Path):
-    with pytest.raises(BadInputError, match="m.*1: this text is Japanese, .* no tokenizer for it") as caught:
+    with pytest.raises(
+        BadInputError, match="m.*1: this text is Japanese, .* no tokenizer supports this language"
+    ) as caught:
         one(tmp_path, {"id": 1, "text": "部屋はとても狭かったです。", "label": [[0, 2]]})
-    assert caught.value.hint == "give `tokens` in place of `text`, and spans that count tokens"
+    assert caught.value.hint == "give `tokens` instead of `text`, and spans that count tokens"

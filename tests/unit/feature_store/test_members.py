@@ -102,7 +102,7 @@ def test_memory_is_bounded_by_the_members_not_by_the_file(tmp_path: Path):
 )
 def test_broken_json_is_named_with_its_line(tmp_path: Path, text: str, line: int, message: str):
     path = write(tmp_path, text)
-    with pytest.raises(BadInputError, match=f"x.json:{line}: not one whole JSON object: {message}"):
+    with pytest.raises(BadInputError, match=f"x.json:{line}: not a complete JSON object: {message}"):
         read(path)
 
 
@@ -129,7 +129,7 @@ def test_a_missing_file_a_folder_and_one_that_is_too_large(tmp_path: Path):
         read(tmp_path / "no.json")
     with pytest.raises(BadInputError, match="expected a file, but this is a folder"):
         read(tmp_path)
-    with pytest.raises(BadInputError, match="more than 5 bytes of text, the most that is accepted"):
+    with pytest.raises(BadInputError, match="expected at most 5 bytes of text, but the file has more"):
         read(write(tmp_path, '{"a": 1}'), max_bytes=5)
 
 
@@ -143,5 +143,5 @@ def test_a_member_that_never_ends_is_not_read_to_the_end(tmp_path: Path, monkeyp
 
 def test_a_number_of_thousands_of_digits_is_named(tmp_path: Path):
     path = write(tmp_path, '{"a": 1,\n"b": [' + "9" * 5000 + "]}")
-    with pytest.raises(BadInputError, match=f"{path}:2: not one whole JSON object: Exceeds the limit"):
+    with pytest.raises(BadInputError, match=f"{path}:2: not a complete JSON object: Exceeds the limit"):
         read(path)

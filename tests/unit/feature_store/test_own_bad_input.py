@@ -44,16 +44,16 @@ def change(path: Path, number: int, changes: Any) -> None:
     [
         ('{"text": "It is th', "not JSON: Unterminated string"),
         ("[1]", r"expected a JSON object, but got \[1\]"),
-        ({"label": "absent"}, r"no key `label`; there is \['text'\]"),
+        ({"label": "absent"}, r"no key `label`; the keys are \['text'\]"),
         ({"label": None}, "expected a whole number or text as `label`, but got null"),
         ({"label": ""}, "expected a whole number or text as `label`, but got ''"),
         ({"label": 1.5}, "expected a whole number or text as `label`, but got 1.5"),
         ({"label": True}, "expected a whole number or text as `label`, but got true"),
-        ({"label": "goood"}, "`goood` is none of the 2 classes `bad`, `good`"),
+        ({"label": "goood"}, "expected one of the 2 classes `bad`, `good`, but got `goood`"),
         ({"tokens": ["a"]}, "expected either `text` or `tokens`, but got both"),
-        ({"text": None}, r"expected either `text` or `tokens`, but got neither; there is \['label'\]"),
-        ({"text": ""}, "an empty text as `text`"),
-        ({"text": " \n "}, "an empty text as `text`"),
+        ({"text": None}, r"expected either `text` or `tokens`, but got neither; the keys are \['label'\]"),
+        ({"text": ""}, "expected a text as `text`, but it is empty"),
+        ({"text": " \n "}, "expected a text as `text`, but it is empty"),
         ({"text": 5}, "expected text as `text`, but got 5"),
         ({"text": "\ud800"}, "`text` is not valid text"),
         ({"text": None, "tokens": []}, "no tokens in `tokens`"),
@@ -66,7 +66,7 @@ def change(path: Path, number: int, changes: Any) -> None:
         ({"rationale": [[3, 2]]}, r"span \[3, 2\] of `rationale` does not fit"),
         ({"rationale": [[1, 2, 3]]}, r"expected a span \[start, end\) in `rationale`, but got \[1, 2, 3\]"),
         ({"rationale": [[0.5, 2]]}, r"expected a span \[start, end\) in `rationale`, but got \[0.5, 2\]"),
-        ({"rationale": [0, 1]}, r"a `rationale` of 2 zeros and ones for 7 tokens"),
+        ({"rationale": [0, 1]}, r"expected one 0 or 1 for each token as `rationale`, but got 2 for 7 tokens"),
         ({"rationale": [0, 1, 2, 0, 0, 0, 0]}, "expected 0 or 1 in the mask `rationale`, but got 2"),
         ({"rationale": [0, 1, 0.5, 0, 0, 0, 0]}, r"expected a span \[start, end\) in `rationale`, but got 0"),
         (
@@ -75,7 +75,7 @@ def change(path: Path, number: int, changes: Any) -> None:
         ),
         (
             {"text": None, "tokens": ["a", "b"], "rationale": [1]},
-            "a `rationale` of 1 zeros and ones for 2 tokens",
+            "expected one 0 or 1 for each token as `rationale`, but got 1 for 2 tokens",
         ),
         ({"id": 1.5}, "expected a whole number or text as `id`, but got 1.5"),
         ({"id": ""}, "expected a whole number or text as `id`, but got ''"),
@@ -107,21 +107,37 @@ def test_a_bad_score(tmp_path: Path, cache_dir: Path, leftovers: Leftovers, valu
 def test_a_score_that_is_missing(tmp_path: Path, cache_dir: Path, leftovers: Leftovers):
     folder = write_own(tmp_path / "data", own_records(), REGRESSION)
     fails(
-        "jsonl", folder, cache_dir, leftovers, r"train.jsonl:1: no key `score`; there is \['label', 'text'\]"
+        "jsonl",
+        folder,
+        cache_dir,
+        leftovers,
+        r"train.jsonl:1: no key `score`; the keys are \['label', 'text'\]",
     )
 
 
 @pytest.mark.parametrize(
     ("task", "message", "hint"),
     [
-        ("", "no key `kind`; it is one of `regression`, `classification`", None),
+        ("", "no key `kind`; expected one of `regression`, `classification`", None),
         ("kind = ", "not TOML: Invalid value", None),
-        ('kind = "clasification"', "`kind` is one of .* but got 'clasification'", "classification"),
-        ("kind = 1", "`kind` is one of .* but got 1", None),
-        ('kind = "classification"\nclases = []', "unknown key `clases`; known are `kind`,", "classes"),
-        ('kind = "classification"\nclasses = ["a"]', "`classes` is a list of two different names", None),
-        ('kind = "classification"\nclasses = ["a", "a"]', "`classes` is a list of two different", None),
-        ('kind = "classification"\nclasses = "a, b"', "`classes` is a list of two different names", None),
+        ('kind = "clasification"', "expected one of .* as `kind`, but got 'clasification'", "classification"),
+        ("kind = 1", "expected one of .* as `kind`, but got 1", None),
+        ('kind = "classification"\nclases = []', "unknown key `clases`; the keys are `kind`,", "classes"),
+        (
+            'kind = "classification"\nclasses = ["a"]',
+            "expected a list of at least two different names as `classes`",
+            None,
+        ),
+        (
+            'kind = "classification"\nclasses = ["a", "a"]',
+            "expected a list of at least two different names as `classes`",
+            None,
+        ),
+        (
+            'kind = "classification"\nclasses = "a, b"',
+            "expected a list of at least two different names as `classes`",
+            None,
+        ),
         (
             'kind = "classification"\nclasses = ["a", 0.5]',
             "expected a whole number or text as `classes`",
@@ -129,18 +145,42 @@ def test_a_score_that_is_missing(tmp_path: Path, cache_dir: Path, leftovers: Lef
         ),
         ('kind = "regression"\nclasses = ["a", "b"]', "`classes` belongs to kind `classification`", None),
         ('kind = "classification"\nscore_range = [0, 1]', "`score_range` belongs to kind `regression`", None),
-        ('kind = "regression"\nscore_range = [1, 1]', r"`score_range` is \[lowest, highest\]", None),
-        ('kind = "regression"\nscore_range = [5, 1]', r"`score_range` is \[lowest, highest\]", None),
-        ('kind = "regression"\nscore_range = [0, inf]', r"`score_range` is \[lowest, highest\]", None),
-        ('kind = "regression"\nscore_range = [nan, 1]', r"`score_range` is \[lowest, highest\]", None),
-        ('kind = "regression"\nscore_range = 5', r"`score_range` is \[lowest, highest\]", None),
-        ('kind = "regression"\ntokenizer = "englsh"', "`tokenizer` is one of .* but got 'englsh'", "english"),
+        (
+            'kind = "regression"\nscore_range = [1, 1]',
+            r"expected \[lowest, highest\], two different numbers, as `score_range`",
+            None,
+        ),
+        (
+            'kind = "regression"\nscore_range = [5, 1]',
+            r"expected \[lowest, highest\], two different numbers, as `score_range`",
+            None,
+        ),
+        (
+            'kind = "regression"\nscore_range = [0, inf]',
+            r"expected \[lowest, highest\], two different numbers, as `score_range`",
+            None,
+        ),
+        (
+            'kind = "regression"\nscore_range = [nan, 1]',
+            r"expected \[lowest, highest\], two different numbers, as `score_range`",
+            None,
+        ),
+        (
+            'kind = "regression"\nscore_range = 5',
+            r"expected \[lowest, highest\], two different numbers, as `score_range`",
+            None,
+        ),
+        (
+            'kind = "regression"\ntokenizer = "englsh"',
+            "expected one of .* as `tokenizer`, but got 'englsh'",
+            "english",
+        ),
         ('kind = "regression"\ntitle = 5', "expected text as `title`, but got 5", None),
         ('kind = "regression"\ntitle = ' + "9" * 5000, "not TOML: Exceeds the limit", None),
         ('kind = "regression"\ntitle = 0x' + "f" * 5000, "not TOML: a whole number of more than 64", None),
         ('kind = "regression"\nscore_range = [0, ' + "9" * 400 + "]", "not TOML: a whole number of", None),
         ('kind = "regression"\ntitle = ' + "[" * 100_000, "not TOML: nested too deeply", None),
-        ('kind = "regression"\ntitle = "' + "x" * 2**20 + '"', "more than 1048576 bytes", None),
+        ('kind = "regression"\ntitle = "' + "x" * 2**20 + '"', "expected at most 1048576 bytes", None),
     ],
     ids=itertools.count(),
 )
@@ -176,7 +216,13 @@ def test_a_single_class(tmp_path: Path, cache_dir: Path, leftovers: Leftovers):
 def test_a_class_that_train_does_not_have(tmp_path: Path, cache_dir: Path, leftovers: Leftovers):
     folder = write_own(tmp_path / "data", own_records())
     change(folder / "test.jsonl", 1, {"label": "gud"})
-    error = fails("jsonl", folder, cache_dir, leftovers, "test.jsonl:1: `gud` is none of the 2 classes")
+    error = fails(
+        "jsonl",
+        folder,
+        cache_dir,
+        leftovers,
+        "test.jsonl:1: expected one of the 2 classes `bad`, `good`, but got `gud`",
+    )
     assert error.hint == "did you mean `good`"
 
 
@@ -208,25 +254,28 @@ def spans(docid: Any = "test1", start: Any = 2, end: Any = 4) -> list[list[dict[
     ("changes", "message"),
     [
         ('{"annotation_id": "te', "not JSON: Unterminated string"),
-        ({"annotation_id": "absent"}, "no key `annotation_id`; there is"),
-        ({"classification": "absent"}, "no key `classification`; there is"),
-        ({"evidences": "absent"}, "no key `evidences`; there is"),
-        ({"classification": "PSO"}, "`PSO` is none of the 2 classes `NEG`, `POS`"),
+        ({"annotation_id": "absent"}, "no key `annotation_id`; the keys are"),
+        ({"classification": "absent"}, "no key `classification`; the keys are"),
+        ({"evidences": "absent"}, "no key `evidences`; the keys are"),
+        ({"classification": "PSO"}, "expected one of the 2 classes `NEG`, `POS`, but got `PSO`"),
         ({"annotation_id": None}, "expected a whole number or text as `annotation_id`, but got null"),
         ({"annotation_id": "val0"}, r"the id `val0` is in .*val.jsonl:1 already"),
         ({"evidences": None}, "expected a list of lists as `evidences`, but got null"),
         ({"evidences": spans()[0]}, "expected a list of lists as `evidences`, but got"),
         ({"evidences": [["x"]]}, "expected an object as evidence, but got 'x'"),
-        ({"evidences": [[{"docid": "test1"}]]}, "no key `start_token` in an evidence; there is"),
+        ({"evidences": [[{"docid": "test1"}]]}, "no key `start_token` in an evidence; the keys are"),
         ({"evidences": spans(end=6)}, r"span \[2, 6\] of `evidences` does not fit the text's 5 tokens"),
         ({"evidences": spans(start=-1)}, r"span \[-1, 4\] of `evidences` does not fit"),
         ({"evidences": spans(end=None)}, r"expected a span \[start, end\) in `evidences`, but got \[2, None"),
         ({"evidences": spans("tset1")}, "no document `tset1` in .*docs"),
         ({"evidences": spans("../../train.jsonl")}, "no document `../../train.jsonl` in .*docs"),
         ({"evidences": spans(None)}, "expected a whole number or text as `docid`, but got null"),
-        ({"docids": ["test0"]}, "evidence in document `test1`, but `docids` are `test0`"),
+        ({"docids": ["test0"]}, "evidence is in document `test1`, but `docids` are `test0`"),
         ({"docids": "test1"}, "expected a list as `docids`, but got 'test1'"),
-        ({"annotation_id": "x", "evidences": []}, "no `docids`, no evidence and no document `x`"),
+        (
+            {"annotation_id": "x", "evidences": []},
+            "expected `docids`, evidence or the document `x`, but got none",
+        ),
     ],
 )
 def test_a_bad_annotation_of_eraser(
@@ -261,8 +310,8 @@ def test_a_bad_document(tmp_path: Path, cache_dir: Path, leftovers: Leftovers, c
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ('{"docid": "a"}', r"docs.jsonl:1: no key `document`; there is \['docid'\]"),
-        ('{"docid": "a", "document": ""}', "docs.jsonl:1: an empty text as `document`"),
+        ('{"docid": "a"}', r"docs.jsonl:1: no key `document`; the keys are \['docid'\]"),
+        ('{"docid": "a", "document": ""}', "docs.jsonl:1: expected a text as `document`, but it is empty"),
         ('{"docid": "a", "document": "x"}\n' * 2, "docs.jsonl:2: the docid `a` is in an earlier line"),
         ('{"docid": "a", "document": "x"}\n', "train.jsonl:1: no document `train0` in .*docs.jsonl"),
     ],
@@ -295,4 +344,4 @@ def test_a_split_without_a_text_is_named_beside_what_the_others_hold(
     folder = write_own(tmp_path / "few", records)
     message = r"too few examples: nothing is left for the split `val` \(train 3, val 0, test 3\)"
     error = fails("jsonl", folder, cache_dir, leftovers, message)
-    assert "without a file of its own, `val` is a part of training texts" in str(error.hint)
+    assert "without a file for `val`, a part of the training texts is used for `val`" in str(error.hint)

@@ -47,7 +47,7 @@ def write(folder: Path, lines: Sequence[dict[str, Any]], task: str = CLASSIFICAT
 
 def said(folder: Path, name: str = "jsonl") -> list[str]:
     report: Report = read_all(name, folder)[2]
-    return [note for note in report.notes if "also stand in" not in note]
+    return [note for note in report.notes if "are also in" not in note]
 
 
 def train(folder: Path) -> list[Example]:
@@ -147,7 +147,7 @@ def test_classes_are_listed_and_blanks_around_them_left_out(tmp_path: Path):
     assert read_all("jsonl", folder)[1].class_names == ("billing", "technical")
     assert said(folder) == [
         "2 classes in train.jsonl: `billing` 3, `technical` 3",
-        "blanks around 6 labels are left out",
+        "blanks around 6 labels are removed",
     ]
 
 
@@ -158,7 +158,10 @@ def test_nearly_equal_names_stay_and_are_said(tmp_path: Path):
     assert set(read_all("jsonl", folder)[1].class_names or ()) == set(names)
     near = [note for note in said(folder) if "nearly equal" in note]
     assert len(near) == 4
-    assert any("`Billing` (1 text), `billing` (1 text): are they one class?" in note for note in near)
+    assert any(
+        "`Billing` (1 text), `billing` (1 text); check that they are different classes" in note
+        for note in near
+    )
 
 
 def test_many_classes_are_listed_by_their_size(tmp_path: Path):
@@ -218,7 +221,7 @@ def test_what_long_texts_lose_is_said(tmp_path: Path, cache_dir: Path):
     features = built(write(tmp_path / "data", lines), cache_dir, max_length=10)
     (note,) = [note for note in features.notes if "longer than" in note]
     assert note == (
-        "4 of 5 texts of `train` are longer than 10 tokens and cut there; the longest has 30. "
+        "4 of 5 texts of `train` are longer than 10 tokens and cut to this length; the longest has 30. "
         "3 of 6 tokens that humans marked (50.0%) are lost: 1 text loses a part of their rationale, 1 all of "
         "it; "
         "`--set max_length=21` keeps every one"
@@ -233,7 +236,9 @@ def test_what_long_texts_lose_is_said(tmp_path: Path, cache_dir: Path):
 def test_long_texts_without_rationales_are_counted(tmp_path: Path, cache_dir: Path):
     features = built(write(tmp_path / "data", TICKETS), cache_dir, max_length=9)
     (note,) = [note for note in features.notes if "longer than" in note]
-    assert note.startswith("3 of 4 texts of `train` are longer than 9 tokens and cut there; the longest has ")
+    assert note.startswith(
+        "3 of 4 texts of `train` are longer than 9 tokens and cut to this length; the longest has "
+    )
     assert "--set max_length=N" in note
 
 
@@ -286,7 +291,7 @@ def test_a_mixed_corpus_has_to_say(tmp_path: Path):
 @pytest.mark.parametrize(("lines", "name"), [(JAPANESE, "Japanese"), (THAI, "Thai")])
 def test_a_script_without_a_tokenizer_is_refused(tmp_path: Path, lines: list[dict[str, Any]], name: str):
     with pytest.raises(
-        BadInputError, match=f"train.jsonl: 2 of 2 texts are {name}, which has no blanks"
+        BadInputError, match=f"train.jsonl: 2 of 2 texts are {name}, which puts no spaces"
     ) as caught:
         train(write(tmp_path, lines))
     assert str(caught.value.hint).startswith("give `tokens` instead of `text`")
@@ -444,7 +449,9 @@ def test_a_word_of_numbers_where_the_file_states_its_size(tmp_path: Path):
 
 
 def test_vectors_of_another_size_are_still_refused(tmp_path: Path):
-    with pytest.raises(RequestError, match="v.txt:1: the file's vectors have 3 values, but 2 were asked for"):
+    with pytest.raises(
+        RequestError, match="v.txt:1: expected vectors of 2 values, but the file has vectors of 3 values"
+    ):
         vectors(tmp_path / "v.txt", "good 1 2 3\n", "good")
     with pytest.raises(BadInputError, match="v.txt:2: expected a word and 2 values, but got 3 values"):
         vectors(tmp_path / "v.txt", "good 1 2\nbad 1 2 3\n", "good")
@@ -486,4 +493,4 @@ def test_regression_from_1_to_5_as_a_spreadsheet_exports_it(tmp_path: Path, cach
     features = built(folder, cache_dir)
     assert features.table("train")["target"].to_pylist() == [0, 0.25, 0.5, 0.75, 1]
     assert features.table("train")["example_id"].to_pylist() == ["1", "2", "3", "4", "5"]
-    assert not [note for note in features.notes if "also stand in" not in note]
+    assert not [note for note in features.notes if "are also in" not in note]

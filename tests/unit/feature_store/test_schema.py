@@ -55,23 +55,25 @@ def test_good_rows_get_in(change: dict[str, Any]):
     ],
 )
 def test_bad_rows_are_named_with_the_rule(change: dict[str, Any], rule: str):
-    with pytest.raises(BadInputError, match=f"split `val`: 1 row breaks .*`{rule}`"):
+    with pytest.raises(BadInputError, match=f"split `val`: 1 row violates .*`{rule}`"):
         check({}, change, {}, split="val")
 
 
 def test_the_first_bad_row_is_named():
-    with pytest.raises(BadInputError, match="2 rows break `rationale_points_into_tokens`; the first is `1`"):
+    with pytest.raises(
+        BadInputError, match="2 rows violate `rationale_points_into_tokens`; the first is `1`"
+    ):
         check({}, {"rationale": [7]}, {"rationale": [8]})
 
 
 def test_an_id_stands_once():
-    with pytest.raises(BadInputError, match="2 rows break `primary_key`; the first is `7`"):
+    with pytest.raises(BadInputError, match="2 rows violate `primary_key`; the first is `7`"):
         check({"example_id": "7"}, {"example_id": "7"})
 
 
 def test_classes_are_not_negative():
     check({"target": 3}, kind="classification")
-    with pytest.raises(BadInputError, match=r"breaks `target\|min`"):
+    with pytest.raises(BadInputError, match=r"violates `target\|min`"):
         check({"target": -1}, kind="classification")
 
 
@@ -94,7 +96,7 @@ def test_an_id_stands_once_whatever_the_chunk_that_it_is_in(distance: int):
     ids = [f"text {number}" for number in range(6000)]
     ids[17 + distance] = ids[17]
     chunks = [pa.array(ids[first : first + 2048]) for first in range(0, len(ids), 2048)]
-    with pytest.raises(BadInputError, match="2 rows break `primary_key`; the first is `text 17`"):
+    with pytest.raises(BadInputError, match="2 rows violate `primary_key`; the first is `text 17`"):
         check_keys(chunks, "train")
     ids[17 + distance] = "another"
     check_keys([pa.array(ids)], "train")

@@ -124,11 +124,13 @@ def test_a_damaged_entry_is_cut_again(
         path.write_bytes(content)
     assert list(word_lengths(text_file(), tmp_path, num_workers=1)) == PLAIN
     said = {
-        "rows": "399 texts for the 400 of `f.json`",
+        "rows": "expected the word lengths of 400 texts of `f.json`, but got 399 texts",
         "short": "lengths.arrow: expected",
         "bit": "lengths.arrow: the content differs",
     }[damage]
-    assert any(said in line and line.endswith("cutting the texts again") for line in caplog.messages)
+    assert any(
+        said in line and line.endswith("splitting the texts into words again") for line in caplog.messages
+    )
 
 
 def test_a_failure_leaves_nothing(tmp_path: Path):

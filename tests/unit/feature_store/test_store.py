@@ -229,7 +229,7 @@ def test_an_id_that_stands_again_in_another_chunk_ends_the_build(
         yield from [*found, again.filter(split="train").head(1)]
 
     monkeypatch.setattr(Beer, "frames", repeated)
-    with pytest.raises(BadInputError, match="2 rows break `primary_key`; the first is"):
+    with pytest.raises(BadInputError, match="2 rows violate `primary_key`; the first is"):
         open_features(make_request())
     assert not list((make_request().cache_dir / "features").glob("beer*")), "nothing is half built"
 
@@ -249,7 +249,7 @@ def test_small_chunks_give_the_same(
 
 
 def test_an_unknown_split(features: Features):
-    with pytest.raises(RequestError, match="no split `dev`; there is train, val, val_annotated, test"):
+    with pytest.raises(RequestError, match="no split `dev`; the splits are train, val, val_annotated, test"):
         features.table("dev")
 
 
@@ -463,7 +463,7 @@ def test_the_sample_is_made_only_when_asked_for_and_says_so(
     source = store.get_source("beer")
     monkeypatch.setattr(type(source), "write_sample", _small_sample(written))
     features = open_features(make_request(data_dir=None, sample=True))
-    assert features.notes[0] == "made-up sample corpus (seed 0): its numbers say nothing about real data"
+    assert features.notes[0] == "made-up sample corpus (seed 0): scores on it say nothing about real data"
     other = open_features(make_request(data_dir=None, sample=True, sample_seed=4))
     assert other.fingerprint != features.fingerprint
     open_features(make_request(data_dir=None, sample=True, seed=9))
@@ -520,7 +520,7 @@ def _small_sample(written: list[int]) -> Callable[[Any, Path, int], None]:
         ({"max_input_bytes": 0}, "`max_input_bytes` must be at least 1, but got 0"),
         ({"seed": -1}, r"`seed` must lie in \[0, 2\*\*32\), but got -1"),
         ({"sample_seed": 2**32}, r"`sample_seed` must lie in \[0, 2\*\*32\), but got 4294967296"),
-        ({"sample": True}, "`sample` was asked for together with `data_dir` .*: choose one"),
+        ({"sample": True}, "`sample` and `data_dir` .* were both given"),
     ],
 )
 def test_a_request_that_cannot_be_met(make_request: MakeRequest, change: dict[str, Any], message: str):

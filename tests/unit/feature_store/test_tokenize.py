@@ -152,10 +152,12 @@ def test_the_users_files_change_chinese_words():
 def test_a_tokenizer_that_there_is_not():
     with pytest.raises(
         RequestError,
-        match="no tokenizer `klingon`; there is `english`, `english_cased`, `whitespace`, `posts`, `jieba`",
+        match="`klingon`; the tokenizers are `english`, `english_cased`, `whitespace`, `posts`, `jieba`",
     ):
         make_tokenizer("klingon", {})
-    with pytest.raises(RequestError, match="no tokenizer `english` that takes `stop_words`; there is"):
+    with pytest.raises(
+        RequestError, match="no tokenizer `english` that takes `stop_words`; the tokenizers are"
+    ):
         make_tokenizer("english", {"stop_words": "the"})
     with pytest.raises(
         BadInputError, match="dictionary:2: expected a frequency of at least 1 .*, but got '乙 0'"

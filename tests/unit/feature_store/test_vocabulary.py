@@ -55,7 +55,7 @@ def test_special_words_come_first():
 
 
 def test_a_word_stands_once():
-    with pytest.raises(ValueError, match="the word 'a' stands twice"):
+    with pytest.raises(ValueError, match="the word 'a' is in the vocabulary twice"):
         Vocabulary([PAD, UNK, "a", "b", "a"])
 
 

@@ -473,7 +473,7 @@ def reseal(package: Path, name: str, content: object) -> None:
         ({"task": {"kind": "regression", "colour": 1}}, "cannot be read: .*unexpected keyword"),
         ({"metadata": []}, "cannot be read: "),
         ({"metadata": {}}, "cannot be read: 'tokenizer'"),
-        ({"metadata": {"tokenizer": "klingon"}}, "no tokenizer `klingon`; there is"),
+        ({"metadata": {"tokenizer": "klingon"}}, "no tokenizer `klingon`; the tokenizers are"),
         ({"metadata": {"tokenizer": {}}}, "cannot be read: unhashable"),
         ({"threshold": "high"}, "cannot be read: could not convert"),
         ({"method": "klingon"}, "klingon"),

@@ -126,7 +126,7 @@ def test_a_comparison_on_own_data_is_planned_without_a_trace(tmp_path, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
     (tmp_path / "own" / "test.jsonl").write_text('{"text": "so", "label": "never seen"}\n')
     assert run_command(compare.main, flags) == 2
-    assert "test.jsonl:1: `never seen` is none of the 2 classes" in capsys.readouterr().err
+    assert "test.jsonl:1: expected one of the 2 classes" in capsys.readouterr().err
 
 
 def test_a_comparison_that_cannot_start_is_told_by_its_plan(tmp_path, monkeypatch, capsys):

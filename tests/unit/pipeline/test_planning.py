@@ -85,7 +85,7 @@ def test_a_wrong_aspect_is_answered_with_the_nearest(name: str, message: str, hi
 
 
 def test_a_wrong_dataset_is_answered_with_the_nearest():
-    with pytest.raises(RequestError, match="no dataset `bear`; there is `beer`, ") as caught:
+    with pytest.raises(RequestError, match="no dataset `bear`; the data sets are `beer`, ") as caught:
         planning.run_settings(flags("--dataset", "bear"), {})
     assert caught.value.hint == "did you mean `--dataset beer`"
 

@@ -254,9 +254,15 @@ def test_what_is_read_is_not_overwritten(flag: str, tmp_path: Path, capsys: pyte
         (["--human", "h.jsonl"], "error: no `--rationale` was given"),
         (["--human", "nowhere.jsonl", "--rationale", "r.jsonl"], "error: nowhere.jsonl: no such file"),
         (["--json", "no/folder/a.json"], "error: --json no/folder/a.json: there is no folder `no/folder`"),
-        (["--human", "h", "--rationale", "r", "--aspect", "smell"], "--aspect: got `smell`, but no data set"),
+        (
+            ["--human", "h", "--rationale", "r", "--aspect", "smell"],
+            "--aspect: `smell` is an aspect of a data set, but no data set",
+        ),
         (["--human", "h", "--rationale", "r", "--dataset", "bear"], "did you mean `--dataset beer`"),
-        (["--human", "h", "--rationale", "r", "--dataset", "hatexplain"], "expected `beer`, whose files"),
+        (
+            ["--human", "h", "--rationale", "r", "--dataset", "hatexplain"],
+            "expected `beer`, the only data set whose raw files",
+        ),
         (["--human", "h", "--rationale", "r", "--dataset", "beer"], "dataset `beer` needs an aspect"),
         (["--json", "."], "error: --json .: expected a file, but this is a folder"),
         (["--ration", "r"], "unrecognized arguments: --ration r"),

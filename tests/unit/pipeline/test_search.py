@@ -49,7 +49,11 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        (["--dataset", "ber", "--aspect", "palate"], "no dataset `ber`; there is `beer`", "--dataset beer"),
+        (
+            ["--dataset", "ber", "--aspect", "palate"],
+            "no dataset `ber`; the data sets are `beer`",
+            "--dataset beer",
+        ),
         (["--aspect", "palat"], "no aspect `palat` in dataset `beer`", "--aspect palate"),
         ([], "dataset `beer` needs an aspect: `appearance`", "add `--aspect NAME`"),
         ([*PALATE, "--method", "infocall"], "--method: no search space on beer", "--method infocal"),
