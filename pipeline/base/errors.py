@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import select
 import shutil
 import sys
@@ -12,7 +11,7 @@ from collections.abc import Callable, Sequence
 import feature_store.errors
 import infocal.errors
 from feature_store import terminal
-from pipeline.base import interruption
+from pipeline.base import full_disk, interruption
 from pipeline.base.uris import without_passwords
 
 USER_ERRORS = (infocal.errors.UserError, feature_store.errors.UserError)
@@ -21,12 +20,6 @@ USER_ERRORS = (infocal.errors.UserError, feature_store.errors.UserError)
 
 _BROKEN_PIPE = 128 + 13
 """What a shell reports of a process that SIGPIPE has ended."""
-_LACKS_ROOM = re.compile(
-    r"\[Errno (28|30|122)\]|\(os error (28|30|122)\)|No space left on device|Disk quota exceeded"
-    r"|Read-only file system|PytorchStreamWriter failed writing|inline_container\.cc:\d+\] \. unexpected pos"
-    r"|database or disk is full"
-)
-"""What the writers of files say of a disk that is full or takes nothing: ENOSPC, EROFS, EDQUOT."""
 _MAX_REASON = 400
 """Characters that are shown of what another library says."""
 
@@ -72,11 +65,6 @@ def shortened(text: str) -> str:
     return line if len(line) <= _MAX_REASON else f"{line[:_MAX_REASON]} ..."
 
 
-def lacks_room(text: str) -> bool:
-    """Whether that is said of a disk that is full, or takes nothing for another reason."""
-    return _LACKS_ROOM.search(text) is not None
-
-
 def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str] | None = None) -> int:
     """Run a command's `main`; a user's mistake becomes its line on stderr and exit code 2.
 
@@ -103,7 +91,7 @@ def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str
             raise
         return _BROKEN_PIPE
     except Exception as error:
-        if not lacks_room(one_line(error)):
+        if not full_disk.is_meant(error):
             raise
         _show(_without_room(error), given)
         return 2

@@ -13,7 +13,7 @@ from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline.base.errors import lacks_room, one_line
+from pipeline.base import full_disk
 from pipeline.judging.book import Book
 from pipeline.judging.guide import HIGHEST, LOWEST, SCALES, WORDS
 from pipeline.judging.sheet import JUDGE, Sheet, Slot, Spans
@@ -198,7 +198,7 @@ def _cookie(judge: int) -> str:
 def _reason(error: Exception) -> tuple[int, str]:
     """Status, and name of the notice."""
     if isinstance(error, sqlite3.Error):
-        return (507, "full") if lacks_room(one_line(error)) else (503, "busy")
+        return (507, "full") if full_disk.is_meant(error) else (503, "busy")
     return web_app.reason(error)
 
 

@@ -10,7 +10,8 @@ import optuna
 from optuna.storages.journal import JournalFileBackend
 
 from feature_store.wording import counted
-from pipeline.base.errors import PipelineError, lacks_room, one_line
+from pipeline.base import full_disk
+from pipeline.base.errors import PipelineError, one_line
 from pipeline.base.uris import of_sqlite, without_password, without_password_of
 
 logger = logging.getLogger("pipeline.study.optuna_export")
@@ -145,7 +146,7 @@ def _translated(url: str) -> Iterator[None]:
     except (SQLAlchemyError, ImportError, OSError, ValueError, optuna.exceptions.OptunaError) as error:
         reason = without_password_of(one_line(error.__cause__ or error), url)
         hint = "is the server there, and its driver installed (for PostgreSQL psycopg)?"
-        if lacks_room(reason):
+        if full_disk.is_said(reason):
             hint = "free disk space there"
         elif url.startswith("sqlite"):
             hint = "may you write that file, and is it a database?"

@@ -10,7 +10,8 @@ from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.result import AUTO_RESULT_KEYS, DEBUG_METRICS
 
-from pipeline.base.errors import PipelineError, lacks_room, shortened
+from pipeline.base import full_disk
+from pipeline.base.errors import PipelineError, shortened
 from pipeline.base.trajectories import Failure
 from pipeline.study.ledger import Ledger
 from pipeline.study.scheduler import ConstrainedOptunaSearch, config_of, trial_id_of
@@ -105,7 +106,7 @@ class Recorder(tune.Callback):
 
     def lack_of_room(self, text: str) -> PipelineError | None:
         """What to tell of a full disk; None where a traceback is of something else."""
-        if not lacks_room(said(text)):
+        if not full_disk.is_said(said(text)):
             return None
         return PipelineError(
             f"checkpoints of trials can no longer be written: {shortened(said(text))}",

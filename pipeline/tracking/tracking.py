@@ -32,8 +32,8 @@ from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.base import credentials, moved, reach, uris
-from pipeline.base.errors import USER_ERRORS, PipelineError, lacks_room, one_line, shortened
+from pipeline.base import credentials, full_disk, moved, reach, uris
+from pipeline.base.errors import USER_ERRORS, PipelineError, one_line, shortened
 from pipeline.tracking import descriptions, new_database, sections
 from pipeline.tracking.schema import refuse_another_schema
 from pipeline.tracking.tracked_dataset import TrackedDataset
@@ -438,7 +438,7 @@ def translated(message: str, *, hint: str | None = None) -> Iterator[None]:
         # the database's own word is short; SQLAlchemy adds the statement to it, MlflowException its code
         own = getattr(error, "orig", None) or getattr(error, "message", None)
         reason, _, _ = (shortened(str(own)) if own else one_line(error)).partition(" [SQL: ")
-        if lacks_room(reason):
+        if full_disk.is_said(reason):
             hint = hint or "free disk space there"
         raise PipelineError(f"{message}: {reason}", hint=hint) from error
 
