@@ -14,8 +14,8 @@ from feature_store import terminal
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _FIRST = "stopping ... (once more: stop at once)"
 _SECOND = b"stopped at once\n"
-_INSIST_S = 1.0
-"""So often it is looked whether the command still goes on as if nothing had been said."""
+_AGAIN_S = 0.01
+"""How long after Python has dropped an interrupt it is raised again."""
 
 Handler = Callable[[int, FrameType | None], None]
 _active: list[Handler] = []
@@ -38,6 +38,7 @@ def handled() -> Iterator[None]:
     before[signal.SIGALRM] = signal.getsignal(signal.SIGALRM)
     hook = sys.unraisablehook
     sys.unraisablehook = functools.partial(_unless_interrupt, hook)
+    signal.signal(signal.SIGALRM, _again)
     _answer_with(_first)
     try:
         yield
@@ -73,26 +74,25 @@ def _first(number: int, frame: FrameType | None) -> None:
     else:
         os.write(2, f"\n{_FIRST}\n".encode())  # not `print`, whose buffer may be in use just now
     _received[:] = [number]
-    signal.signal(signal.SIGALRM, _insist)
-    signal.setitimer(signal.ITIMER_REAL, _INSIST_S, _INSIST_S)
     raise KeyboardInterrupt
 
 
-def _insist(number: int, frame: FrameType | None) -> None:
-    """Raise again what was lost: Python drops an error that comes while an object is thrown away."""
-    handled = sys.exc_info()[1]
-    while handled is not None:
-        if isinstance(handled, KeyboardInterrupt):  # it has arrived, and the command is cleaning up
-            return
-        handled = handled.__context__
+def _again(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
 def _unless_interrupt(
     hook: Callable[["sys.UnraisableHookArgs"], object], dropped: "sys.UnraisableHookArgs"
 ) -> None:
-    """Say what Python drops, but for an interrupt, which is raised again."""
-    if not isinstance(dropped.exc_value, KeyboardInterrupt):
+    """Say what Python drops, but raise an interrupt again.
+
+    Python drops an error that comes while an object is thrown away, in `__del__` or a callback of `weakref`,
+    and calls `sys.unraisablehook` with it. Raised in the hook it would be dropped, too, so a timer raises it
+    once the object is gone. The timer is a signal, since nothing else ends a `sleep` of the main thread.
+    """
+    if isinstance(dropped.exc_value, KeyboardInterrupt):
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+    else:
         hook(dropped)
 
 

@@ -6,15 +6,14 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from unittest import mock
 
 from feature_store import terminal
 from feature_store.command_line import ENV_CACHE
 from pipeline.base import interruption, reach
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Storage
+from pipeline.study import ray_private
 
 logger = logging.getLogger("pipeline.study.cluster")
 
@@ -22,8 +21,6 @@ LOCAL = "local"
 """Ray's name for a private instance on this machine."""
 _NUM_STARTS = 3
 """Tries to start one."""
-_RENEW_S = 0.01
-"""How long, while Ray is left, a signal may be answered by Ray's handler."""
 
 
 @contextlib.contextmanager
@@ -58,20 +55,7 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
         yield
     finally:
         with terminal.step("leaving Ray"):
-            _leave()
-
-
-def _leave() -> None:
-    """Disconnect; Ray gives SIGTERM to the system in the midst of it, so it is taken back all the while."""
-    import ray
-
-    with ThreadPoolExecutor(1) as other:
-        left = other.submit(ray.shutdown)
-        while not left.done():
-            interruption.renew()
-            wait([left], _RENEW_S)
-        interruption.renew()
-        left.result()
+            ray_private.shut_down()
 
 
 def _start(num_cpus: int | None) -> None:
@@ -84,7 +68,7 @@ def _start(num_cpus: int | None) -> None:
     temporary = os.path.join(tempfile.gettempdir(), "ray")
     for left in reversed(range(_NUM_STARTS)):
         try:
-            with _without_usage_statistics():
+            with ray_private.without_api_server():
                 ray.init(
                     address=LOCAL,
                     num_cpus=num_cpus,
@@ -95,26 +79,11 @@ def _start(num_cpus: int | None) -> None:
                 )
         except Exception as error:
             ray.shutdown()
-            if not left or "timed out during startup" not in str(error):
+            if not left or ray_private.STARTS_LATE not in str(error):
                 raise
             logger.warning("Ray did not start within 30 s; trying again")
         else:
             return
-
-
-@contextlib.contextmanager
-def _without_usage_statistics() -> Iterator[None]:
-    """Let Ray start without the process that without a dashboard is there for usage statistics alone.
-
-    Even where these are off, it asks metadata.google.internal and 169.254.169.254 which cloud it is in.
-    """
-    from ray._private.node import Node
-
-    def start_nothing(node: Node, **given: object) -> None:
-        node._webui_url = ""  # as Ray has it without a dashboard
-
-    with mock.patch.object(Node, "start_api_server", start_nothing):
-        yield
 
 
 def _wanted(address: str | None) -> str:

@@ -84,6 +84,53 @@ def test_an_interrupt_that_python_drops_is_raised_again():
     assert err == "\nstopping ... (once more: stop at once)\nerror: interrupted\n"
 
 
+def test_no_timer_runs_unless_an_interrupt_was_dropped():
+    source = """
+import os, signal
+from pipeline.base import interruption
+
+with interruption.handled():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError
+    except KeyboardInterrupt:
+        print(signal.getitimer(signal.ITIMER_REAL))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "(0.0, 0.0)\n"
+
+
+def test_an_interrupt_that_is_dropped_twice_is_raised_a_third_time():
+    source = """
+import os, signal, sys, time
+from pipeline.base import interruption
+from pipeline.base.errors import run_command
+
+class Thing:
+    def __init__(self, signalled):
+        self.signalled = signalled
+
+    def __del__(self):
+        if self.signalled:
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+
+def command(arguments):
+    Thing(True)
+    Thing(False)  # the interrupt that is raised again is dropped, too
+    time.sleep(60)
+
+sys.exit(run_command(command, []))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=False, timeout=50
+    )
+    assert done.returncode == 143
+    assert done.stderr == "\nstopping ... (once more: stop at once)\nerror: interrupted\n"
+
+
 def test_another_error_that_python_drops_is_said():
     source = """
 from pipeline.base import interruption
