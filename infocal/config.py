@@ -20,6 +20,8 @@ CalibrationLoss = Literal["discriminator", "policy_gradient", "invase"]
 DimensionReduction = Literal["sum", "mean"]
 RegularizerForm = Literal["drawn", "expected"]
 Pooling = Literal["mean", "max", "last"]
+WordState = Literal["mean", "first"]
+Unselected = Literal["removed", "zeroed"]
 TaskKind = Literal["regression", "classification"]
 
 _Config = TypeVar("_Config", bound="MethodConfig")
@@ -115,7 +117,34 @@ class MethodConfig:
     """Share of tokens that the selection is held at, in [0, 1]; 0: it is not held, 1: nothing is left out."""
 
     encoder: str = one_of("rcnn", ENCODERS)
-    """Encoder of every part: `rcnn` (the paper's for beer and HateXplain), `lstm` (CAIL's) or `cnn`."""
+    """Encoder of every part: `rcnn` (the paper: beer, HateXplain), `lstm` (CAIL), `cnn` or `transformer`."""
+
+    pretrained: str = ""
+    """Weights and tokenizer of a `transformer`: a folder, or a model's name on the Hugging Face hub."""
+
+    encoder_learning_rate: float = positive(2e-5)
+    """Adam's step size for pretrained weights, > 0; `learning_rate` is that of all others ([Devlin2019])."""
+
+    frozen_layers: int = non_negative(0)
+    """Blocks of a `transformer` that are not trained, from the first one on, >= 0; with them its vectors."""
+
+    window_size: int = non_negative(0)
+    """Pieces that a `transformer` reads at once, marks included, >= 0; 0: as many as it can."""
+
+    window_stride: int = non_negative(0)
+    """Pieces from the start of one window to the next where a text needs several, >= 0; 0: half a window."""
+
+    word_state: WordState = "mean"
+    """State of a word of several pieces: their `mean`, or that of the `first` one."""
+
+    unselected: Unselected = "removed"
+    """What a `transformer` sees of unselected words where no gradient passes the mask, as at inference.
+
+    `removed`: nothing; `zeroed`: their places, as in training through the mask.
+    """
+
+    shared_encoder: bool = False
+    """Whether all parts of a model read through one encoder, whose weights they train together."""
 
     pooling: Pooling = "mean"
     """How a text is reduced to one vector: `mean`, `max` or `last` over the states of its seen tokens."""
@@ -130,7 +159,10 @@ class MethodConfig:
     """Whether the word vectors are trained with the model (the paper: frozen for beer, trained for CAIL)."""
 
     embedding_dropout: float = half_open_unit(0.2)
-    """Share of a word's embedding dimensions set to zero in training, in [0, 1); per word type of a batch."""
+    """Share of a word's embedding dimensions set to zero in training, in [0, 1); per word type of a batch.
+
+    A `transformer` has dropout of its own, which its configuration states.
+    """
 
     learning_rate: float = positive(0.0004)
     """Adam's step size, > 0."""
@@ -146,6 +178,12 @@ class MethodConfig:
 
     min_learning_rate: float = non_negative(5e-5)
     """Floor of the learning rate, >= 0; never above `learning_rate`."""
+
+    warmup_epochs: float = non_negative(0.0)
+    """Epochs over which the learning rate first rises linearly from 0, >= 0."""
+
+    decay_epochs: float = non_negative(0.0)
+    """Epochs after which the learning rate has fallen linearly to its floor, >= 0; 0: milestones instead."""
 
     average_decay: float = half_open_unit(0.0)
     """Decay of the moving average of weights that is evaluated and saved, in [0, 1); 0: no average."""
@@ -164,6 +202,26 @@ class MethodConfig:
                 value = getattr(self, field.name)
                 if not fits(value):
                     raise ConfigError(f"`{field.name}` must {text}, but got {value}")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse values that do not go together."""
+        is_pretrained = ENCODERS[self.encoder].is_pretrained
+        if is_pretrained and not self.pretrained:
+            raise ConfigError(
+                f"`encoder` {self.encoder} needs `pretrained`, a folder or a model's name on the hub",
+                hint="add `--set pretrained=FOLDER`",
+            )
+        if self.pretrained and not is_pretrained:
+            raise ConfigError(
+                f"`pretrained` is {self.pretrained!r}, but `encoder` {self.encoder} starts from nothing",
+                hint="add `--set encoder=transformer`",
+            )
+        if 0 < self.decay_epochs <= self.warmup_epochs:
+            raise ConfigError(
+                f"`decay_epochs` must be above `warmup_epochs`, but got {self.decay_epochs} and "
+                f"{self.warmup_epochs}"
+            )
 
     @classmethod
     def from_mapping(cls: type[_Config], values: Mapping[str, Any]) -> _Config:

@@ -17,6 +17,8 @@ from infocal.batch import Batch
 from infocal.config import MethodConfig, RateConfig, SelectorConfig, Task
 from infocal.errors import StateError, TrainingFailure
 from infocal.gradient_shares import Heard
+from infocal.nn.encoders import Encoder
+from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import Rationalizer
 from infocal.objective import RateControl, Terms, pressure, total
 
@@ -126,7 +128,7 @@ class Trainer:
     Args:
         config: hyper-parameters.
         task: what is predicted.
-        embeddings: word vectors, float32 [V E].
+        embeddings: word vectors, float32 [V E]; or a pretrained encoder.
         steps_per_epoch: updates in one pass over the training texts, >= 1.
         seed: seed of weights, dropout, masks and noise.
         device: where to train.
@@ -143,7 +145,7 @@ class Trainer:
         self,
         config: MethodConfig,
         task: Task,
-        embeddings: Tensor,
+        embeddings: Tensor | Pretrained,
         *,
         steps_per_epoch: int,
         seed: int,
@@ -155,6 +157,7 @@ class Trainer:
         self.config, self.task, self.device, self.bf16 = config, task, device, bf16
         self.steps_per_epoch = steps_per_epoch
         self.model = self.model_class(config, task, embeddings).to(device)
+        self.model.forget_weights()
         self.schedulers: list[torch.optim.lr_scheduler.LambdaLR] = []
         self.optimizer = self.make_optimizer(self.model, config.learning_rate)
         self.average = self._start_average()
@@ -175,18 +178,53 @@ class Trainer:
             self.parameter_groups(part), lr=learning_rate, weight_decay=self.config.weight_decay, fused=True
         )
         # not the bound method, whose attributes LambdaLR would write into the checkpoint
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda e: self._learning_rate_factor(e))
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda e: self._learning_rate_factor(float(e))
+        )
         self.schedulers.append(schedule)
         return optimizer
 
     def parameter_groups(self, part: nn.Module) -> list[dict[str, Any]]:
-        """The parameters of a part, in groups that may have learning rates of their own: one here."""
-        return [{"params": list(part.parameters())}]
+        """The parameters of a part; what was pretrained is a group with a learning rate of its own."""
+        pretrained = [
+            parameter
+            for module in part.modules()
+            if isinstance(module, Encoder) and module.is_pretrained
+            for parameter in module.parameters()
+        ]
+        theirs = {id(parameter) for parameter in pretrained}
+        groups: list[dict[str, Any]] = [{"params": [p for p in part.parameters() if id(p) not in theirs]}]
+        if pretrained:
+            mine = list({id(parameter): parameter for parameter in pretrained}.values())
+            groups.append({"params": mine, "lr": self.config.encoder_learning_rate})
+        return groups
 
-    def _learning_rate_factor(self, epoch: int) -> float:
+    def _learning_rate_factor(self, epoch: float) -> float:
+        """Share of each learning rate that is in force after so many epochs."""
+        config = self.config
         passed = sum(epoch >= milestone for milestone in _LEARNING_RATE_MILESTONES)
-        floor = min(1.0, self.config.min_learning_rate / self.config.learning_rate)
-        return max(self.config.learning_rate_decay**passed, floor)
+        floor = min(1.0, config.min_learning_rate / config.learning_rate)
+        factor = config.learning_rate_decay**passed
+        if config.decay_epochs:
+            factor = 1 - (epoch - config.warmup_epochs) / (config.decay_epochs - config.warmup_epochs)
+        factor = max(min(factor, 1.0), floor)
+        return factor * min(1.0, epoch / config.warmup_epochs) if config.warmup_epochs else factor
+
+    def learning_rates(self, schedule: torch.optim.lr_scheduler.LambdaLR) -> list[float]:
+        """Those of the update that follows, of each group of an optimiser."""
+        if not (self.config.warmup_epochs or self.config.decay_epochs):
+            return [float(rate) for rate in schedule.get_last_lr()]
+        # of the end of this update: the first one would else change nothing
+        factor = self._learning_rate_factor(self.epoch + (self.position + 1) / self.steps_per_epoch)
+        return [base * factor for base in schedule.base_lrs]
+
+    def _set_learning_rates(self) -> None:
+        """Where learning rates change within an epoch, set those of the update that follows."""
+        if self.config.warmup_epochs or self.config.decay_epochs:
+            for schedule in self.schedulers:
+                rates = self.learning_rates(schedule)
+                for group, rate in zip(schedule.optimizer.param_groups, rates, strict=True):
+                    group["lr"] = rate
 
     def _start_average(self) -> AveragedModel | None:
         if self.config.average_decay == 0:
@@ -257,6 +295,7 @@ class Trainer:
             Every loss term, unweighted, and figures to watch; on the device, detached.
         """
         batch = batch.to(self.device)
+        self._set_learning_rates()
         with self.autocast():
             terms, mask, rest = self.step_terms(batch)
             objective = self.objective(terms)
@@ -380,7 +419,7 @@ class RateTrainer(SelectorTrainer):
 
     config: RateConfig
 
-    def __init__(self, config: RateConfig, task: Task, embeddings: Tensor, **rest: Any) -> None:
+    def __init__(self, config: RateConfig, task: Task, embeddings: Tensor | Pretrained, **rest: Any) -> None:
         super().__init__(config, task, embeddings, **rest)
         self.rate_control = RateControl(config).to(self.device)
 

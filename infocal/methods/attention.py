@@ -11,6 +11,7 @@ from infocal.batch import Batch
 from infocal.config import MethodConfig, Task, positive_unit
 from infocal.nn.attention_reader import AttentionReader
 from infocal.nn.encoders import Embedded
+from infocal.nn.pieces import Pretrained
 from infocal.nn.ranking import top_share
 from infocal.nn.rationalizer import Rationalizer, output_layer
 from infocal.objective import Terms
@@ -37,7 +38,9 @@ class AttentionModel(Rationalizer):
 
     config: AttentionConfig
 
-    def __init__(self, config: AttentionConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+    def __init__(
+        self, config: AttentionConfig, task: Task, embeddings: Float[Tensor, "V E"] | Pretrained
+    ) -> None:
         super().__init__(config, task, embeddings)
         self.reader = AttentionReader(config, self.new_encoder())
         self.output = output_layer(config.feature_size, task)
@@ -56,7 +59,7 @@ class AttentionModel(Rationalizer):
         self, embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B C"]:
         """Logits from the tokens of the mask."""
-        feature, _ = self.reader(embedded, mask, is_token)
+        feature, _ = self.reader(self.hiding(embedded), mask, is_token)
         logit: Tensor = self.output(feature)
         return logit
 

@@ -15,6 +15,7 @@ from infocal.batch import Batch, Words
 from infocal.config import RateConfig, Task, half_open_unit, non_negative
 from infocal.gradient_shares import Heard
 from infocal.nn.encoders import Embedded
+from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import SelectorPredictor, output_layer
 from infocal.objective import Terms, total, weighted
 from infocal.policy_gradient import mask_log_probability, reinforce
@@ -74,7 +75,9 @@ class BernoulliModel(SelectorPredictor):
 
     config: BernoulliConfig
 
-    def __init__(self, config: BernoulliConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+    def __init__(
+        self, config: BernoulliConfig, task: Task, embeddings: Float[Tensor, "V E"] | Pretrained
+    ) -> None:
         super().__init__(config, task, embeddings)
         self.output = output_layer(config.feature_size, task)
 
@@ -123,7 +126,9 @@ class BernoulliTrainer(RateTrainer):
     config: BernoulliConfig
     model: BernoulliModel
 
-    def __init__(self, config: BernoulliConfig, task: Task, embeddings: Tensor, **rest: Any) -> None:
+    def __init__(
+        self, config: BernoulliConfig, task: Task, embeddings: Tensor | Pretrained, **rest: Any
+    ) -> None:
         super().__init__(config, task, embeddings, **rest)
         self.mean_cost = RunningMean(config.baseline_decay).to(self.device)
 

@@ -3,6 +3,7 @@
 Shapes: B texts, T positions.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from infocal.batch import Batch, Words
 from infocal.config import MethodConfig, Task, positive, positive_unit
 from infocal.nn.attention_reader import AttentionReader
 from infocal.nn.encoders import Embedded
+from infocal.nn.pieces import Pretrained
 from infocal.nn.predictor import Predictor, selected_only
 from infocal.nn.ranking import num_taken, quantiles, top_share
 from infocal.nn.rationalizer import HALF, Rationalizer, output_layer
@@ -77,7 +79,9 @@ class FreshModel(Rationalizer):
 
     config: FreshConfig
 
-    def __init__(self, config: FreshConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+    def __init__(
+        self, config: FreshConfig, task: Task, embeddings: Float[Tensor, "V E"] | Pretrained
+    ) -> None:
         super().__init__(config, task, embeddings)
         self.support = AttentionReader(config, self.new_encoder())
         self.support_output = output_layer(config.feature_size, task)
@@ -122,12 +126,17 @@ class FreshModel(Rationalizer):
             return is_token.float()
         with torch.no_grad():
             plain = self.embed(words, without_dropout=True)
-        return ((self.select_probability(plain, is_token) >= HALF) & is_token).float()
+        was_training = self.support.training
+        self.support.eval()  # an encoder may have dropout of its own
+        probability = self.select_probability(plain, is_token)
+        self.support.train(was_training)
+        return ((probability >= HALF) & is_token).float()
 
     def respond(
         self, embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B C"]:
         """The classifier's logits from the tokens of the mask."""
+        embedded = self.hiding(embedded)
         if self.classifier.encoder.carries_state:
             embedded, mask, is_token = selected_only(embedded, mask, is_token)
         logit: Tensor = self.output(self.classifier(embedded, mask=mask, is_token=is_token))
@@ -181,7 +190,7 @@ class FreshTrainer(Trainer):
             output = self.model.read_whole(embedded, batch.is_token)
         else:
             mask = self.model.extract(batch.words, batch.is_token)
-            still = Embedded(embedded.vectors.detach(), embedded.index)
+            still = dataclasses.replace(embedded, vectors=embedded.vectors.detach())
             output = self.model.respond(still, mask, batch.is_token)
         terms: Terms = {"sp": losses.prediction_loss(output, batch.target, self.task)}
         return terms, mask, None

@@ -17,6 +17,7 @@ from infocal.batch import Batch, Words
 from infocal.config import RateConfig, Task, non_negative
 from infocal.gradient_shares import Heard
 from infocal.nn.encoders import Embedded, Encoder
+from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import SelectorPredictor, output_layer
 from infocal.objective import Terms, weighted
 from infocal.trainer import RateTrainer
@@ -138,7 +139,9 @@ class HardKumaModel(SelectorPredictor):
     selector: KumaSelector
     selector_class = KumaSelector
 
-    def __init__(self, config: HardKumaConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+    def __init__(
+        self, config: HardKumaConfig, task: Task, embeddings: Float[Tensor, "V E"] | Pretrained
+    ) -> None:
         super().__init__(config, task, embeddings)
         self.output = output_layer(config.feature_size, task)
 

@@ -15,6 +15,7 @@ from infocal.batch import Batch, Words
 from infocal.config import RateConfig, Task, non_negative, positive
 from infocal.gradient_shares import Heard
 from infocal.nn.frozen import frozen
+from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import SelectorPredictor, output_layer
 from infocal.nn.sampling import sample_mask
 from infocal.objective import Terms, weighted
@@ -59,7 +60,7 @@ class McdModel(SelectorPredictor):
 
     config: McdConfig
 
-    def __init__(self, config: McdConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+    def __init__(self, config: McdConfig, task: Task, embeddings: Float[Tensor, "V E"] | Pretrained) -> None:
         super().__init__(config, task, embeddings)
         self.output = output_layer(config.feature_size, task)
 

@@ -18,6 +18,7 @@ from infocal.batch import Batch, Words
 from infocal.config import RateConfig, Task, non_negative, positive
 from infocal.gradient_shares import Heard
 from infocal.nn.frozen import frozen
+from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import SelectorPredictor, output_layer
 from infocal.nn.sampling import sample_mask
 from infocal.nn.selector import Selector
@@ -83,7 +84,7 @@ class RnpModel(SelectorPredictor):
 
     config: RnpConfig
 
-    def __init__(self, config: RnpConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+    def __init__(self, config: RnpConfig, task: Task, embeddings: Float[Tensor, "V E"] | Pretrained) -> None:
         super().__init__(config, task, embeddings)
         others = [Selector(config, self.new_encoder()) for _ in range(config.num_selectors - 1)]
         self.others = nn.ModuleList(others)
@@ -166,7 +167,9 @@ class RnpTrainer(RateTrainer):
             return
         share = predictor_pace(float(rate))
         for schedule in self.schedulers:
-            for group, rate_now in zip(schedule.optimizer.param_groups, schedule.get_last_lr(), strict=True):
+            for group, rate_now in zip(
+                schedule.optimizer.param_groups, self.learning_rates(schedule), strict=True
+            ):
                 if group["follows_sparsity"]:
                     group["lr"] = share * rate_now
 

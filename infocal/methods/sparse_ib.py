@@ -11,6 +11,7 @@ from infocal.batch import Batch, Words
 from infocal.config import Sampling, SelectorConfig, Task, non_negative, positive, positive_unit
 from infocal.gradient_shares import Heard
 from infocal.nn.encoders import Embedded
+from infocal.nn.pieces import Pretrained
 from infocal.nn.ranking import top_share
 from infocal.nn.rationalizer import SelectorPredictor, output_layer
 from infocal.nn.sampling import sample_mask
@@ -55,7 +56,9 @@ class SparseIBModel(SelectorPredictor):
 
     config: SparseIBConfig
 
-    def __init__(self, config: SparseIBConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+    def __init__(
+        self, config: SparseIBConfig, task: Task, embeddings: Float[Tensor, "V E"] | Pretrained
+    ) -> None:
         super().__init__(config, task, embeddings)
         self.output = output_layer(config.feature_size, task)
 

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from infocal.config import MethodConfig
 from infocal.nn.encoders import Embedded, Encoder
+from infocal.nn.pieces import Pretrained
 
 WINDOW = 5
 """Words that a filter sees, an odd number; the largest of the three windows of [Kim2014]."""
@@ -41,8 +42,8 @@ class CNN(Encoder):
         self.bias = nn.Parameter(torch.zeros(self.output_size))
 
     @classmethod
-    def of(cls, config: MethodConfig, embedding_size: int) -> "CNN":
-        """The encoder of this config for word vectors of this size."""
+    def of(cls, config: MethodConfig, embedding_size: int, pretrained: Pretrained | None) -> "CNN":
+        """See `Encoder.of`."""
         return cls(embedding_size, config.hidden_size)
 
     def forward(self, embedded: Embedded, gate: Float[Tensor, "B T"]) -> Float[Tensor, "B T Z"]:

@@ -19,8 +19,10 @@ from torch.nn import functional
 
 from infocal import kernels
 from infocal.config import MethodConfig
-from infocal.encoder_registry import encoder_class
+from infocal.encoder_registry import ENCODERS
+from infocal.errors import ConfigError
 from infocal.kernels import lstm_cpp, rcnn_cpp, rcnn_torch
+from infocal.nn.pieces import Layout, Pretrained
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,10 @@ class Embedded:
     """Vectors of the U distinct words."""
     index: Int[Tensor, "B T"]
     """Row of `vectors` at each position."""
+    pieces: Layout | None = None
+    """The same texts as pieces in windows, for an encoder that reads these; `vectors` then are empty."""
+    hides_unselected: bool = False
+    """Whether a pretrained encoder sees nothing of words that are gated off, not even their places."""
 
     def detached(self) -> "Embedded":
         """The same words, whose vectors no gradient reaches."""
@@ -47,13 +53,22 @@ class Encoder(nn.Module):
     output_size: int
     """Dimensions of a state."""
 
+    is_pretrained: ClassVar[bool] = False
+    """Whether training starts from weights that are given, at a learning rate of their own."""
+
     carries_state: ClassVar[bool] = False
     """Whether a text may be read without the tokens that are gated off, and every other state stays as it is.
     """
 
     @classmethod
-    def of(cls, config: MethodConfig, embedding_size: int) -> "Encoder":
-        """The encoder of this config for word vectors of this size, with fresh weights."""
+    def of(cls, config: MethodConfig, embedding_size: int, pretrained: Pretrained | None) -> "Encoder":
+        """The encoder of this config.
+
+        Args:
+            config: the hyper-parameters.
+            embedding_size: E, dimensions of a word vector.
+            pretrained: for an encoder that starts from given weights; None for any other.
+        """
         raise NotImplementedError(f"{cls.__name__} cannot be made from a config")
 
     def forward(self, embedded: Embedded, gate: Float[Tensor, "B T"]) -> Float[Tensor, "B T Z"]:
@@ -90,8 +105,8 @@ class Recurrent(Encoder):
             nn.init.xavier_uniform_(column)
 
     @classmethod
-    def of(cls, config: MethodConfig, embedding_size: int) -> "Recurrent":
-        """The encoder of this config for word vectors of this size."""
+    def of(cls, config: MethodConfig, embedding_size: int, pretrained: Pretrained | None) -> "Recurrent":
+        """See `Encoder.of`."""
         return cls(embedding_size, config.hidden_size)
 
     def forward(self, embedded: Embedded, gate: Float[Tensor, "B T"]) -> Float[Tensor, "B T Z"]:
@@ -234,9 +249,22 @@ class LSTM(Recurrent):
         return torch.stack(outputs)
 
 
-def build_encoder(config: MethodConfig, embedding_size: int) -> Encoder:
-    """The encoder that the config names, for word vectors of this size."""
-    made = encoder_class(config.encoder).of(config, embedding_size)
+def build_encoder(config: MethodConfig, embedding_size: int, pretrained: Pretrained | None = None) -> Encoder:
+    """The encoder that the config names.
+
+    Args:
+        config: the hyper-parameters.
+        embedding_size: E, dimensions of a word vector.
+        pretrained: where it starts, if it is a pretrained one.
+
+    Raises:
+        ConfigError: if it is pretrained and nothing is given, or the other way round.
+    """
+    kind = ENCODERS[config.encoder]
+    if kind.is_pretrained != (pretrained is not None):
+        given = "word vectors" if pretrained is None else "a pretrained encoder"
+        raise ConfigError(f"`encoder` {config.encoder} cannot be made from {given}")
+    made = kind.encoder_class().of(config, embedding_size, pretrained)
     assert isinstance(made, Encoder)
     return made
 

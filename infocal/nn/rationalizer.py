@@ -1,5 +1,6 @@
 """A model that predicts and shows its rationale: what the models of all methods have in common."""
 
+import dataclasses
 import math
 from typing import ClassVar, NamedTuple
 
@@ -11,6 +12,7 @@ from torch.nn import functional
 from infocal.batch import Words
 from infocal.config import MethodConfig, SelectorConfig, Task
 from infocal.nn.encoders import Embedded, Encoder, build_encoder
+from infocal.nn.pieces import Lexicon, Pretrained
 from infocal.nn.predictor import Predictor, selected_only
 from infocal.nn.selector import Selector
 
@@ -50,33 +52,55 @@ def _prior_logit(task: Task) -> float:
 class Rationalizer(nn.Module):
     """One embedding table, a probability of being selected for each token, and a prediction.
 
+    Where the encoders are pretrained, the pieces of the words stand in place of the table.
+
     A method's model says in `select_probability` which tokens count, and in `respond` what they predict.
 
     Args:
         config: the hyper-parameters.
         task: regression or classification.
-        embeddings: word vectors, row 0 the padding's.
+        embeddings: word vectors, row 0 the padding's; or a pretrained encoder.
     """
 
     embeddings: Tensor
+    """Word vectors; of a model whose encoders are pretrained a table of no columns."""
 
     threshold: float
     """Probability from which on a token is selected, in (0, 1]; `infer` moves the odds so that it is 0.5."""
 
-    def __init__(self, config: MethodConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+    def __init__(
+        self, config: MethodConfig, task: Task, embeddings: Float[Tensor, "V E"] | Pretrained
+    ) -> None:
         super().__init__()
         self.config = config
         self.task = task
         self.threshold = HALF
-        if config.train_embeddings:
+        self.lexicon: Lexicon | None = None
+        self.pretrained: Pretrained | None = None
+        self._shared: list[Encoder] = []  # not a module of its own: its names are those of the parts
+        if isinstance(embeddings, Pretrained):
+            self.pretrained = embeddings
+            self.lexicon = Lexicon(embeddings, config)
+            self.register_buffer("embeddings", torch.zeros(embeddings.num_words, 0), persistent=False)
+        elif config.train_embeddings:
             self.embeddings = nn.Parameter(embeddings.clone())
         else:
             # not persistent: a checkpoint does not repeat a table that the features hold already
             self.register_buffer("embeddings", embeddings, persistent=False)
 
     def new_encoder(self) -> Encoder:
-        """An encoder for a part of the model, as the config has it; two parts may be given the same one."""
-        return build_encoder(self.config, self.embeddings.shape[1])
+        """An encoder for a part of the model, as the config has it; the same for all where they share one."""
+        if self._shared:
+            return self._shared[0]
+        made = build_encoder(self.config, self.embeddings.shape[1], self.pretrained)
+        if self.config.shared_encoder:
+            self._shared.append(made)
+        return made
+
+    def forget_weights(self) -> None:
+        """Let go of the weights that a pretrained encoder started from; there is no further encoder."""
+        if self.pretrained is not None:
+            self.pretrained = self.pretrained.without_weights()
 
     def embed(self, words: Words, *, without_dropout: bool = False) -> Embedded:
         """Look the batch's distinct words up once for all encoders.
@@ -90,7 +114,12 @@ class Rationalizer(nn.Module):
         vectors = functional.embedding(words.ids, self.embeddings)
         if not without_dropout:
             vectors = functional.dropout(vectors, self.config.embedding_dropout, self.training)
-        return Embedded(vectors, words.index)
+        pieces = None if self.lexicon is None else self.lexicon(words)
+        return Embedded(vectors, words.index, pieces)
+
+    def hiding(self, embedded: Embedded) -> Embedded:
+        """The words, for a prediction whose mask has no gradient; see `unselected` of the config."""
+        return dataclasses.replace(embedded, hides_unselected=self.config.unselected == "removed")
 
     def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
         """p_i of each token, before any threshold; at padding its value means nothing."""
@@ -153,7 +182,9 @@ class SelectorPredictor(Rationalizer):
     config: SelectorConfig
     output: nn.Linear
 
-    def __init__(self, config: SelectorConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+    def __init__(
+        self, config: SelectorConfig, task: Task, embeddings: Float[Tensor, "V E"] | Pretrained
+    ) -> None:
         super().__init__(config, task, embeddings)
         self.selector = self.selector_class(config, self.new_encoder())
         self.predictor = Predictor(config, self.new_encoder())
@@ -166,6 +197,7 @@ class SelectorPredictor(Rationalizer):
         self, embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B C"]:
         """The predictor on the selected tokens alone: the gradient by the mask of all others is lost."""
+        embedded = self.hiding(embedded)
         if self.predictor.encoder.carries_state:
             embedded, mask, is_token = selected_only(embedded, mask, is_token)
         logit: Tensor = self.output(self.predictor(embedded, mask=mask, is_token=is_token))

@@ -60,6 +60,9 @@ def run_settings(
     base = lookup.preset(given.method, given.dataset, aspect, given.sample) | chosen
     if given.target_selection_rate is not None:
         base["target_selection_rate"] = _target_rate(given)
+    if base.get("pretrained") and Path(base["pretrained"]).expanduser().is_dir():
+        # by its whole path: a worker has another current folder
+        base["pretrained"] = str(Path(base["pretrained"]).expanduser().resolve())
     _check_variant(base, given.method)
     _check(base, given)
     criterion = lookup.criterion(given.dataset, aspect)
@@ -188,7 +191,8 @@ def _check(base: Mapping[str, Any], given: argparse.Namespace) -> None:
         raise PipelineError(
             error.message,
             where=" or ".join(flags) or None,
-            hint="`python -m pipeline.search --dry-run` lists every hyper-parameter with its value",
+            hint=error.hint
+            or "`python -m pipeline.search --dry-run` lists every hyper-parameter with its value",
         ) from error
 
 
@@ -209,17 +213,22 @@ def feature_request(given: argparse.Namespace, run: settings.RunSettings) -> "Fe
 
 
 def check_device(run: settings.RunSettings) -> None:
-    """Look whether the device is there and can do what is asked of it, and whether there is such a kernel.
+    """Look whether device, kernel and pretrained encoder are there, and can do what is asked of them.
 
     Raises:
         StateError: if the device is not there, or cannot do it.
         ConfigError: if INFOCAL_KERNEL names no kernel.
+        PipelineError: if the pretrained encoder is not there, or cannot be read.
     """
     from infocal import kernels  # torch takes seconds that --help need not wait for
     from infocal.trainer import check_bf16, resolve_device
 
     kernels.asked_for()
     check_bf16(run.bf16, resolve_device(run.device))
+    if name := run.config().pretrained:
+        from pipeline.training import pretrained
+
+        pretrained.opened(name)
 
 
 def compile_ahead(run: settings.RunSettings) -> None:

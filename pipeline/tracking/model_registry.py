@@ -30,6 +30,8 @@ CORPUS_TAG, SAMPLE_CORPUS, REAL_CORPUS = "corpus", "sample", "real"
 _DISTRIBUTION = "infocal-pipeline"
 _REQUIREMENTS = ("mlflow", "torch", "numpy", "safetensors", "pydantic", "jaxtyping", "pyarrow", "jieba")
 """What loading a model imports besides this project."""
+_OF_PRETRAINED = ("transformers", "tokenizers")
+"""What loading a model imports as well, if its encoders were pretrained."""
 _DIGEST_TAG, _CRITERION_TAG = "weights_sha256", "criterion"
 ORIGIN_TAG = "origin"
 """Folder of a corpus of one's own."""
@@ -244,7 +246,7 @@ def _log_model(tracker: Tracker, package_dir: Path, run_id: str, metadata: Mappi
                 python_model=served_model.__file__,
                 artifacts={served_model.PACKAGE_ARTIFACT: str(package)},
                 input_example=_EXAMPLE,
-                pip_requirements=requirements(),
+                pip_requirements=requirements(package_dir),
                 metadata=dict(metadata),
             )
             # MLflow only warns where its own try of the example fails
@@ -268,10 +270,14 @@ def _finalized(client: MlflowClient, model_id: str) -> Iterator[None]:
         client.finalize_logged_model(model_id, status)
 
 
-def requirements() -> list[str]:
-    """The installed versions of what loading a model imports, without their build (`+cpu`)."""
+def requirements(package_dir: Path) -> list[str]:
+    """The installed versions of what loading the model of a package imports, without their build (`+cpu`)."""
     pinned = []
-    for package in (_DISTRIBUTION, *_REQUIREMENTS):
+    for package in (
+        _DISTRIBUTION,
+        *_REQUIREMENTS,
+        *(_OF_PRETRAINED if checkpoints.is_pretrained(package_dir) else ()),
+    ):
         try:
             version = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

@@ -25,6 +25,7 @@ from feature_store.wording import counted
 from infocal.config import Task
 from infocal.errors import ConfigError, StateError
 from infocal.methods.registry import INFOCAL, method, method_of
+from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import HALF, Rationalizer
 from infocal.trainer import Trainer
 from pipeline.base.errors import one_line
@@ -56,6 +57,9 @@ BEST_SCORES, BEST_PREDICTIONS = "scores.json", "predictions.json"
 _OF_BEST = (WEIGHTS, CONFIG, BEST_SCORES, BEST_PREDICTIONS)
 PARTS = (STATE, DIGESTS, HISTORY, BEST)
 """Files and folders of a trial's checkpoint."""
+_PRETRAINED = "pretrained"
+"""Entry of a model's description where its encoders started from a pretrained one."""
+_OF_PRETRAINED = ("architecture", "prefix", "suffix")
 _FORMAT = 1
 _WRITERS = "a search writes its best model to STORAGE/studies/NAME/model, `pipeline.train` to its `--output`"
 _NEWER = "if a newer version of this project wrote the model, install that version"
@@ -147,7 +151,7 @@ def load_package(directory: Path) -> Package:
         )
     weights = load_weights(directory / WEIGHTS)
     embeddings = weights["embeddings"]
-    if not description["config"]["train_embeddings"]:
+    if not description["config"]["train_embeddings"] or _PRETRAINED in description:
         del weights["embeddings"]
     try:
         model = _model_of(description, embeddings, weights)
@@ -167,8 +171,9 @@ def _model_of(
         StateError: if the weights have other names or shapes; found before memory is taken for the model, of
             which a file can ask for any amount.
     """
+    given = _given(description, embeddings, weights)
     with torch.device("meta"):
-        planned = _as_described(description, embeddings.to("meta")).state_dict()
+        planned = _as_described(description, _on_meta(given)).state_dict()
     shapes, wanted = (
         {name: tuple(value.shape) for name, value in held.items()} for held in (weights, planned)
     )
@@ -177,10 +182,15 @@ def _model_of(
             f"the weights do not fit: `{wrong[0]}` is {shapes.get(wrong[0], 'not there')}, "
             f"but {wanted.get(wrong[0], 'nothing')} was expected"
         )
-    model = _as_described(description, embeddings)
+    model = _as_described(description, given)
     _say_defaults(model.config.defaults_for(description["config"]), "the model's config")
     model.load_state_dict(weights)
     return model
+
+
+def is_pretrained(package_dir: Path) -> bool:
+    """Whether the encoders of a package's model were pretrained, so that loading it needs transformers."""
+    return _PRETRAINED in read_json(package_dir / CONFIG)
 
 
 def save_best(
@@ -202,7 +212,7 @@ def load_best(directory: Path, embeddings: torch.Tensor) -> Rationalizer:
 
     Args:
         directory: a folder written by `save_best`.
-        embeddings: the features' word vectors.
+        embeddings: the features' word vectors; a model whose encoders are pretrained has no use for them.
 
     Raises:
         StateError: if a file is missing or damaged, or the word vectors have another size.
@@ -263,15 +273,40 @@ def load_predictions(path: Path) -> list[dict[str, Any]]:
 
 def _described(model: Rationalizer) -> dict[str, Any]:
     """What has to be known of a model besides its weights, as JSON."""
-    return {
+    found = {
         "method": method_of(model.config),
         "config": model.config.to_dict(),
         "task": dataclasses.asdict(model.task),
         "threshold": model.threshold,
     }
+    if model.pretrained is not None:
+        found[_PRETRAINED] = {name: getattr(model.pretrained, name) for name in _OF_PRETRAINED}
+    return found
 
 
-def _as_described(description: Mapping[str, Any], embeddings: torch.Tensor) -> Rationalizer:
+def _given(
+    description: Mapping[str, Any], embeddings: torch.Tensor, weights: Mapping[str, torch.Tensor]
+) -> torch.Tensor | Pretrained:
+    """What a described model is made from: word vectors, or an encoder with weights among the model's."""
+    if _PRETRAINED not in description:
+        return embeddings
+    return Pretrained(
+        **{name: description[_PRETRAINED][name] for name in _OF_PRETRAINED},
+        piece_ids=weights["lexicon.piece_ids"],
+        first_piece=weights["lexicon.first_piece"],
+    )
+
+
+def _on_meta(given: torch.Tensor | Pretrained) -> torch.Tensor | Pretrained:
+    """The same without its content."""
+    if isinstance(given, torch.Tensor):
+        return given.to("meta")
+    return dataclasses.replace(
+        given, piece_ids=given.piece_ids.to("meta"), first_piece=given.first_piece.to("meta")
+    )
+
+
+def _as_described(description: Mapping[str, Any], embeddings: torch.Tensor | Pretrained) -> Rationalizer:
     """A model with fresh weights from what `_described` said of it.
 
     A description from before there were other methods names none, and knows no threshold.

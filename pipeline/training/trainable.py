@@ -25,8 +25,9 @@ from pipeline.base.trajectories import Failure
 from pipeline.training import checkpoints, columns, feature_copies
 from pipeline.training.best import best_first, judged
 from pipeline.training.epochs import BestEpoch, BestSoFar, Epoch
-from pipeline.training.loaders import Loader, embeddings_of, language_model_scores, prefetched, task_of
+from pipeline.training.loaders import Loader, language_model_scores, prefetched, task_of
 from pipeline.training.midway import Midway
+from pipeline.training.pretrained import inputs_of
 from pipeline.training.scoring import Validation, ValidationData, hold_rate, validate
 from pipeline.training.settings import RunSettings
 from search_spaces import lookup
@@ -105,7 +106,7 @@ class Trial:
         self.trainer = lookup.implementation(run.method).trainer_class()(
             config,
             task_of(features),
-            embeddings_of(features),
+            inputs_of(features, config),
             steps_per_epoch=self.loader.num_batches(config.batch_size),
             seed=seed,
             device=device,

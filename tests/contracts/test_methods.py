@@ -20,12 +20,21 @@ from infocal.methods import fresh
 from infocal.methods.registry import METHODS, method, method_of
 from infocal.metrics.scores import apply_threshold, threshold_for_rate
 from infocal.nn import rationalizer
+from infocal.nn.transformer import Transformer
 from infocal.trainer import select_probabilities
 from pipeline.training.checkpoints import Package, load_best, load_package, save_best, save_package
 from pipeline.training.epochs import Epoch
 from pipeline.training.trainable import train
 from search_spaces import lookup
-from tests.small_model import CLASSES, REGRESSION, random_batch, random_batches, random_embeddings
+from tests.small_encoder import given_to, naming
+from tests.small_model import (
+    CLASSES,
+    NUM_WORDS,
+    REGRESSION,
+    random_batch,
+    random_batches,
+    random_embeddings,
+)
 from tests.small_study import run_settings
 
 CPU = torch.device("cpu")
@@ -50,12 +59,14 @@ def small(name, dropout_free=False, **changes):
     start = {n: 0.25 for n in ("dense_epochs", "ramp_epochs") if n in names}
     values = {"hidden_size": 3, "target_selection_rate": RATE, "learning_rate": 0.01, **start}
     values |= {"embedding_dropout": 0.0} if dropout_free else {}
+    values |= {"encoder_learning_rate": 0.01} | naming(changes.pop("encoder", "rcnn"))
     return kind.from_mapping(values | changes)
 
 
 def trainer_of(name, task, seed=0, **changes):
+    config = small(name, **changes)
     return method(name).trainer_class()(
-        small(name, **changes), task, random_embeddings(), steps_per_epoch=3, seed=seed, device=CPU
+        config, task, given_to(config.encoder), steps_per_epoch=3, seed=seed, device=CPU
     )
 
 
@@ -134,10 +145,11 @@ def test_it_trains_and_the_selection_moves(name, encoder, task):
 
 
 @every_method
+@every_encoder
 @every_task
-def test_every_weight_is_trained(name, task):
+def test_every_weight_is_trained(name, encoder, task):
     """None is left where it was drawn: no part is cut off from the loss."""
-    trainer = trainer_of(name, task, embedding_dropout=0.0)
+    trainer = trainer_of(name, task, encoder=encoder, embedding_dropout=0.0)
     drawn = {name: value.clone() for name, value in trainer.model.named_parameters()}
     while trainer.epoch < math.ceil(trainer.config.start_epochs) + 2:
         trainer.train_epoch(random_batches(3, task))
@@ -162,9 +174,10 @@ def test_padding_changes_nothing(name, encoder, task):
 
 
 @every_method
+@every_encoder
 @every_task
-def test_a_text_is_answered_alike_alone_and_among_others(name, task):
-    model = trained(name, task).evaluated_model.eval()
+def test_a_text_is_answered_alike_alone_and_among_others(name, encoder, task):
+    model = trained(name, task, encoder=encoder).evaluated_model.eval()
     (batch,) = random_batches(1, task)
     with torch.no_grad():
         together = model.infer(batch.words, batch.is_token)
@@ -211,6 +224,16 @@ def test_leaving_tokens_out_changes_no_gradient(name, changes, encoder, task, po
         assert torch.allclose(short[part], gradient, rtol=1e-4, atol=1e-6), part
 
 
+def gradient_by_words(model):
+    """Size of the gradient by the vector of each word, or by those of its pieces in any encoder."""
+    if model.lexicon is None:
+        return model.embeddings.grad.abs().sum(dim=1)
+    tables = [m.model.get_input_embeddings() for m in model.modules() if isinstance(m, Transformer)]
+    pieces = sum(t.weight.grad.abs().sum(dim=1) for t in tables if t.weight.grad is not None)
+    rows = model.lexicon.piece_ids.split(model.lexicon.first_piece.diff().tolist())
+    return torch.stack([pieces[row].sum() for row in rows])
+
+
 @every_sampling
 @every_encoder
 @every_task
@@ -221,7 +244,7 @@ def test_training_sees_all_tokens(name, changes, encoder, task):
     if hasattr(trainer.model, "selector"):
         trainer.epoch = 5  # every weight is in force; FRESH is looked at while its support model reads
     told = torch.zeros(batch.is_token.shape)
-    words = torch.zeros(len(trainer.model.embeddings))
+    words = torch.zeros(NUM_WORDS)
     for seed in range(30):
         torch.manual_seed(seed)
         terms, _, rest = trainer.step_terms(batch)
@@ -230,7 +253,7 @@ def test_training_sees_all_tokens(name, changes, encoder, task):
             told += sum(gradient.abs() for gradient in found)
         trainer.model.zero_grad()
         terms["sp"].backward()
-        words += trainer.model.embeddings.grad.abs().sum(dim=1)
+        words += gradient_by_words(trainer.model)
     if hasattr(trainer.model, "selector"):
         assert (told[batch.is_token] > 0).all()
         assert not told[~batch.is_token].any()
@@ -307,15 +330,18 @@ def test_shares_go_on_within_an_epoch(name, monkeypatch):
 
 
 @every_method
+@every_encoder
 @every_task
-def test_a_checkpoint_goes_on_bit_for_bit(name, task):
-    first = trainer_of(name, task, average_decay=0.9)
+def test_a_checkpoint_goes_on_bit_for_bit(name, encoder, task):
+    schedule = {"warmup_epochs": 0.5, "decay_epochs": 3.0} if encoder == "transformer" else {}
+    changes = {"encoder": encoder, "average_decay": 0.9, **schedule}
+    first = trainer_of(name, task, **changes)
     batches = random_batches(6, task)
     first.train_epoch(batches[:3])
     file = io.BytesIO()
     torch.save(first.state_dict(), file)
     file.seek(0)
-    second = trainer_of(name, task, seed=1, average_decay=0.9)
+    second = trainer_of(name, task, seed=1, **changes)
     second.load_state_dict(torch.load(file, weights_only=True))
     for trainer in (first, second):
         torch.manual_seed(5)
@@ -324,9 +350,10 @@ def test_a_checkpoint_goes_on_bit_for_bit(name, task):
 
 
 @every_method
+@every_encoder
 @every_task
-def test_packages_and_best_epochs_answer_as_the_model_does(name, task, tmp_path: Path):
-    model = trained(name, task).evaluated_model.eval()
+def test_packages_and_best_epochs_answer_as_the_model_does(name, encoder, task, tmp_path: Path):
+    model = trained(name, task, encoder=encoder).evaluated_model.eval()
     model.threshold = 0.2
     words = ["<pad>", "<unk>", *map(str, range(len(model.embeddings) - 2))]
     save_package(tmp_path / "package", Package(model, words, {"tokenizer": "english"}))

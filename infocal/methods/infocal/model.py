@@ -8,6 +8,7 @@ from torch import Tensor
 from infocal.batch import Words
 from infocal.config import InfoCalConfig, Task
 from infocal.methods.infocal.guider import Gaussian, Guider
+from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import SelectorPredictor, output_layer
 from infocal.nn.sampling import sample_mask
 from infocal.nn.selector import Selector
@@ -40,7 +41,9 @@ class InfoCal(SelectorPredictor):
     config: InfoCalConfig
     selector: Selector
 
-    def __init__(self, config: InfoCalConfig, task: Task, embeddings: Float[Tensor, "V E"]) -> None:
+    def __init__(
+        self, config: InfoCalConfig, task: Task, embeddings: Float[Tensor, "V E"] | Pretrained
+    ) -> None:
         super().__init__(config, task, embeddings)
         self.guider = Guider(config, self.new_encoder())
         # W_p and b_p, shared by Eq. (4) and Eq. (8)

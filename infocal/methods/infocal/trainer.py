@@ -12,6 +12,7 @@ from infocal.errors import TrainingFailure
 from infocal.gradient_shares import Heard
 from infocal.methods.infocal.discriminator import Discriminator
 from infocal.methods.infocal.model import Forward, InfoCal
+from infocal.nn.pieces import Pretrained
 from infocal.objective import Terms, weighted
 from infocal.policy_gradient import mask_log_probability, reinforce
 from infocal.trainer import RateTrainer
@@ -38,7 +39,9 @@ class InfoCalTrainer(RateTrainer):
     config: InfoCalConfig
     model: InfoCal
 
-    def __init__(self, config: InfoCalConfig, task: Task, embeddings: Tensor, **rest: Any) -> None:
+    def __init__(
+        self, config: InfoCalConfig, task: Task, embeddings: Tensor | Pretrained, **rest: Any
+    ) -> None:
         super().__init__(config, task, embeddings, **rest)
         self.discriminator = Discriminator(config.feature_size, config.discriminator_slope).to(self.device)
         self.discriminator_optimizer = self.make_optimizer(

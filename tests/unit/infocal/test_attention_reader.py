@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from infocal.encoder_registry import ENCODERS
 from infocal.nn.attention_reader import AttentionReader
 from infocal.nn.encoders import build_encoder
+from tests.small_encoder import WORD_ENCODERS
 from tests.small_model import random_batch, random_embeddings, small_config
 from tests.unit.infocal.test_selector_predictor import embedded
 
@@ -18,7 +18,7 @@ def reader(**changes):
     return AttentionReader(config, build_encoder(config, 4))
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", WORD_ENCODERS)
 def test_equals_the_naive_form(encoder):
     model = reader(encoder=encoder)
     words, gate = embedded(BATCH.token_ids), BATCH.is_token.float()

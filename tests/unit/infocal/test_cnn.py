@@ -4,12 +4,13 @@ import pytest
 import torch
 from torch.nn import functional
 
-from infocal.encoder_registry import ENCODERS, encoder_class
+from infocal.encoder_registry import ENCODERS
 from infocal.methods.infocal.guider import Guider
 from infocal.methods.infocal.model import InfoCal
 from infocal.nn.cnn import CNN, WINDOW
 from infocal.nn.encoders import Embedded, Encoder, build_encoder
 from pipeline.training.weights import load_weights, save_weights
+from tests.small_encoder import WORD_ENCODERS
 from tests.small_model import CLASSES, EMBEDDING_SIZE, random_batch, random_embeddings, small_config
 
 
@@ -83,10 +84,10 @@ def test_the_gradient_by_a_closed_gate_knows_the_word():
 # ---------------------------------------------------------------- what every encoder keeps
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", WORD_ENCODERS)
 def test_every_encoder_says_how_wide_it_is(name):
     made = build_encoder(small_config(encoder=name, hidden_size=5), EMBEDDING_SIZE)
-    assert type(made) is encoder_class(name)
+    assert type(made) is ENCODERS[name].encoder_class()
     batch = random_batch([4, 2])
     states = made(Embedded(random_embeddings(), batch.token_ids), batch.is_token.float())
     assert states.shape == (2, 4, made.output_size)
@@ -100,10 +101,10 @@ def test_an_encoder_without_a_reading_says_so():
     with pytest.raises(NotImplementedError, match="^Nothing reads nothing$"):
         Nothing()(whole(torch.randn(1, 2, 4)), torch.ones(1, 2))
     with pytest.raises(NotImplementedError, match="^Nothing cannot be made from a config$"):
-        Nothing.of(small_config(), 4)
+        Nothing.of(small_config(), 4, None)
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", WORD_ENCODERS)
 def test_parts_may_share_one_encoder(name, tmp_path):
     """One set of weights, trained by both, and written once."""
     torch.manual_seed(0)

@@ -51,7 +51,15 @@ OUT_OF_RANGE = {
     "discriminator_loss": (["wgan"], "one of standard, printed"),
     "discriminator_slope": POSITIVE,
     "calibrate_to": (["mu", True], "one of mean, sample"),
-    "encoder": (["gru", None], "one of rcnn, lstm, cnn"),
+    "encoder": (["gru", None], "one of rcnn, lstm, cnn, transformer"),
+    "encoder_learning_rate": POSITIVE,
+    "frozen_layers": ([-1], ">= 0"),
+    "window_size": ([-1], ">= 0"),
+    "window_stride": ([-1], ">= 0"),
+    "word_state": (["max"], "one of mean, first"),
+    "unselected": (["masked"], "one of removed, zeroed"),
+    "warmup_epochs": NON_NEGATIVE,
+    "decay_epochs": NON_NEGATIVE,
     "pooling": (["min", "Mean"], "one of mean, max, last"),
     "hidden_size": COUNT,
     "feature_size": COUNT,
@@ -76,8 +84,8 @@ def build(name, value):
 
 
 def test_every_hyper_parameter_has_a_range():
-    # `train_embeddings` is a bool: its type is its range
-    assert set(OUT_OF_RANGE) == set(FIELDS) - {"train_embeddings"}
+    # a bool's type is its range, and whether a name is one of a model is seen when it is opened
+    assert set(OUT_OF_RANGE) == set(FIELDS) - {"train_embeddings", "shared_encoder", "pretrained"}
 
 
 @pytest.mark.parametrize(
@@ -113,6 +121,8 @@ def test_a_message_is_one_line_that_ends():
         *((name, 2.0) for name in INTS),
         ("train_embeddings", 1),
         ("train_embeddings", None),
+        ("shared_encoder", "yes"),
+        ("pretrained", None),
     ],
 )
 def test_wrong_type(name, value):
@@ -147,6 +157,22 @@ def test_a_name_like_no_other_is_answered_with_all():
         ConfigError, match="^unknown hyper-parameter `xyzzy`; known are target_selection_rate, encoder,"
     ):
         build("xyzzy", 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"encoder": "transformer"}, "^`encoder` transformer needs `pretrained`, a folder or a model's name"),
+        ({"pretrained": "models/x"}, "^`pretrained` is 'models/x', but `encoder` rcnn starts from nothing$"),
+        (
+            {"warmup_epochs": 2.0, "decay_epochs": 2.0},
+            r"^`decay_epochs` must be above `warmup_epochs`, but got 2\.0 and 2\.0$",
+        ),
+    ],
+)
+def test_values_that_do_not_go_together(values, message):
+    with pytest.raises(ConfigError, match=message):
+        InfoCalConfig.from_mapping(values)
 
 
 def test_mapping_round_trip():

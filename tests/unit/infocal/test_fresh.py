@@ -7,9 +7,9 @@ from fractions import Fraction
 import pytest
 import torch
 
-from infocal.encoder_registry import ENCODERS
 from infocal.methods.fresh import FreshConfig, FreshModel, FreshTrainer, best_span
 from infocal.nn.ranking import num_taken
+from tests.small_encoder import WORD_ENCODERS
 from tests.small_model import CLASSES, REGRESSION, random_batch, random_batches, random_embeddings
 
 CPU = torch.device("cpu")
@@ -60,7 +60,7 @@ def test_the_contiguous_extractor_takes_one_span(saliency, task):
         assert size == 0 or chosen[-1] - chosen[0] + 1 == size
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", WORD_ENCODERS)
 def test_the_gradient_is_that_of_showing_a_token(encoder):
     torch.manual_seed(0)
     model = FreshModel(config(saliency="gradient", encoder=encoder), REGRESSION, random_embeddings()).eval()

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from infocal.encoder_registry import ENCODERS
 from infocal.methods.infocal.guider import Gaussian, Guider
 from infocal.nn.encoders import Embedded, build_encoder
+from tests.small_encoder import WORD_ENCODERS
 from tests.small_model import EMBEDDING_SIZE, random_batch, random_embeddings, small_config
 
 BATCH = random_batch([5, 3])
@@ -76,7 +76,7 @@ def test_the_gradient_passes_through_the_sample():
     assert torch.allclose(sigma.grad, ((z - mu) / sigma).detach(), atol=1e-5)
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", WORD_ENCODERS)
 def test_every_token_reaches_the_guider(encoder):
     model = guider(encoder=encoder, hidden_size=8)
     mu = model(WORDS, BATCH.is_token).mu

@@ -7,15 +7,15 @@ import torch
 from jaxtyping import TypeCheckError
 
 from infocal.batch import Words
-from infocal.encoder_registry import ENCODERS
 from infocal.losses import generator_loss, prediction_loss
 from infocal.methods.infocal.discriminator import Discriminator
 from infocal.methods.infocal.model import InfoCal
+from tests.small_encoder import WORD_ENCODERS
 from tests.small_model import CLASSES, REGRESSION, random_batch, random_embeddings, small_config
 
-FORMS = [{"encoder": e, "pooling": p} for e in ENCODERS for p in ("mean", "max", "last")]
+FORMS = [{"encoder": e, "pooling": p} for e in WORD_ENCODERS for p in ("mean", "max", "last")]
 every_form = pytest.mark.parametrize("form", FORMS, ids=lambda f: f"{f['encoder']}-{f['pooling']}")
-every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
+every_encoder = pytest.mark.parametrize("encoder", WORD_ENCODERS)
 BATCH = random_batch([6, 2, 4])
 
 

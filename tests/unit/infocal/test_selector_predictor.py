@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from infocal.encoder_registry import ENCODERS
 from infocal.nn.encoders import Embedded, build_encoder
 from infocal.nn.predictor import Predictor, selected_only
 from infocal.nn.selector import Selector
+from tests.small_encoder import WORD_ENCODERS
 from tests.small_model import EMBEDDING_SIZE, random_batch, random_embeddings, small_config
 
 CARRYING = ("rcnn", "lstm")
 """Encoders that carry their state over unselected tokens."""
-FORMS = [{"encoder": e, "pooling": p} for e in ENCODERS for p in ("mean", "max", "last")]
+FORMS = [{"encoder": e, "pooling": p} for e in WORD_ENCODERS for p in ("mean", "max", "last")]
 every_form = pytest.mark.parametrize("form", FORMS, ids=str)
 every_carrying_form = pytest.mark.parametrize("form", [f for f in FORMS if f["encoder"] in CARRYING], ids=str)
 BATCH = random_batch([5, 3])
@@ -49,7 +49,7 @@ def changed(row, position):
 # ---------------------------------------------------------------- selector
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", WORD_ENCODERS)
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_starts_at_the_start_selection_rate(encoder, rate):
     # words without a vector leave every state at zero: the logit is the bias
@@ -64,7 +64,7 @@ def test_starts_around_the_rate_whatever_the_words():
     assert p[BATCH.is_token].std().item() > 1e-3
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", WORD_ENCODERS)
 def test_reads_both_directions(encoder):
     model = selector(encoder=encoder)
     before, after = (model(embedded(ids), BATCH.is_token) for ids in (BATCH.token_ids, changed(0, 2)))
@@ -141,7 +141,7 @@ def test_the_mask_has_a_gradient_at_unselected_tokens(form):
     assert form["pooling"] == "mean" or not mask.grad[~BATCH.is_token].any()
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", WORD_ENCODERS)
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_the_gradient_at_an_unselected_token_depends_on_its_word(encoder, pooling):
     # a word that does not show must still say what it would change: else no word is let in before another
@@ -167,7 +167,7 @@ def test_the_gradient_at_an_unselected_token_depends_on_its_word(encoder, poolin
 
 def test_these_encoders_carry_their_state():
     """Of these alone, texts may be shortened to their selected tokens."""
-    made = {name: build_encoder(small_config(encoder=name), EMBEDDING_SIZE) for name in ENCODERS}
+    made = {name: build_encoder(small_config(encoder=name), EMBEDDING_SIZE) for name in WORD_ENCODERS}
     assert [name for name, encoder in made.items() if encoder.carries_state] == list(CARRYING)
 
 

@@ -9,11 +9,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from infocal import losses
 from infocal import trainer as trainer_module
-from infocal.encoder_registry import ENCODERS
 from infocal.errors import StateError, TrainingFailure
 from infocal.kernels import rcnn_torch
 from infocal.methods.infocal.trainer import InfoCalTrainer
 from infocal.trainer import predict, resolve_device
+from tests.small_encoder import WORD_ENCODERS
 from tests.small_model import (
     CLASSES,
     REGRESSION,
@@ -95,7 +95,7 @@ class Waits(TorchDispatchMode):
 # ---------------------------------------------------------------- one step, one epoch
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", WORD_ENCODERS)
 @pytest.mark.parametrize("kernel", ["torch", "plain"])
 def test_nothing_in_a_step_makes_the_host_wait_for_the_device(monkeypatch, encoder, kernel):
     monkeypatch.setenv("INFOCAL_KERNEL", kernel)
@@ -178,7 +178,7 @@ def test_epochs_are_counted():
 
 
 @pytest.mark.parametrize("task", [REGRESSION, CLASSES], ids=["regression", "classification"])
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", WORD_ENCODERS)
 def test_training_lowers_the_prediction_losses(task, encoder):
     batches = random_batches(2, task)
     # hardly any L_mi: with eight texts its noise would be all that is left to see
