@@ -120,7 +120,10 @@ class MethodConfig:
     """Encoder of every part: `rcnn` (the paper: beer, HateXplain), `lstm` (CAIL), `cnn` or `transformer`."""
 
     pretrained: str = ""
-    """Weights and tokenizer of a `transformer`: a folder, or a model's name on the Hugging Face hub."""
+    """Weights and tokenizer of a `transformer`: a folder, or a model's name on the Hugging Face hub.
+
+    Other encoders have no use for it, so that a search may choose among all of them.
+    """
 
     encoder_learning_rate: float = positive(2e-5)
     """Adam's step size for pretrained weights, > 0; `learning_rate` is that of all others ([Devlin2019])."""
@@ -206,17 +209,6 @@ class MethodConfig:
 
     def _check_together(self) -> None:
         """Refuse values that do not go together."""
-        is_pretrained = ENCODERS[self.encoder].is_pretrained
-        if is_pretrained and not self.pretrained:
-            raise ConfigError(
-                f"`encoder` {self.encoder} needs `pretrained`, a folder or a model's name on the hub",
-                hint="add `--set pretrained=FOLDER`",
-            )
-        if self.pretrained and not is_pretrained:
-            raise ConfigError(
-                f"`pretrained` is {self.pretrained!r}, but `encoder` {self.encoder} starts from nothing",
-                hint="add `--set encoder=transformer`",
-            )
         if 0 < self.decay_epochs <= self.warmup_epochs:
             raise ConfigError(
                 f"`decay_epochs` must be above `warmup_epochs`, but got {self.decay_epochs} and "

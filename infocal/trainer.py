@@ -216,7 +216,7 @@ class Trainer:
             return [float(rate) for rate in schedule.get_last_lr()]
         # of the end of this update: the first one would else change nothing
         factor = self._learning_rate_factor(self.epoch + (self.position + 1) / self.steps_per_epoch)
-        return [base * factor for base in schedule.base_lrs]
+        return [float(base) * factor for base in schedule.base_lrs]
 
     def _set_learning_rates(self) -> None:
         """Where learning rates change within an epoch, set those of the update that follows."""

@@ -14,6 +14,7 @@ from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect, source_options
 from feature_store.wording import counted
 from infocal.config import LanguageModelConfig
+from infocal.encoder_registry import ENCODERS
 from infocal.errors import ConfigError
 from pipeline.base.errors import PipelineError
 from pipeline.cli import flag_values
@@ -65,6 +66,7 @@ def run_settings(
         base["pretrained"] = str(Path(base["pretrained"]).expanduser().resolve())
     _check_variant(base, given.method)
     _check(base, given)
+    check_pretrained(base.get("encoder", "rcnn"), base.get("pretrained"), _flags(given))
     criterion = lookup.criterion(given.dataset, aspect)
     if given.min_precision is not None:
         criterion = _with_min_precision(criterion, given.min_precision)
@@ -187,13 +189,34 @@ def _check(base: Mapping[str, Any], given: argparse.Namespace) -> None:
     try:
         lookup.implementation(given.method).config_class().from_mapping(base)
     except ConfigError as error:
-        flags = ["--set"] * bool(given.set) + [f"--config {given.config}"] * bool(given.config)
         raise PipelineError(
             error.message,
-            where=" or ".join(flags) or None,
+            where=_flags(given),
             hint=error.hint
             or "`python -m pipeline.search --dry-run` lists every hyper-parameter with its value",
         ) from error
+
+
+def check_pretrained(encoder: str, pretrained: Any, where: str | None) -> None:
+    """Refuse an encoder that starts from pretrained weights where none are named.
+
+    Args:
+        encoder: its name.
+        pretrained: what is named.
+        where: the flag to mend it.
+    """
+    if ENCODERS[encoder].is_pretrained and not pretrained:
+        raise PipelineError(
+            f"`encoder` {encoder} needs `pretrained`, a folder or a model's name on the hub",
+            where=where,
+            hint="add `--set pretrained=FOLDER`",
+        )
+
+
+def _flags(given: argparse.Namespace) -> str | None:
+    """The flags from which hyper-parameters come."""
+    flags = ["--set"] * bool(given.set) + [f"--config {given.config}"] * bool(given.config)
+    return " or ".join(flags) or None
 
 
 def feature_request(given: argparse.Namespace, run: settings.RunSettings) -> "FeatureRequest":

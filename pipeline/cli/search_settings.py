@@ -47,6 +47,7 @@ def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
             hint="use `--space paper`, or `--sampler tpe`",
         )
     _refuse_fixed(given, run, space)
+    _check_encoders(given, run, space)
     is_own = given.space.endswith(own_space.SUFFIX)
     packs = given.gpus_per_trial == flag_values.AUTO
     chooses = given.gpus_per_trial is None and run.device in ("auto", "cuda")
@@ -107,6 +108,22 @@ def _refuse_fixed(given: argparse.Namespace, run: RunSettings, space: Space) -> 
                 f"`{one.name}` is searched over, but `{given.method}` fixes it at {of_method[one.name]}",
                 where=f"--space {given.space}",
                 hint="take it out of the file",
+            )
+
+
+def _check_encoders(given: argparse.Namespace, run: RunSettings, space: Space) -> None:
+    """Look whether every encoder that is searched has its weights, and every folder of weights is there."""
+    where = f"--space {given.space}"
+    varied = {one.name: one.ends for one in space}
+    for encoder in varied.get("encoder", ()):
+        planning.check_pretrained(str(encoder), varied.get("pretrained") or run.config().pretrained, where)
+    for name in map(str, varied.get("pretrained", ())):
+        looks_like_folder = name[:1] in ("/", ".", "~") or Path(name).exists()
+        if looks_like_folder and not (Path(name).is_absolute() and Path(name).is_dir()):
+            raise PipelineError(
+                f"no folder `{name}` of a pretrained encoder",
+                where=where,
+                hint="name it by its whole path, which starts with `/`",
             )
 
 

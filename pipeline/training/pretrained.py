@@ -69,6 +69,11 @@ def inputs_of(features: Features, config: MethodConfig) -> torch.Tensor | Pretra
     """
     if not ENCODERS[config.encoder].is_pretrained:
         return embeddings_of(features)
+    if not config.pretrained:
+        raise PipelineError(
+            f"`encoder` {config.encoder} needs `pretrained`, a folder or a model's name on the hub",
+            hint="add `--set pretrained=FOLDER`",
+        )
     source = opened(config.pretrained)
     table = pieces(features, source)
     weights = read_weights(source)

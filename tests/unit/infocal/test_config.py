@@ -162,8 +162,6 @@ def test_a_name_like_no_other_is_answered_with_all():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"encoder": "transformer"}, "^`encoder` transformer needs `pretrained`, a folder or a model's name"),
-        ({"pretrained": "models/x"}, "^`pretrained` is 'models/x', but `encoder` rcnn starts from nothing$"),
         (
             {"warmup_epochs": 2.0, "decay_epochs": 2.0},
             r"^`decay_epochs` must be above `warmup_epochs`, but got 2\.0 and 2\.0$",

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from infocal.config import InfoCalConfig
 from infocal.methods.hardkuma import HardKumaConfig
 from infocal.nn.pieces import Pretrained
+from pipeline import search as search_command
 from pipeline import train as train_command
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.training import checkpoints, pretrained
@@ -250,6 +251,49 @@ def test_a_command_says_it_in_one_line(
     assert said.startswith(message + "\n")
     assert "hint: " in said
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_model_that_names_no_weights():
+    with pytest.raises(PipelineError, match="^`encoder` transformer needs `pretrained`, a folder or a"):
+        pretrained.inputs_of(sample_features(), InfoCalConfig(encoder="transformer"))
+
+
+SPACE = """
+[encoder]
+choices = ["rcnn", "transformer"]
+"""
+FOLDERS = """
+[pretrained]
+choices = ["{folder}", "{other}"]
+when.encoder = ["transformer"]
+"""
+
+
+def searched(space: str, flags: list[str], tmp_path: Path) -> int:
+    file = tmp_path / "space.toml"
+    file.write_text(space)
+    return run_command(
+        search_command.main, ["--sample", "--aspect", "palate", "--space", str(file), "--dry-run", *flags]
+    )
+
+
+def test_a_search_may_choose_the_encoder(written: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    assert searched(SPACE, [], tmp_path) == 2
+    assert "space.toml: `encoder` transformer needs `pretrained`, a folder or" in capsys.readouterr().err
+    assert searched(SPACE, ["--set", f"pretrained={written}"], tmp_path) == 0
+    assert str(written) in capsys.readouterr().out
+    both = SPACE + FOLDERS.format(folder=written, other="nreimers/MiniLM-L6-H384-uncased")
+    assert searched(both, [], tmp_path) == 0
+
+
+@pytest.mark.parametrize("other", ["/none/such", "./small"])
+def test_a_searched_folder_that_is_not_there(
+    other: str, written: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    assert searched(SPACE + FOLDERS.format(folder=written, other=other), [], tmp_path) == 2
+    said = capsys.readouterr().err
+    assert f"space.toml: no folder `{other}` of a pretrained encoder\n" in said
+    assert "hint: name it by its whole path, which starts with `/`" in said
 
 
 # ---------------------------------------------------------------- a whole trial
