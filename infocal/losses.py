@@ -181,7 +181,8 @@ def representation_norm(feature: Float[Tensor, "B Z"]) -> Float[Tensor, ""]:
 
     A norm below 1e-6, as of an empty rationale, counts as 1e-6.
     """
-    return -feature.norm(dim=-1).clamp(min=1e-6).log().mean()
+    norm: Tensor = feature.norm(dim=-1)
+    return -norm.clamp(min=1e-6).log().mean()
 
 
 def mean_selection_rate(

@@ -32,6 +32,13 @@ class McdConfig(RateConfig):
         ConfigError: if a value is of the wrong type or out of its range.
     """
 
+    dense_epochs: float = non_negative(4.0)
+    """Epochs trained dense before the selector learns, >= 0.
+
+    It learns from the prediction from the whole text alone. While that is worth nothing (after 1 epoch of the
+    sample corpus), it settles on words that say nothing, for these change the prediction least.
+    """
+
     lambda_coherence: float = non_negative(0.03)
     """Weight of the expected fused lasso, >= 0."""
 
