@@ -52,6 +52,13 @@ VARIANTS: dict[str, Variant] = {
         why="InfoCal (INVASE reg): the selector's reward is the difference of the two cross-entropies, as in "
         "[Yoon2018], in place of the discriminator",
     ),
+    "fr": Variant(
+        method="rnp",
+        title="FR",
+        fixed={"shared_encoder": True},
+        why="FR [Liu2022]: selector and predictor read through one encoder. Its layer normalisation is left "
+        "out: the state of an unselected token is zero here, and must stay so",
+    ),
     "dr": Variant(
         method="rnp",
         title="DR",

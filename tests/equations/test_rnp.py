@@ -79,6 +79,28 @@ def test_every_selector_learns_and_the_first_one_selects():
     assert all(not torch.equal(other, logit) for other in others)
 
 
+# ------------------------------------------------------------------------------------------------- FR
+
+
+def test_one_encoder_is_trained_by_both_parts_and_counts_once():
+    trainer = trainer_of(RnpConfig, shared_encoder=True)
+    model = trainer.model
+    assert model.selector.encoder is model.predictor.encoder
+    terms, _, _ = trainer.step_terms(BATCH)
+    of_selector = torch.autograd.grad(terms["rate"], model.selector.encoder.input_weight, retain_graph=True)
+    of_both = torch.autograd.grad(terms["sp"], model.selector.encoder.input_weight)
+    assert of_selector[0].any() and of_both[0].any()
+    trained = [id(p) for group in trainer.optimizer.param_groups for p in group["params"]]
+    assert len(trained) == len(set(trained)) == len(list(model.parameters()))
+
+
+def test_a_shared_encoder_has_the_selectors_pace():
+    trainer = trainer_of(RnpConfig, shared_encoder=True, pace="sparsity")
+    (follower,) = (group for group in trainer.optimizer.param_groups if group["follows_sparsity"])
+    encoder = {id(p) for p in trainer.model.predictor.encoder.parameters()}
+    assert not encoder & {id(p) for p in follower["params"]}
+
+
 # ------------------------------------------------------------------------------------------------- DR
 
 
