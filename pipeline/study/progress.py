@@ -19,7 +19,7 @@ from pipeline.study.scheduler import trial_id_of
 from pipeline.study.time_left import Phase, Track
 from pipeline.study.trial_table import Row
 from pipeline.training.best import best_first
-from pipeline.training.columns import of_validation
+from pipeline.training.columns import digits_of, of_validation
 from pipeline.training.epochs import Epoch
 from search_spaces.base import Criterion
 
@@ -158,7 +158,7 @@ class ProgressLines(tune.Callback):
         assert record.last is not None  # `best` gives none without an epoch
         best = record.last.epoch.best
         scores = of_validation(self.plan.dataset, best.scores, self.plan.criterion.metrics)
-        figures = [f"{label} {best.scores[name]:.3f}" for label, name in scores.items()]
+        figures = [f"{label} {best.scores[name]:.{digits_of(name)}f}" for label, name in scores.items()]
         at = "" if best.epoch is None else f" at epoch {best.epoch + 1}"
         missed = f"misses the criterion by {best.violation:.3f}"
         verdict = "meets the criterion" if best.violation == 0 else missed

@@ -251,21 +251,19 @@ def advice(candidates: Sequence[Candidate], run: RunSettings, register: str) -> 
 def figures_of(candidate: Candidate, dataset: str, criterion: Criterion) -> str:
     """The scores of a trial's best epoch in words, with their standard errors where they were drawn."""
     found = columns.of_validation(dataset, candidate.scores, criterion.metrics)
-    return ", ".join(f"{label} {_figure(candidate, name, 3)}" for label, name in found.items())
+    return ", ".join(
+        f"{label} {_figure(candidate, name, columns.digits_of(name))}" for label, name in found.items()
+    )
 
 
 def _figure(candidate: Candidate, name: str, digits: int) -> str:
     """A score, with its standard error over draws of validation texts where that is known."""
     if name not in candidate.intervals:
         return f"{candidate.scores[name]:.{digits}f}"
-    digits = 4 if name in _SMALL else 3  # more would be noise
+    digits = columns.digits_of(name)
     return give_or_take(
         f"{candidate.scores[name]:.{digits}f}", f"{candidate.intervals[name].error:.{digits}f}"
     )
-
-
-_SMALL = ("val_mse", "val_mae")
-"""Errors of scores in [0, 1], whose third digit is the first that says something."""
 
 
 def stated(relaxed: Criterion, criterion: Criterion) -> str:

@@ -30,7 +30,8 @@ def of_experiment(dataset: str, aspect: str) -> str:
 def _figure(best: BestSoFar, name: str) -> str:
     """A score, with its standard error where that was drawn."""
     error = best.errors.get(name)
-    return give_or_take(f"{best.scores[name]:.3f}", "" if error is None else f"{error:.3f}")
+    digits = columns.digits_of(name)
+    return give_or_take(f"{best.scores[name]:.{digits}f}", "" if error is None else f"{error:.{digits}f}")
 
 
 def of_trial(study: str, dataset: str, last: Epoch) -> str:

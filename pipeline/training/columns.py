@@ -97,8 +97,20 @@ TASK_SCORES = (
 )
 """Scores of the prediction, whatever the rationale."""
 
+_SMALL = ("mse", "mae")
+"""Errors of scores in [0, 1]: three digits would leave one of them that says something."""
+
 _CHOSEN_BY = ("token_precision", "token_recall", "token_f1", "selection_rate")
 """Scores that are repeated for every data set: the chart of precision and recall is made of them."""
+
+
+def digits_of(score: str) -> int:
+    """Digits after the point of a score in running text; more would be noise.
+
+    Args:
+        score: flat name, with or without the prefix of its split.
+    """
+    return 4 if score.removeprefix("val_") in _SMALL else 3
 
 
 def columns(dataset: str, decisive: Collection[str] = ()) -> tuple[Column, ...]:

@@ -173,6 +173,19 @@ def test_readme_command_answers_help(module: str):
     assert "usage:" in done.stdout
 
 
+def test_no_change_is_listed_twice_in_other_words():
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## [")[1]
+    entries = [" ".join(entry.split()) for entry in re.split(r"\n- ", changes)[1:]]
+    words = [set(re.findall(r"[\w./-]+", entry.lower())) for entry in entries]
+    assert len(entries) > 100
+    assert [
+        (entries[i][:60], entries[j][:60])
+        for i in range(len(entries))
+        for j in range(i)
+        if len(words[i] & words[j]) >= 0.4 * len(words[i] | words[j])
+    ] == []
+
+
 def test_setup_is_quiet_and_says_what_it_takes(tmp_path: Path):
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)

@@ -78,3 +78,10 @@ def test_every_score_that_a_criterion_reads_has_a_column(dataset: str, kind: str
     assert list(found.values()).index("val_token_precision") < list(found.values()).index(
         "val_selection_rate"
     )
+
+
+@pytest.mark.parametrize(
+    ("score", "digits"), [("val_mse", 4), ("mae", 4), ("val_token_f1", 3), ("val_explained_rate", 3)]
+)
+def test_errors_in_0_to_1_have_a_digit_more_than_shares(score: str, digits: int):
+    assert columns.digits_of(score) == digits

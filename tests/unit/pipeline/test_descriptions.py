@@ -40,6 +40,13 @@ def test_a_trial_counts_its_epochs_from_one():
     assert "Best epoch on validation: 12 of 20; precision 0.750, recall 0.500" in note
 
 
+def test_small_errors_keep_the_digits_that_say_something():
+    numbers = {"best_epoch": 1.0, "best_val_token_recall": 0.5, "best_val_mse": 0.00221}
+    numbers |= {"best_val_mse_se": 0.00018, "best_objective": 0.5, "criterion_violation": 0.0}
+    note = descriptions.of_trial("looks", "beer", Epoch.of_numbers(1, numbers))
+    assert "recall 0.500, mse 0.0022 ± 0.0002." in note
+
+
 def test_a_trial_without_scores_has_a_description_too():
     last = Epoch.of_numbers(0, {"best_objective": 0.5, "criterion_violation": 0.0})
     assert descriptions.of_trial("looks", "beer", last) == "A trial of the study `looks`."

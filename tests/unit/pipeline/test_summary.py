@@ -179,7 +179,7 @@ def test_a_criterion_that_nobody_meets_is_said_with_a_command_that_registers_a_t
     at = lines.index("  python -m pipeline.register --min-precision 0.28")
     assert lines[at - 1] == (
         "This would register the trial with precision 0.287, recall 0.250, f1 0.600, selected 0.125, "
-        "mse 0.020 (its epoch 3):"
+        "mse 0.0200 (its epoch 3):"
     )
     assert "pipeline.promote" not in "\n".join(lines)
     assert lines[-1] == f"  MLFLOW_DISABLE_TELEMETRY=true mlflow ui --backend-store-uri {URI}"
