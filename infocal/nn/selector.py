@@ -32,7 +32,9 @@ class Selector(nn.Module):
 
     def forward(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
         """Logits of selection; at padding their value means nothing."""
-        gate = is_token.to(embedded.vectors.dtype)
-        states = self.encoder(embedded, gate)
+        return self.of_states(self.encoder(embedded, is_token.to(embedded.vectors.dtype)))
+
+    def of_states(self, states: Float[Tensor, "B T Z"]) -> Float[Tensor, "B T"]:
+        """The same from the states of the whole text."""
         logit: Tensor = self.output(states).squeeze(-1)
         return logit

@@ -52,7 +52,9 @@ class Guider(nn.Module):
 
     def forward(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Gaussian:
         """The distribution of z_nero given the whole text."""
-        gate = is_token.to(embedded.vectors.dtype)
-        states = self.encoder(embedded, gate)
-        hidden = pool(states, gate, is_token, self.pooling)
+        return self.of_states(self.encoder(embedded, is_token.to(embedded.vectors.dtype)), is_token)
+
+    def of_states(self, states: Float[Tensor, "B T S"], is_token: Bool[Tensor, "B T"]) -> Gaussian:
+        """The same from the states of the whole text."""
+        hidden = pool(states, is_token.float(), is_token, self.pooling)
         return Gaussian(self.mu(hidden), functional.softplus(self.sigma(hidden)) + _MIN_SIGMA)

@@ -8,6 +8,7 @@ from torch import Tensor
 from infocal.batch import Words
 from infocal.config import InfoCalConfig, Task
 from infocal.methods.infocal.guider import Gaussian, Guider
+from infocal.nn.encoders import Embedded
 from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import SelectorPredictor, output_layer
 from infocal.nn.sampling import sample_mask
@@ -52,7 +53,7 @@ class InfoCal(SelectorPredictor):
     def forward(self, words: Words, is_token: Bool[Tensor, "B T"]) -> Forward:
         """One training pass: sample a mask, predict from it, and guide from the whole text."""
         embedded = self.embed(words)
-        select_logit = self.selector(embedded, is_token)
+        select_logit, gaussian = self._read(embedded, is_token)
         straight_through = self.config.sampling == "straight_through"
         mask = sample_mask(select_logit, self.config.temperature, straight_through) * is_token
         if self.config.is_dense:
@@ -60,7 +61,8 @@ class InfoCal(SelectorPredictor):
         # by policy gradient the selector learns from what a mask cost, and not through the predictor
         seen = mask.detach() if self.config.calibration_loss == "policy_gradient" else mask
         predictor_feature = self.predictor(embedded, mask=seen, is_token=is_token)
-        gaussian = self.guider(embedded, is_token)
+        if gaussian is None:
+            gaussian = self.guider(embedded, is_token)
         guider_feature = gaussian.sample()
         return Forward(
             select_logit,
@@ -71,6 +73,15 @@ class InfoCal(SelectorPredictor):
             self.output(predictor_feature),
             self.output(guider_feature),
         )
+
+    def _read(
+        self, embedded: Embedded, is_token: Bool[Tensor, "B T"]
+    ) -> tuple[Float[Tensor, "B T"], Gaussian | None]:
+        """What the selector says of whole texts; and the guider, where one encoder serves both at once."""
+        if self.guider.encoder is not self.selector.encoder:
+            return self.selector(embedded, is_token), None
+        states = self.selector.encoder(embedded, is_token.to(embedded.vectors.dtype))
+        return self.selector.of_states(states), self.guider.of_states(states, is_token)
 
     def guide(self, words: Words, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B C"]:
         """The guider's prediction from the whole text, at the mean of z_nero."""

@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 
+from infocal.encoder_registry import ENCODERS
 from infocal.errors import ConfigError
 from infocal.methods.fresh import FreshConfig, FreshModel
 from infocal.methods.infocal.model import InfoCal
@@ -15,8 +16,8 @@ from infocal.methods.infocal.trainer import InfoCalTrainer
 from infocal.nn.encoders import build_encoder
 from infocal.nn.pieces import Lexicon, longest_window
 from infocal.nn.transformer import Transformer
-from tests.small_encoder import CLS, SEP, small_pretrained
-from tests.small_model import REGRESSION, random_batch, random_batches, random_embeddings, small_config
+from tests.small_encoder import CLS, SEP, given_to, naming, small_pretrained
+from tests.small_model import REGRESSION, random_batch, random_batches, small_config
 
 BATCH = random_batch([6, 3, 2, 5])
 OPEN = BATCH.is_token.float()
@@ -230,9 +231,20 @@ def test_a_shared_encoder_is_one():
     assert apart.state_dict().keys() == shared.state_dict().keys()
 
 
-def test_an_encoder_over_word_vectors_may_be_shared():
-    net = InfoCal(small_config(shared_encoder=True), REGRESSION, random_embeddings())
-    assert net.selector.encoder is net.guider.encoder
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("is_shared", [False, True], ids=["apart", "shared"])
+def test_one_pass_over_the_whole_text_serves_selector_and_guider(name, is_shared):
+    torch.manual_seed(0)
+    net = InfoCal(small_config(**naming(name), shared_encoder=is_shared), REGRESSION, given_to(name))
+    assert (net.selector.encoder is net.guider.encoder) == is_shared
+    passes = []
+    for encoder in {net.selector.encoder, net.predictor.encoder, net.guider.encoder}:
+        encoder.register_forward_hook(lambda *_: passes.append(1))
+    found = net(BATCH.words, BATCH.is_token)
+    assert len(passes) == (2 if is_shared else 3)
+    embedded = net.embed(BATCH.words)
+    torch.testing.assert_close(found.select_logit, net.selector(embedded, BATCH.is_token))
+    torch.testing.assert_close(found.gaussian, net.guider(embedded, BATCH.is_token))
 
 
 def trainer(**changes):
