@@ -26,12 +26,13 @@ LIFE_S, RENEWAL_S = 90.0, 20.0
 
 
 @contextlib.contextmanager
-def held(claims: Location, study: str) -> Iterator[None]:
+def held(claims: Location, name: str, kind: str = "study") -> Iterator[None]:
     """Keep a study for this process while the block runs.
 
     Args:
         claims: folder of the study's claims.
-        study: its name.
+        name: its name.
+        kind: what it is called, where it is no study.
 
     Raises:
         PipelineError: if another process has it.
@@ -40,7 +41,7 @@ def held(claims: Location, study: str) -> Iterator[None]:
     document = json.dumps(_owner()).encode()
     mine.write(document)
     try:
-        _refuse_others(claims, mine, study)
+        _refuse_others(claims, mine, f"{kind} `{name}`")
         with _renewed(mine, document):
             yield
     finally:
@@ -66,7 +67,7 @@ def _refuse_others(claims: Location, mine: Location, study: str) -> None:
             other.remove()
             continue
         raise PipelineError(
-            f"another process is running the study `{study}`: {owner.get('pid')} on `{owner.get('host')}`, "
+            f"another process is running the {study}: {owner.get('pid')} on `{owner.get('host')}`, "
             f"last seen {max(age_s, 0):.0f} s ago",
             where="--name",
             hint=f"choose another name, or wait until it has ended; if it died, try again in {LIFE_S:.0f} s",

@@ -181,7 +181,10 @@ def opened(storage: Storage, name: str, *, resume: bool, kind: Kind = STUDY) -> 
         return
     home = storage.opened()
     remote, claims = home / kind.home / name, home / kind.claims
-    with tempfile.TemporaryDirectory(prefix="infocal-") as working, claim.held(claims / name, name):
+    with (
+        tempfile.TemporaryDirectory(prefix="infocal-") as working,
+        claim.held(claims / name, name, kind.name),
+    ):
         if not resume and (remote / kind.sign).exists():
             raise _taken(name, kind.name)
         folder = StudyFolder(storage, Path(working) / kind.home / name, remote)

@@ -18,6 +18,8 @@ from pipeline.comparing import comparison
 from pipeline.comparing.comparison import Comparison, ComparisonSettings, Entry
 from pipeline.comparing.places import COMPARISON, SETTINGS
 from pipeline.reporting.standings import Outcome
+from pipeline.study import cluster
+from pipeline.study.mirror import Mirror
 from pipeline.study.recorder import ERROR
 from pipeline.study.scheduler import Listed
 from pipeline.study.study_folder import StudyFolder
@@ -105,6 +107,42 @@ def test_a_comparison_is_resumed_with_its_own_settings(planned, capsys):
     assert "there is a comparison `first` already" in capsys.readouterr().err
     assert run_command(compare.main, ["--sample", "--device", "cpu", "--resume", "--name", "first"]) == 0
     assert planned[1] == planned[0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "chooses", "gpus"),
+    [
+        (["--device", "auto"], True, 0.0),
+        (["--device", "auto", "--gpus-per-run", "0.25"], False, 0.25),
+        (["--device", "auto", "--gpus-per-run", "99", "--cpus-per-run", "999"], False, 99.0),
+        (["--device", "cpu"], False, 0.0),
+    ],
+)
+def test_a_cluster_decides_itself_what_fits_and_whether_it_has_gpus(
+    planned, monkeypatch: pytest.MonkeyPatch, flags: list[str], chooses: bool, gpus: float
+):
+    monkeypatch.setattr(cluster, "check_address", lambda address: None)
+    given = [*SAMPLE, "--methods", "fresh", "--address", "10.0.0.1:6379", *flags]
+    assert run_command(compare.main, given) == 0
+    (prepared,) = planned
+    assert (prepared.chooses_gpus, prepared.gpus_per_run) == (chooses, gpus)
+
+
+def test_the_plan_says_that_the_cluster_decides(planned, monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.setattr(cluster, "check_address", lambda address: None)
+    given = [*SAMPLE, "--methods", "fresh", "--address", "10.0.0.1:6379", "--device", "auto", "--dry-run"]
+    assert run_command(compare.main, given) == 0
+    assert "\nGPUs         1 a training where the cluster has any, else the CPU\n" in capsys.readouterr().out
+    assert planned == []
+
+
+def test_the_command_that_resumes_names_the_cluster(planned, monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.setattr(cluster, "check_address", lambda address: None)
+    monkeypatch.setattr(comparison, "conduct", lambda *_: ("the table", {"fresh-seed0": "killed"}))
+    given = [*SAMPLE, "--methods", "fresh", "--name", "x", "--address", "10.0.0.1:6379"]
+    assert run_command(compare.main, given) == 2
+    going_on = "--resume --name x --storage runs/sample --address 10.0.0.1:6379\n"
+    assert capsys.readouterr().err.endswith(going_on)
 
 
 def test_what_broke_is_said_after_the_table(planned, monkeypatch, capsys):
@@ -458,6 +496,28 @@ def raising(error: Exception) -> Callable[..., Any]:
         raise error
 
     return fail
+
+
+@pytest.mark.parametrize(("usable", "gpus", "device"), [(True, 1.0, "auto"), (False, 0.0, "cpu")])
+def test_trainings_get_the_gpus_that_the_cluster_has(
+    tmp_path: Path,
+    under_way: Comparison,
+    monkeypatch: pytest.MonkeyPatch,
+    usable: bool,
+    gpus: float,
+    device: str,
+):
+    checked: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(comparison.cluster, "check_resources", lambda *given, what: checked.append(given))
+    monkeypatch.setattr(comparison.gpus, "are_usable", lambda device: usable)
+    runs = [dataclasses.replace(run, device="auto") for run in under_way.prepared.runs]
+    prepared = dataclasses.replace(under_way.prepared, runs=runs, chooses_gpus=True)
+    one = opened(prepared, tmp_path, under_way.tracking.tracker)
+    engine = one._engine("10.0.0.1:6379", Mirror(one.tracking, "resume"))
+    assert engine.gpus_per_trial == gpus
+    assert {run.device for run in engine.runs.values()} == {device}
+    assert list(engine.runs) == [entry.name for entry in comparison.entries(prepared)]
+    assert checked == [("10.0.0.1:6379", 1.0, gpus)]
 
 
 def test_a_ledger_of_other_trainings_is_refused(under_way: Comparison):

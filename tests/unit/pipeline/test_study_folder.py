@@ -9,6 +9,8 @@ import pytest
 
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Storage
+from pipeline.comparing import places as comparison_places
+from pipeline.comparing.places import COMPARISON
 from pipeline.study import study_folder
 from pipeline.study.ledger import LEDGER
 from pipeline.study.study_folder import SETTINGS, claimed, opened
@@ -53,6 +55,8 @@ def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path):
     source = """
 import os, signal, sys, tempfile
 from pathlib import Path
+from pipeline.comparing import places as comparison_places
+from pipeline.comparing.places import COMPARISON
 from pipeline.study import study_folder
 from pipeline.training import checkpoints
 from pipeline.base.storage import STAGED
@@ -144,3 +148,25 @@ def test_a_study_that_trained_nothing_keeps_no_name_at_the_uri(remote: Storage):
     assert (remote.opened() / "studies").names() == []
     with opened(remote, "a", resume=False):
         pass
+
+
+def test_a_study_and_a_comparison_of_one_name_are_two(tmp_path: Path):
+    storage = Storage(f"file://{tmp_path}")
+    with (
+        opened(storage, "a", resume=False) as study,
+        opened(storage, "a", resume=False, kind=COMPARISON) as comparison,
+    ):
+        for folder, sign in ((study, LEDGER), (comparison, comparison_places.SETTINGS)):
+            folder.directory.mkdir(parents=True)
+            (folder.directory / sign).write_text("{}")
+            folder.publish(sign)
+    assert (tmp_path / "studies/a" / LEDGER).is_file()
+    assert (tmp_path / "comparisons/a" / comparison_places.SETTINGS).is_file()
+    taken = pytest.raises(PipelineError, match="there is a comparison `a` already")
+    with taken, opened(storage, "a", resume=False, kind=COMPARISON):
+        pass
+    running = pytest.raises(PipelineError, match="another process is running the comparison `a`")
+    with opened(storage, "a", resume=True, kind=COMPARISON) as comparison:
+        with running, opened(storage, "a", resume=True, kind=COMPARISON):
+            pass
+        assert (comparison.directory / comparison_places.SETTINGS).read_text() == "{}", "a copy to read"
