@@ -106,25 +106,27 @@ def _sources(args: argparse.Namespace) -> list[Source]:
 def _list(args: argparse.Namespace) -> None:
     data_dir, cache_dir = _data_dir(args), cache_folder(args.cache_dir)
     for source in _sources(args):
-        print(f"{source.name}: {source.title}")
+        terminal.answer(f"{source.name}: {source.title}")
         aliases = "".join(f"; {alias} = {name}" for alias, name in source.aliases.items())
-        print(f"  aspects: {', '.join(source.aspects) or 'none'}{aliases}")
+        terminal.answer(f"  aspects: {', '.join(source.aspects) or 'none'}{aliases}")
         for option in source.options:
             takes = " | ".join(option.choices) or "FILE"
-            print(f"  option {option.name} = {takes} (default: {option.default or 'none'}): {option.help}")
+            terminal.answer(
+                f"  option {option.name} = {takes} (default: {option.default or 'none'}): {option.help}"
+            )
         for aspect in source.aspects or (None,):
             label = f"  raw files{f' of {aspect}' if aspect else ''}:"
             if data_dir is None:
-                print(f"{label} no folder named (--data-dir or {_ENV_DATA})")
+                terminal.answer(f"{label} no folder named (--data-dir or {_ENV_DATA})")
                 continue
             try:
                 found = source.inputs(data_dir, aspect)
             except MissingDataError as error:
-                print(f"{label} {error.message}")
+                terminal.answer(f"{label} {error.message}")
             else:
-                print(f"{label} {', '.join(str(path) for path in found.values())}")
+                terminal.answer(f"{label} {', '.join(str(path) for path in found.values())}")
         for directory in _built(cache_dir, source.name, None):
-            print(f"  built: {directory}")
+            terminal.answer(f"  built: {directory}")
 
 
 def _built(cache_dir: Path, dataset: str, aspect: str | None) -> list[Path]:
@@ -184,17 +186,19 @@ def _build(args: argparse.Namespace) -> None:
         with terminal.opened(), terminal.step(f"preparing the features of {label}"):
             features = open_features(request, verify=True)
         print(features.directory)
-        print(f"  {counted(len(features.vocabulary), 'word')}, vectors of {features.embeddings.shape[1]}")
+        terminal.answer(
+            f"  {counted(len(features.vocabulary), 'word')}, vectors of {features.embeddings.shape[1]}"
+        )
         for split, numbers in summary(features).items():
             rate = numbers["rationale_rate"]
             line = f"  {split}: {counted(numbers['rows'], 'text')}, {counted(numbers['tokens'], 'token')}"
             if rate is not None:
                 line += f", {numbers['annotated_rows']} with a human rationale ({rate:.1%} of their tokens)"
-            print(line)
+            terminal.answer(line)
         for line in dropped_table(features):
-            print(f"  {line}")
+            terminal.answer(f"  {line}")
         for note in features.notes:
-            print(f"  note: {note}")
+            terminal.answer(f"  note: {note}")
 
 
 def _verify(args: argparse.Namespace) -> None:

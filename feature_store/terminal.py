@@ -32,6 +32,8 @@ _UNIT = re.compile(r"(?:`[^`]*`|\S)+")
 """What stays whole where a line is cut: a word, or code between backticks."""
 _COMMAND = re.compile(r"(?<=:) (?=(?:[A-Z_]+=\S+ )*(?:python -m|mlflow|make) )")
 """Where the rest of a line is a command."""
+_COMMAND_ALONE = re.compile(r"  +(?:[A-Z_]+=|(?:python|mlflow|make) )")
+"""How a line begins that is a command."""
 
 Line = tuple[str, str]
 """A line and its style, as rich names styles; empty: plain."""
@@ -82,21 +84,23 @@ def answer(text: str) -> None:
 def fitted(text: str, width: int) -> str:
     """A text whose lines are cut between words, so that none is wider than so many columns.
 
-    Code between backticks stays whole, and so does a line that begins with two blanks: a command that is
-    pasted may not be cut. A command at the end of a line that is too long gets such a line of its own.
+    Code between backticks stays whole, and so does an indented line that is a command: what is pasted may not
+    be cut. A command at the end of a line that is too long gets such a line of its own. Every part of another
+    indented line is indented.
     """
     return "\n".join(part for line in text.split("\n") for part in _parts(line, width))
 
 
 def _parts(line: str, width: int) -> list[str]:
-    if line.startswith("  ") or columns(line) <= width:
+    if columns(line) <= width or _COMMAND_ALONE.match(line):
         return [line]
+    indent = line[: len(line) - len(line.lstrip(" "))]
     prose, *command = _COMMAND.split(line, maxsplit=1)
     parts, end = [""], 0
     for unit in _UNIT.finditer(prose):
         longer = parts[-1] + prose[end : unit.start()] + unit[0]
         if parts[-1] and columns(longer) > width:
-            parts.append(unit[0])
+            parts.append(indent + unit[0])
         else:
             parts[-1] = longer
         end = unit.end()

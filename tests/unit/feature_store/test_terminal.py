@@ -61,8 +61,25 @@ def test_a_command_at_the_end_of_a_line_gets_one_of_its_own_and_stays_whole(widt
     assert " ".join(prose) == said
 
 
-def test_a_command_that_stands_alone_is_never_cut():
-    assert fitted(f"  {COMMAND}", 20) == f"  {COMMAND}"
+@pytest.mark.parametrize("command", [COMMAND, "MLFLOW_TRACKING_URI='sqlite:////a b/mlflow.db' mlflow ui"])
+def test_a_command_that_stands_alone_is_never_cut(command: str):
+    assert fitted(f"  {command}", 20) == f"  {command}"
+
+
+@pytest.mark.parametrize("width", [30, 80])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "  threshold 0.806 = HardKuma's 0.826 on validation - 0.02, at 20 % of the tokens after 22 epochs",
+        "    pythons are no command: a note that is longer than eighty columns, so it is cut, but indented",
+    ],
+)
+def test_indented_prose_is_cut_between_words_and_stays_indented(width: int, line: str):
+    indent = line[: len(line) - len(line.lstrip())]
+    found = fitted(line, width).split("\n")
+    assert len(found) > 1
+    assert all(part.startswith(indent) and columns(part) <= width for part in found)
+    assert " ".join(part.removeprefix(indent) for part in found) == line.strip()
 
 
 def test_code_between_backticks_stays_whole():
