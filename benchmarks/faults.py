@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     from benchmarks.faulting import FAULTS
 
     if unknown := [name for name in given.only if name not in FAULTS]:
-        raise PipelineError(f"no fault `{unknown[0]}`; there is {', '.join(FAULTS)}", where="--only")
+        raise PipelineError(f"no fault `{unknown[0]}`; the faults are {', '.join(FAULTS)}", where="--only")
     chosen = [FAULTS[name] for name in given.only or FAULTS]
     if given.short and not given.only:
         chosen = [fault for fault in chosen if fault.short]

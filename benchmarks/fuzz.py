@@ -94,7 +94,7 @@ def main(arguments: Sequence[str]) -> int:
     from benchmarks.fuzzing import READERS
 
     if unknown := [name for name in given.only if name not in READERS]:
-        raise PipelineError(f"no reader `{unknown[0]}`; there is {', '.join(READERS)}", where="--only")
+        raise PipelineError(f"no reader `{unknown[0]}`; the readers are {', '.join(READERS)}", where="--only")
     if given.json and not given.json.parent.is_dir():
         raise PipelineError(
             f"there is no folder `{given.json.parent}`", where="--json", hint="create it first"

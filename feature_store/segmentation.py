@@ -229,8 +229,8 @@ def _in_parallel(
     except BrokenProcessPool as error:
         raise FeatureStoreError(
             f"a process that cuts texts into words died ({error})",
-            hint=f"is there memory for {workers} of them? {ENV_WORKERS}=1 does it in one process; a script "
-            'of your own needs `if __name__ == "__main__":`',
+            hint=f"check that the memory is enough for {workers} processes; {ENV_WORKERS}=1 uses one "
+            'process; a script of your own needs `if __name__ == "__main__":`',
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

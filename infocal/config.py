@@ -225,7 +225,7 @@ class MethodConfig:
         names = [field.name for field in dataclasses.fields(cls)]
         for name in values:
             if name not in names:
-                guess = did_you_mean(name, names) or f"known are {', '.join(names)}"
+                guess = did_you_mean(name, names) or f"the hyper-parameters are {', '.join(names)}"
                 raise ConfigError(f"unknown hyper-parameter `{name}`; {guess}")
         return cls(**values)
 
@@ -447,4 +447,6 @@ def _as_float(name: str, value: int) -> float:
     try:
         return float(value)
     except OverflowError as error:
-        raise ConfigError(f"`{name}` must be finite, but got a number too large for one") from error
+        raise ConfigError(
+            f"`{name}` must be finite, but got a number that is too large for a float"
+        ) from error

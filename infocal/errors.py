@@ -65,7 +65,7 @@ class TrainingFailure(Exception):  # noqa: N818 - a state of training, not a mis
 
     def __init__(self, reason: str, message: str) -> None:
         if reason not in TRAINING_FAILURES:
-            raise ValueError(f"unknown reason `{reason}`; known are {', '.join(TRAINING_FAILURES)}")
+            raise ValueError(f"unknown reason `{reason}`; the reasons are {', '.join(TRAINING_FAILURES)}")
         super().__init__(reason, message)  # both, or the error does not survive pickling (Ray)
         self.reason = reason
         self.message = message

@@ -108,7 +108,9 @@ def resolve_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        raise StateError(f"unknown device `{name}`; known are auto, cpu, cuda, cuda:N", where="--device")
+        raise StateError(
+            f"unknown device `{name}`; the devices are auto, cpu, cuda, cuda:N", where="--device"
+        )
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise StateError(
             f"device `{name}` was asked for, but torch {torch.__version__} sees no CUDA device",

@@ -1,4 +1,4 @@
-"""Compare methods at equal selection and budget: train each with each seed, read test once, one table.
+"""Compare methods over several seeds, at the same selection rate and number of epochs, in one table.
 
 python -m pipeline.compare --dataset beer --aspect palate --methods all --seeds 3
 """
@@ -85,8 +85,9 @@ def main(arguments: Sequence[str]) -> int:
     if broken:
         name, reason = next(iter(broken.items()))
         raise PipelineError(
-            f"{len(broken)} of {len(prepared.runs) * len(prepared.seeds)} trainings broke; {name}: {reason}",
-            hint=f"what is missing is trained with: {commands.resume}",
+            f"{len(broken)} of {len(prepared.runs) * len(prepared.seeds)} trainings crashed; {name}: "
+            f"{reason}",
+            hint=f"train the missing runs with: {commands.resume}",
         )
     return 0
 

@@ -1,4 +1,4 @@
-"""Show one or two models on a web page: paste a text, see what is marked and predicted, change the marks.
+"""Show one or two models on a web page: paste a text, see rationale and prediction, change the marked words.
 
 python -m pipeline.demo --model models:/infocal-beer-palate@champion
 python -m pipeline.demo --model infocal-beer-palate --model hardkuma-beer-palate@challenger

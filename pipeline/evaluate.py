@@ -1,4 +1,4 @@
-"""Score a trial or a registered model on the sealed test split; each reading is recorded on its run.
+"""Score a trial or a registered model on the test split, and record this reading of the split on its run.
 
 python -m pipeline.evaluate --model models:/infocal-beer-palate@challenger
 python -m pipeline.evaluate --run RUN_ID
@@ -30,12 +30,14 @@ def build_parser() -> argparse.ArgumentParser:
     which.add_argument("--run", metavar="RUN_ID", help="MLflow run of a trial")
     which.add_argument("--model", metavar="URI", help="models:/NAME@ALIAS or models:/NAME/VERSION")
     parser.add_argument(
-        "--json", metavar="FILE", help="also write every score to this file; `-`: to stdout, in place of text"
+        "--json",
+        metavar="FILE",
+        help="also write every score to this file; `-`: write to stdout instead of the table",
     )
     parser.add_argument("--sample", action="store_true", help="look in runs/sample for results, not in runs")
     common_flags.add_storage_arguments(parser)
     group = common_flags.add_feature_arguments(parser)
-    group.add_argument("--embedding", help="as it was given to the search (default: none was given)")
+    group.add_argument("--embedding", help="the value of `--embedding` in the search (default: none)")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Text in, prediction and rationale out.
+"""Print the prediction and the rationale of each text.
 
 python -m pipeline.explain --model models:/infocal-beer-palate@champion --text "a smooth and creamy body ."
 """

@@ -1,4 +1,4 @@
-"""People judge rationales (useful, complete, fluent?) or mark their own, each on a page of their own.
+"""Let people judge rationales, or mark their own, on web pages; compute means, tests and agreement.
 
 python -m pipeline.judge --sheet judging --models NAME[@ALIAS],... --dataset beer --aspect palate
 python -m pipeline.judge --results judging
@@ -21,17 +21,23 @@ logger = logging.getLogger("pipeline.judge")
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.judge`."""
     parser = common_flags.parser(
-        "pipeline.judge", "Let people judge rationales or mark their own, and say what came of it."
+        "pipeline.judge", "Let people judge rationales or mark their own, and compute the results."
     )
     place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument("--sheet", metavar="DIR", help="folder of a sheet: serve it, or make it first")
-    place.add_argument("--results", metavar="DIR", help="folder of a sheet: write what came of it")
+    place.add_argument(
+        "--sheet",
+        metavar="DIR",
+        help="folder of a sheet; a new sheet is created first, then the sheet is served",
+    )
+    place.add_argument(
+        "--results", metavar="DIR", help="folder of a sheet whose results are computed and written"
+    )
     from pipeline.judging.flags import add_flags
 
     add_flags(parser)
     common_flags.add_data_arguments(parser)
     parser.add_argument(
-        "--embedding", help="as it was given when the models were trained (default: none was)"
+        "--embedding", help="the value of `--embedding` in the training of the models (default: none)"
     )
     common_flags.add_storage_arguments(parser)
     return parser
@@ -64,9 +70,7 @@ def _results(given: argparse.Namespace) -> int:
     if given.run:
         uri = locations.tracking_uri(given.tracking_uri, locations.storage(given.storage, given.sample))
     elif given.tracking_uri:
-        raise PipelineError(
-            "nothing is stored unless a run is named", where="--tracking-uri", hint="add `--run RUN_ID`"
-        )
+        raise PipelineError("this flag needs `--run`", where="--tracking-uri", hint="add `--run RUN_ID`")
     from pipeline.judging import results_files
 
     text, files = results_files.write(Path(given.results), given.vote)

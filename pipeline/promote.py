@@ -1,4 +1,4 @@
-"""Make a registered model the champion, if the sealed test split says that it meets its criterion.
+"""Make a registered model the champion if it meets its criterion on the test split.
 
 python -m pipeline.promote --dataset beer --aspect palate
 """
@@ -21,7 +21,7 @@ def build_parser() -> argparse.ArgumentParser:
         "pipeline.promote", "Score a registered model on the sealed test split and make it the champion."
     )
     common_flags.add_data_arguments(parser)
-    parser.add_argument("--embedding", help="as it was given to the search (default: none was given)")
+    parser.add_argument("--embedding", help="the value of `--embedding` in the search (default: none)")
     common_flags.add_storage_arguments(parser)
     group = parser.add_argument_group("promotion")
     common_flags.add_model_name(group)
@@ -31,7 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--min-precision",
         type=flag_values.fraction,
-        help="threshold on test precision (default: the one the model was chosen by)",
+        help="threshold on test precision (default: the threshold by which the model was chosen)",
     )
     group.add_argument(
         "--force", action="store_true", help="promote a model that is worse than the present champion on test"

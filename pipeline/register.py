@@ -1,4 +1,4 @@
-"""Register a trial of a study that has ended, under a criterion that is stated now; nothing is trained.
+"""Register a trial of a finished study under another criterion; nothing is trained.
 
 python -m pipeline.register --name STUDY --min-precision 0.75
 """
@@ -21,7 +21,7 @@ logger = logging.getLogger("pipeline.register")
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.register`."""
     parser = common_flags.parser(
-        "pipeline.register", "Register a trial of a study that has ended, under a criterion stated now."
+        "pipeline.register", "Register a trial of a finished study under another criterion."
     )
     parser.add_argument("--name", type=flag_values.study_name, required=True, help="name of the study")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Tell MLflow's database where artifacts are, after a folder of results was moved or copied.
+"""Correct the artifact paths in MLflow's database after a results folder was moved or copied.
 
 python -m pipeline.relocate --storage DIR
 
@@ -19,10 +19,11 @@ from pipeline.cli import common_flags
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.relocate`."""
     parser = common_flags.parser(
-        "pipeline.relocate", "Tell MLflow's database where artifacts are, after a folder was moved or copied."
+        "pipeline.relocate",
+        "Correct the artifact paths in MLflow's database after a folder was moved or copied.",
     )
     parser.add_argument("--sample", action="store_true", help="the results are of the sample corpus")
-    parser.add_argument("--dry-run", action="store_true", help="say what would change, and change nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print what would change, and change nothing")
     common_flags.add_storage_arguments(parser)
     return parser
 
@@ -49,7 +50,7 @@ def _database(uri: str) -> Path:
         raise PipelineError(
             f"expected `sqlite:///FILE`, but got `{uris.without_password(uri)}`",
             where="--tracking-uri",
-            hint="a server keeps the places of its artifacts itself",
+            hint="an MLflow server stores the paths of its artifacts itself",
         )
     if not file.is_file():
         raise PipelineError(

@@ -1,4 +1,4 @@
-"""Write the page of a study: its best against published and trivial rationales, what mattered, all trials.
+"""Write the report page of a study again.
 
 python -m pipeline.report --dataset beer --aspect palate
 """
@@ -25,7 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
         "pipeline.report", "Write the page of a study and store it with the study's run."
     )
     parser.add_argument(
-        "--dataset", help=f"data set (default: {DEFAULT_DATASET}; with --name that of the study)"
+        "--dataset", help=f"data set (default: {DEFAULT_DATASET}; with --name, the data set of the study)"
     )
     parser.add_argument("--aspect", help="target of the data set, for beer appearance, smell or palate")
     parser.add_argument("--sample", action="store_true", help="a study of the sample corpus, in runs/sample")
@@ -34,11 +34,11 @@ def build_parser() -> argparse.ArgumentParser:
         "--name", "--study", dest="name", metavar="NAME", help="name of the study (default: the latest)"
     )
     which.add_argument(
-        "--run", metavar="RUN_ID", help="MLflow run of the study; --dataset and --aspect do not matter then"
+        "--run", metavar="RUN_ID", help="MLflow run of the study; --dataset and --aspect are then ignored"
     )
     common_flags.add_storage_arguments(parser)
     parser.add_argument(
-        "--output", metavar="FILE", help="where to write (default: STORAGE/studies/NAME/report.html)"
+        "--output", metavar="FILE", help="file to write (default: STORAGE/studies/NAME/report.html)"
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""Train a tracked trial again, on the same data with the same seed, and say whether its metrics agree.
+"""Train a tracked trial again, with the same data and seed, and report whether its metrics agree.
 
 python -m pipeline.reproduce --run RUN_ID
 """
@@ -23,18 +23,23 @@ def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.reproduce`."""
     parser = common_flags.parser(
         "pipeline.reproduce",
-        "Train a tracked trial again and say whether its metrics agree; exit code 0 if so, 1 if they differ.",
+        "Train a tracked trial again and report whether its metrics agree; exit code 0 if they agree, 1 if "
+        "they differ.",
     )
     parser.add_argument("--run", metavar="RUN_ID", required=True, help="MLflow run of a trial")
     parser.add_argument(
         "--tolerance",
         type=flag_values.tolerance,
         metavar="X",
-        help="largest difference of what agrees, relative for values beyond 1; 0: bit for bit "
-        "(default: 0.001, which rounding stays below at first, see docs/reproducing.md)",
+        help="largest difference at which two values agree, relative for values beyond 1; 0: bit for bit "
+        "(default: 0.001, more than rounding changes in the first epochs, see docs/reproducing.md)",
     )
-    parser.add_argument("--json", metavar="FILE", help="also write everything to this file; `-`: to stdout")
-    parser.add_argument("--output", metavar="DIR", help="new folder to keep the model in, as a package")
+    parser.add_argument(
+        "--json", metavar="FILE", help="also write everything to this file; `-`: write to stdout"
+    )
+    parser.add_argument(
+        "--output", metavar="DIR", help="new folder in which the model is stored as a package"
+    )
     parser.add_argument("--sample", action="store_true", help="look in runs/sample for results, not in runs")
     common_flags.add_storage_arguments(parser)
     group = parser.add_argument_group("machine")
@@ -43,13 +48,15 @@ def build_parser() -> argparse.ArgumentParser:
     )
     group.add_argument("--threads", type=flag_values.positive_int, help="torch threads (default: the run's)")
     group = common_flags.add_feature_arguments(parser)
-    group.add_argument("--embedding", metavar="FILE", help="where the run's word vectors came from a file")
+    group.add_argument(
+        "--embedding", metavar="FILE", help="file of the run's word vectors, if they came from a file"
+    )
     group.add_argument(
         "--option",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="where an option of the run names a file that is elsewhere now; may be repeated",
+        help="new path of a file that an option of the run names, if the file has moved; may be repeated",
     )
     return parser
 
@@ -62,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     target = json_output.json_target(given.json)
     output = Path(given.output) if given.output else None
     if output is not None and output.exists():
-        raise PipelineError(f"`{output}` is there already", where="--output", hint="name a new folder")
+        raise PipelineError(f"`{output}` exists already", where="--output", hint="name a new folder")
     uri = locations.tracking_uri(given.tracking_uri, locations.storage(given.storage, given.sample))
     with terminal.opened():
         found = repeated(given, uri, output)

@@ -1,4 +1,4 @@
-"""Score given masks against human ones without training; or check a table of scores by arithmetic.
+"""Score a file of masks against human rationales, or check a published table; nothing is trained.
 
 python -m pipeline.score --dataset beer --aspect palate --human annotations.json --rationale masks.jsonl
 python -m pipeline.score --audit table.csv --gold-density 0.126
@@ -59,7 +59,8 @@ def _audit(given: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     corpora = sorted({row.corpus for row in table.rows})
     if density is not None and len(corpora) > 1:
         raise PipelineError(
-            f"one gold density, but rows of {len(corpora)} corpora: {', '.join(corpora)[:200]}",
+            f"expected rows of one corpus, because one gold density is given, but got {len(corpora)} "
+            f"corpora: {', '.join(corpora)[:200]}",
             where=f"--audit {given.audit}",
             hint="state it in a column `gold_density`, or check one corpus at a time",
         )

@@ -1,4 +1,4 @@
-"""Run or resume a study: prepare the data, search, choose by the criterion, register the winner.
+"""Run or resume a study: prepare the data, train trials, choose one by the criterion, register it.
 
 python -m pipeline.search --dataset beer --aspect palate
 """

@@ -1,4 +1,4 @@
-"""Write to MLflow what it lacks of a study.
+"""Write to MLflow what is missing of a study.
 
 python -m pipeline.sync --name NAME --storage DIR
 
@@ -24,7 +24,7 @@ logger = logging.getLogger("pipeline.sync")
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.sync`."""
-    parser = common_flags.parser("pipeline.sync", "Write to MLflow what it lacks of a study.")
+    parser = common_flags.parser("pipeline.sync", "Write to MLflow what is missing of a study.")
     parser.add_argument("--name", type=flag_values.study_name, required=True, help="name of the study")
     parser.add_argument("--sample", action="store_true", help="the study was made on the sample corpus")
     common_flags.add_storage_arguments(parser)
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     terminal.log_to_stderr()
     with (
         terminal.opened(),
-        terminal.step("writing to MLflow what it lacks"),
+        terminal.step("writing what is missing to MLflow"),
         ended_study.reopened(given, "there is nothing to write") as study,
     ):
         from pipeline.study.conduct import synchronise
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
             with contextlib.redirect_stdout(sys.stderr):
                 result = synchronise(study.prepared, study.folder, study.uri, command)
         except KeyboardInterrupt:
-            logger.warning("what is missing is written when the same command is started again")
+            logger.warning("to write what is missing, run the same command again")
             raise
     terminal.answer(result)
     return 0

@@ -1,4 +1,4 @@
-"""Train one configuration without Ray: the paper's best values, or those of a tracked trial.
+"""Train one configuration without Ray: the paper's best values, or the values of a tracked trial.
 
 python -m pipeline.train --dataset beer --aspect palate
 """
@@ -32,13 +32,11 @@ def build_parser() -> argparse.ArgumentParser:
     common_flags.add_training_arguments(parser)
     common_flags.add_storage_arguments(parser)
     group = parser.add_argument_group("model")
-    group.add_argument("--from-run", metavar="RUN_ID", help="take the hyper-parameters of this MLflow run")
+    group.add_argument("--from-run", metavar="RUN_ID", help="use the hyper-parameters of this MLflow run")
     group.add_argument(
         "--threads", type=flag_values.positive_int, default=1, help="torch threads (default: %(default)s)"
     )
-    group.add_argument(
-        "--track", action="store_true", help="log the training to MLflow, where --tracking-uri says"
-    )
+    group.add_argument("--track", action="store_true", help="log the training to MLflow (--tracking-uri)")
     group.add_argument(
         "--output", metavar="DIR", help="new folder of the model (default: STORAGE/models/NAME)"
     )
@@ -56,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     name = naming.default_name(run.dataset, run.aspect)
     output = Path(given.output) if given.output else storage.folder / "models" / name
     if output.exists():
-        raise PipelineError(f"`{output}` is there already", where="--output", hint="name a new folder")
+        raise PipelineError(f"`{output}` exists already", where="--output", hint="name a new folder")
     planning.check_device(run)
     tracker = _tracker(given, storage)
     logger.info("model: %s", output)

@@ -74,7 +74,7 @@ def read(path: Path, config_class: type[MethodConfig]) -> Search:
         drawn = restricted(space, point)
         if drawn is None or set(drawn) != set(point):
             raise ConfigError(
-                "expected a value of each searched hyper-parameter, out of its range, but got "
+                "expected a value of each searched hyper-parameter, within its range, but got "
                 f"{_shown(point)}",
                 where=f"{path}: point {number} of `{_FIRST}`",
             )
@@ -88,7 +88,7 @@ def _parameter(path: Path, name: str, table: Any, config_class: type[MethodConfi
         raise ConfigError(
             f"unknown hyper-parameter `{name}`",
             where=where,
-            hint=did_you_mean(name, fields) or f"known are {', '.join(fields)}",
+            hint=did_you_mean(name, fields) or f"the hyper-parameters are {', '.join(fields)}",
         )
     if not isinstance(table, dict):
         raise ConfigError(f"expected a table, but got {_shown(table)}", where=where, hint=_HINT)
@@ -96,7 +96,7 @@ def _parameter(path: Path, name: str, table: Any, config_class: type[MethodConfi
     for key in table:
         if key not in keys:
             raise ConfigError(
-                f"unknown key `{key}`; known are {', '.join(keys)}",
+                f"unknown key `{key}`; the keys are {', '.join(keys)}",
                 where=where,
                 hint=did_you_mean(key, keys) or _HINT,
             )
@@ -121,7 +121,7 @@ def _range(name: str, stated: Mapping[str, Any], kind: Any, where: str) -> Range
     if kind not in (int, float):
         listed = ", ".join(f'"{value}"' for value in get_args(kind)) or '"...", "..."'
         raise ConfigError(
-            f"`{name}` is no number: expected `choices`",
+            f"`{name}` is not a number, so its table needs `choices`",
             where=where,
             hint=f"`choices = [{'true, false' if kind is bool else listed}]`",
         )

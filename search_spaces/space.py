@@ -231,7 +231,9 @@ def check(space: Space) -> None:
                 )
             for value in values:
                 if not before[name].contains(value):
-                    raise ValueError(f"the condition of `{one.name}` asks for {name} = {value}, never drawn")
+                    raise ValueError(
+                        f"the condition of `{one.name}` asks for {name} = {value}, which is never drawn"
+                    )
         before[one.name] = one
 
 

@@ -17,7 +17,7 @@ FLAGS = (
     *("--sampler", "random", "--seed", "1", "--min-precision", "0.0", "--checkpoint-every", "0.05"),
 )
 EXPECTED = Expected(trials=TRIALS, epochs=EPOCHS)
-_NOTHING_THERE = re.compile(r"leave out `--resume`|without `--resume` a new one is started")
+_NOTHING_THERE = re.compile(r"leave out `--resume`|without `--resume`, a new study starts")
 """What a resume says of a study that was killed before it held anything."""
 
 _RESUME = re.compile(r"to resume: python (-m pipeline\.search --resume .*)")

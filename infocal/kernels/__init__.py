@@ -73,7 +73,9 @@ def asked_for() -> str:
     """
     wanted = os.environ.get(VARIABLE) or "auto"
     if wanted not in ("auto", *FORMS):
-        raise ConfigError(f"unknown kernel `{wanted}`; known are auto, {', '.join(FORMS)}", where=VARIABLE)
+        raise ConfigError(
+            f"unknown kernel `{wanted}`; the kernels are auto, {', '.join(FORMS)}", where=VARIABLE
+        )
     return wanted
 
 

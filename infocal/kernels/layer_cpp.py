@@ -55,7 +55,10 @@ def layer(
     if index.numel():
         low, high = index.aminmax()
         if low < 0 or high >= len(projected):
-            raise IndexError(f"index {int(low)}..{int(high)} leaves the {len(projected)} projected words")
+            raise IndexError(
+                f"expected indices below {len(projected)}, the number of projected words, but "
+                f"got {int(low)}..{int(high)}"
+            )
     arguments = (projected, gate, weight, bias)
     training = torch.is_grad_enabled() and any(argument.requires_grad for argument in arguments)
     states: Tensor = _Layer.apply(*arguments, index, cell, training)  # type: ignore[no-untyped-call]

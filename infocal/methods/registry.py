@@ -79,7 +79,7 @@ def method(name: str) -> Method:
     if name in METHODS:
         return METHODS[name]
     raise ConfigError(
-        f"no method `{name}`; there is {', '.join(f'`{known}`' for known in METHODS)}",
+        f"no method `{name}`; the methods are {', '.join(f'`{known}`' for known in METHODS)}",
         where="--method",
         hint=did_you_mean(name, METHODS, "--method "),
     )

@@ -324,7 +324,9 @@ def paired_difference(
         ValueError: if there are no seeds, or the two have not equally many.
     """
     if not theirs or len(theirs) != len(ours):
-        raise ValueError(f"expected two methods with as many seeds, but got {len(theirs)} and {len(ours)}")
+        raise ValueError(
+            f"expected two methods with the same number of seeds, but got {len(theirs)} and {len(ours)}"
+        )
     columns, of_sums = SCORES[name]
     every = [columns(one) for one in (*theirs, *ours)]
     size, num_seeds = every[0].shape[0], len(theirs)

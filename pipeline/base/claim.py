@@ -99,7 +99,7 @@ def _renewed(mine: Location, document: bytes) -> Iterator[None]:
         while not over.wait(RENEWAL_S):
             try:
                 if not mine.exists():
-                    logger.error("another process has taken the study over: end this one (%s)", mine)
+                    logger.error("another process has taken the study over: stop this process (%s)", mine)
                     return
                 mine.write(document)
             except PipelineError as error:

@@ -31,8 +31,8 @@ def check(uri: str | None, flag: str) -> None:
     _, found = uris.split(uri)
     if found is not None and not found.are_encoded:
         raise PipelineError(
-            "expected a percent-encoded user name and password, but got a bare `@`, `/`, `#`, `?`, `%` or "
-            f"blank in that of `{uris.without_password(uri)}`",
+            f"expected a percent-encoded user name and password in `{uris.without_password(uri)}`, but got "
+            "an unencoded `@`, `/`, `#`, `?`, `%` or blank",
             where=flag,
             hint=_HINT,
         )

@@ -113,7 +113,7 @@ def _without_room(error: Exception) -> PipelineError:
     return PipelineError(
         f"cannot be written: {reason}",
         where=None if file is None else str(file),
-        hint="free space on that disk and on those of --storage, --cache-dir and TMPDIR",
+        hint="free space on the disk of this file and on the disks of --storage, --cache-dir and TMPDIR",
     )
 
 

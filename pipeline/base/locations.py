@@ -48,10 +48,10 @@ def tracking_uri(given: str | None, storage: Storage) -> str:
     found = stated or own_tracking(storage)
     if found is None:
         raise PipelineError(
-            f"expected an MLflow server to go with `--storage {storage}`, but none is named",
+            f"`--storage {storage}` needs an MLflow server, but no server is named",
             where="--tracking-uri",
-            hint="name it here or in MLFLOW_TRACKING_URI, as in http://HOST:5000; "
-            "sqlite:///mlflow.db tracks in a file of this machine",
+            hint="give its address here or in MLFLOW_TRACKING_URI, for example http://HOST:5000; "
+            "sqlite:///mlflow.db tracks in a file on this machine",
         )
     return found
 

@@ -59,8 +59,8 @@ def origin(location: str, root: Path) -> Path | None:
 def _tell(before: Path, root: Path) -> None:
     """Say once what MLflow's own commands need to find what was moved."""
     logger.warning(
-        "note: these results were moved here from %s; `mlflow ui` and `mlflow models serve` find their "
-        "artifacts after `python -m pipeline.relocate --storage %s`",
+        "note: these results were moved here from %s; before you use `mlflow ui` or `mlflow models serve`, "
+        "run `python -m pipeline.relocate --storage %s`",
         *(before.parent, shlex.quote(str(root.parent))),
     )
 

@@ -27,10 +27,10 @@ def check_tracking(uri: str) -> None:
     address, _ = uris.split(uri)
     if found := re.search(r"[?#].*", address, re.DOTALL):
         raise PipelineError(
-            f"expected the address of an MLflow server, but `{uris.without_password(uri)}` goes on with "
-            f"`{found[0][0]}`, behind which MLflow would put its own paths",
+            f"expected the address of an MLflow server, but `{uris.without_password(uri)}` contains "
+            f"`{found[0][0]}`, and MLflow would append its own paths to it",
             where="--tracking-uri",
-            hint=f"leave out what begins with `{found[0][0]}`",
+            hint=f"remove the part that starts with `{found[0][0]}`",
         )
     try:
         with urllib.request.urlopen(_health(uri), timeout=TIMEOUT_S):
@@ -43,7 +43,7 @@ def check_tracking(uri: str) -> None:
             f"no MLflow server answers at {uris.without_password(uri)}: "
             f"{uris.without_password_of(str(reason), uri)}",
             where="--tracking-uri",
-            hint="is it running?",
+            hint="check that the server is running",
         ) from error
 
 
@@ -76,5 +76,6 @@ def check_ray(address: str, where: str) -> None:
         raise PipelineError(
             f"cannot reach Ray at `{address}`: {getattr(error, 'strerror', None) or error}",
             where=where,
-            hint="is the cluster up, and its port 6379 (or 10001 for ray://) open to this machine?",
+            hint="check that the cluster is running, and that this machine can reach its port 6379 (or "
+            "10001 for ray://)",
         ) from error

@@ -268,7 +268,7 @@ class Storage:
         """
         if self.is_remote:
             raise PipelineError(
-                f"expected a folder of this machine, but got `{without_password(self.given)}`",
+                f"expected a folder on this machine, but got `{without_password(self.given)}`",
                 where="--storage",
                 hint="only `pipeline.search`, `pipeline.compare` and `pipeline.report` write to a URI",
             )
@@ -309,8 +309,8 @@ class Storage:
     def _refuse_secrets(self) -> None:
         if holds_secret(self.given):
             raise PipelineError(
-                "expected a URI without a password or key, for it is stored with the results, but got one in "
-                f"`{without_password(self.given).partition('?')[0]}`",
+                "expected a URI without a password or key, because the URI is stored with the results, but "
+                f"got one in `{without_password(self.given).partition('?')[0]}`",
                 where="--storage",
                 hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS or the "
                 "like on every machine",

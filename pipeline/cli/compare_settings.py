@@ -50,13 +50,16 @@ def new_comparison(given: argparse.Namespace, arguments: Sequence[str]) -> "Comp
     if rate is None:
         rate = lookup.preset(INFOCAL, given.dataset, aspect, given.sample).get(_RATE)
     if not rate or rate == 1:
-        lacks = f"{naming.title(given.dataset, aspect)} has no target of its own to compare at"
+        lacks = (
+            f"{naming.title(given.dataset, aspect)} has no selection rate of its own at which methods "
+            "can be compared"
+        )
         if rate is not None:
             lacks = f"a selection rate of {rate:g} selects {'everything' if rate else 'nothing'}"
         raise PipelineError(
             lacks,
             where="--target-selection-rate",
-            hint="name the share of tokens that every method is to select, such as 0.15",
+            hint="give the share of tokens that every method selects, for example 0.15",
         )
     runs = [_run_settings(given, method, rate) for method in methods]
     from pipeline.comparing.comparison_settings import (
@@ -85,9 +88,9 @@ def _check_rate_is_set_by_its_flag(given: argparse.Namespace) -> None:
         places.append(f"--config {given.config}")
     if places:
         raise PipelineError(
-            "methods are compared at one selection rate, which is no hyper-parameter here",
+            "methods are compared at one selection rate, which cannot be set as a hyper-parameter",
             where=places[0],
-            hint=f"use `--target-selection-rate` in place of `{_RATE}`",
+            hint=f"use `--target-selection-rate` instead of `{_RATE}`",
         )
 
 
@@ -140,7 +143,9 @@ def stored_comparison(given: argparse.Namespace, home: Location) -> "ComparisonS
         StateError: if its settings cannot be read.
     """
     if not given.name:
-        raise PipelineError("which comparison is to be resumed?", where="--resume", hint="add `--name NAME`")
+        raise PipelineError(
+            "expected the name of the comparison, but got none", where="--resume", hint="add `--name NAME`"
+        )
     study_folder.check_exists(home, given.name, "without `--resume` a new one is started", COMPARISON)
     directory = home / COMPARISON.home / given.name
     if not (directory / SETTINGS).exists():
@@ -148,7 +153,7 @@ def stored_comparison(given: argparse.Namespace, home: Location) -> "ComparisonS
     from pipeline.comparing.comparison_settings import ComparisonSettings
     from pipeline.training import feature_copies
 
-    logger.info("resuming with the comparison's own settings; flags that say how to train have no effect")
+    logger.info("resuming with the comparison's own settings; flags about training have no effect")
     with directory.localised(SETTINGS) as folder:
         prepared = ComparisonSettings.load(folder, given.name)
 

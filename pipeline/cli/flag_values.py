@@ -85,7 +85,9 @@ def num_gpus(text: str) -> float | str:
         return AUTO
     value = _number(text, lambda value: 0 <= value < math.inf, f"`{AUTO}` or a number of 0 or more")
     if value >= 1 and value != int(value):
-        raise argparse.ArgumentTypeError(f"expected whole GPUs or a part of one, but got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number of GPUs or a fraction below 1, but got {text!r}"
+        )
     steps = math.floor(value * GPU_STEPS + 1e-6)  # 0.0003 * 10000 lies just below 3
     if value > 0 and steps == 0:
         raise argparse.ArgumentTypeError(f"expected at least {1 / GPU_STEPS:g} of a GPU, but got {text!r}")

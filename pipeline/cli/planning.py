@@ -133,9 +133,9 @@ def _kind(given: argparse.Namespace, run: settings.RunSettings) -> str:
         lack = (
             f"{naming.title(run.dataset, run.aspect)} is judged by its predictions, not by human rationales"
             if not reads_rationales(run.criterion)
-            else "a model without a target selection rate cannot be compared with another at one rate"
+            else "a model without a target selection rate cannot be compared with HardKuma at the same rate"
         )
-        raise PipelineError(lack, where="--criterion relative", hint="`--criterion paper` needs neither")
+        raise PipelineError(lack, where="--criterion relative", hint="use `--criterion paper`")
     if given.criterion is not None:
         return str(given.criterion)
     return RELATIVE if is_possible and not given.sample else PAPER
@@ -159,7 +159,7 @@ def _target_rate(given: argparse.Namespace) -> float:
         raise PipelineError(
             "a selection rate of 0 selects nothing",
             where="--target-selection-rate",
-            hint="leave the flag out to let the rate follow from the weights",
+            hint="leave out the flag: the weights of the losses then decide the rate",
         )
     return rate
 
@@ -180,7 +180,9 @@ def _with_min_precision(criterion: Criterion, limit: float) -> Criterion:
         return with_min_precision(criterion, limit)
     except ValueError as error:
         raise PipelineError(
-            str(error), where="--min-precision", hint="leave the flag out: this criterion has no such bound"
+            str(error),
+            where="--min-precision",
+            hint="leave out the flag: this criterion has no bound on precision",
         ) from error
 
 
@@ -366,7 +368,7 @@ def _check_annotated(
             f"none of the {num_texts} annotated validation texts of "
             f"{naming.title(run.dataset, run.aspect)} has a human rationale: no epoch could be chosen",
             where=given.data_dir,
-            hint="the criterion needs annotated texts; is the annotations' file complete?",
+            hint="the criterion needs annotated texts; check that the file of annotations is complete",
         )
 
 
@@ -382,9 +384,9 @@ def _warn_of_bar(run: settings.RunSettings, num_texts: int) -> None:
         )
         if known is not None:
             logger.warning(
-                "note: %s is out of reach of these %d training texts, as far as is known (precision %.2f on "
-                "%d: %s); `--min-precision` states another threshold, and `python -m pipeline.register` does "
-                "so after the search",
+                "note: %s cannot be reached with these %d training texts, as far as we measured (precision "
+                "%.2f on %d: %s); set another threshold with `--min-precision` now, or with `python -m "
+                "pipeline.register` after the search",
                 bound,
                 num_texts,
                 known.precision,
@@ -397,7 +399,7 @@ def start_of(run: settings.RunSettings) -> str:
     """Size of a batch and length of the start, in words."""
     config = run.config()
     start = (
-        f", all weights in force after {counted(config.start_epochs, 'epoch', spec='g')}"
+        f", all weights at full strength after {counted(config.start_epochs, 'epoch', spec='g')}"
         if config.start_epochs
         else ""
     )
@@ -457,7 +459,7 @@ def check_epochs(run: settings.RunSettings, of_what: str = "") -> None:
     better = max(fewest + 1, math.ceil(2 * start))
     if run.num_epochs < fewest:
         raise PipelineError(
-            f"{of_what}the weights that make a rationale short are in force after "
+            f"{of_what}the losses that shorten the rationale have their full weight only after "
             f"{counted(start, 'epoch', spec='g')}, so {counted(run.num_epochs, 'is', 'are')} too few",
             where="--epochs",
             hint=f"ask for at least {fewest}, better {better}, or set the length of the start with `--set`",

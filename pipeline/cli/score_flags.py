@@ -45,9 +45,7 @@ def check(given: argparse.Namespace) -> None:
     """
     if given.audit is None:
         if given.gold_density is not None:
-            raise PipelineError(
-                "only a table is checked against it", where="--gold-density", hint="add `--audit`"
-            )
+            raise PipelineError("this flag needs `--audit`", where="--gold-density", hint="add `--audit`")
         if missing := [flag for flag in ("human", "rationale") if getattr(given, flag) is None]:
             raise PipelineError(
                 f"no `--{missing[0]}` was given",
@@ -68,9 +66,9 @@ def gold_density(given: argparse.Namespace) -> "Interval | None":
         for flag in ("dataset", "aspect"):
             if getattr(given, flag) is not None:
                 raise PipelineError(
-                    "it says how `--human` is read, and there is none",
+                    "this flag needs `--human`",
                     where=f"--{flag}",
-                    hint="add `--human FILE`, or leave it out",
+                    hint="add `--human FILE`, or leave out the flag",
                 )
         return None if given.gold_density is None else stated_share(given.gold_density, "--gold-density")
     from feature_store.masks import check_dataset, read_masks

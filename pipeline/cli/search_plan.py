@@ -55,7 +55,9 @@ def _criterion(run: RunSettings) -> list[str]:
         return [*lines, f"             {run.criterion.why}"]
     name, fixed = lookup.title(RIVAL), paper_bar(run.criterion)
     epochs = counted(run.num_epochs, "epoch")
-    measured = f"{name} is trained first on the same features for {epochs}, once: kept beside them"
+    measured = (
+        f"{name} is trained first on the same features for {epochs}; the result is kept beside the features"
+    )
     beside = "" if fixed is None else f"; the paper's threshold: {fixed:g}"
     return [*lines, f"             {measured}{beside}"]
 
@@ -64,7 +66,11 @@ def _first(prepared: "StudySettings") -> list[str]:
     """The points that are tried first, a line each."""
     points = prepared.first_points
     if not points:
-        why = "the file names none" if prepared.own_space else "the published best lies outside this space"
+        why = (
+            "the file names no first point"
+            if prepared.own_space
+            else "the published best values are outside this space"
+        )
         return [f"first        none: {why}"]
     lines = [", ".join(f"{name} = {setting(value, 6)}" for name, value in point.items()) for point in points]
     return [f"first        {lines[0]}", *(f"             {line}" for line in lines[1:])]
@@ -74,21 +80,26 @@ def _trials(asked: int, space: Space) -> str:
     there = num_points(space)
     if there is None or there >= asked:
         return str(asked)
-    return f"{there} (each point of the space, in place of the {asked} asked for)"
+    return f"{there} (each point of the space, instead of {asked} trials)"
 
 
 def _gpus(prepared: "StudySettings", address: str | None) -> str:
     """What GPUs the trials get, as far as is known before the study starts."""
     if prepared.packs_gpus and not prepared.chooses_gpus:
-        return "as many trials on each as a measured one says that fit"
+        return "as many trials on each as fit, by a measurement of one trial"
     if not prepared.chooses_gpus:
         device = f" (device {prepared.run.device})"
         if prepared.run.device.startswith("cuda") and not prepared.gpus_per_trial:
             return f"every trial on {prepared.run.device}, as many at once as there are cores for"
         return f"{prepared.gpus_per_trial:g} a trial{device}" if prepared.gpus_per_trial else f"none{device}"
     if not cluster.is_local(address):
-        return "those of the cluster, shared as a measured trial allows; the CPU where it has none"
+        return (
+            "GPUs of the cluster, shared as the measurement of one trial allows; without GPUs, trials "
+            "run on the CPU"
+        )
     num_gpus = cluster.num_local_gpus()
     return (
-        f"{num_gpus}, shared as a measured trial allows" if num_gpus else "none here: trials run on the CPU"
+        f"{num_gpus}, shared as the measurement of one trial allows"
+        if num_gpus
+        else "none here: trials run on the CPU"
     )

@@ -107,7 +107,7 @@ def _refuse_fixed(given: argparse.Namespace, run: RunSettings, space: Space) -> 
             raise PipelineError(
                 f"`{one.name}` is searched over, but `{given.method}` fixes it at {of_method[one.name]}",
                 where=f"--space {given.space}",
-                hint="take it out of the file",
+                hint="remove it from the file",
             )
 
 
@@ -135,13 +135,15 @@ def stored_study(given: argparse.Namespace, home: Location) -> "StudySettings":
         StateError: if its settings cannot be read.
     """
     if not given.name:
-        raise PipelineError("which study is to be resumed?", where="--resume", hint="add `--name NAME`")
+        raise PipelineError(
+            "expected the name of the study, but got none", where="--resume", hint="add `--name NAME`"
+        )
     studies = home / STUDIES
-    study_folder.check_exists(home, given.name, "without `--resume` a new one is started")
+    study_folder.check_exists(home, given.name, "without `--resume`, a new study starts")
     from pipeline.study.study import StudySettings
     from pipeline.training import feature_copies
 
-    logger.info("resuming with the study's own settings; flags that say how to train have no effect")
+    logger.info("resuming with the study's own settings; flags about training have no effect")
     study_folder.check_complete(home, given.name, "--resume", "leave out `--resume`")
     with (studies / given.name).localised(SETTINGS, SETTINGS_COPY) as folder:
         prepared = StudySettings.load(folder, given.name)
@@ -182,10 +184,10 @@ def with_features(given: argparse.Namespace, prepared: "StudySettings") -> "Stud
     built = planning.with_features(given, run)
     if run.features_dir and Path(run.features_dir).name != Path(built.features_dir).name:
         raise PipelineError(
-            f"the study's features, {Path(run.features_dir).name}, are gone, and the data give others now, "
-            f"{Path(built.features_dir).name}",
+            f"the study's features, {Path(run.features_dir).name}, are missing, and the data now give "
+            f"different features, {Path(built.features_dir).name}",
             where=f"--resume --name {prepared.name}",
-            hint="are these the same files as before? name their folder with `--data-dir`",
+            hint="name the folder of the study's own files with `--data-dir`",
         )
     if run.features_dir:  # it was begun: what it is judged by stays as it was
         kept = {name: getattr(run, name) for name in ("criterion", "criterion_kind", "rival")}

@@ -85,7 +85,7 @@ class Comparison:
         """
         mirror = Mirror(self.tracking, command)
         if self.ledger.trials():
-            with terminal.step("writing to MLflow what it lacks"):
+            with terminal.step("writing what is missing to MLflow"):
                 mirror.drain(is_running=True)
         missing, num_all = self._missing(), len(entries(self.prepared))
         if len(missing) < num_all:
@@ -112,7 +112,7 @@ class Comparison:
             ):
                 engine.train(TUNE, Listed(configs), len(configs), [board])
         self.ledger.flush()
-        with terminal.step("writing to MLflow what it lacks"):
+        with terminal.step("writing what is missing to MLflow"):
             mirror.drain()
 
     def _missing(self) -> list[Entry]:
@@ -230,7 +230,7 @@ def conduct(
     prepared.save(folder.directory)
     folder.publish(SETTINGS)
     if (old := folder.directory / _OLD_WORKING).is_dir():
-        logger.warning("an older version began some trainings: those without an outcome start anew")
+        logger.warning("an older version began some trainings: trainings without an outcome start again")
         shutil.rmtree(old)
     comparison = Comparison(prepared, folder, tracker)
     with _ending(tracker, prepared.run_id, comparison):

@@ -50,7 +50,9 @@ class ComparisonSettings:
         found = read_settings(cls, path, "the settings of a comparison")
         if found.name != name:
             raise StateError(
-                f"these are the settings of the comparison `{found.name[:100]}`", where=str(path)
+                f"expected the settings of the comparison `{directory.name[:100]}`, but got those of "
+                f"`{found.name[:100]}`",
+                where=str(path),
             )
         return found
 

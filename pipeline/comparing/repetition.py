@@ -71,9 +71,11 @@ class Repetition:
             found.append(f"recorded {self.comparison.recorded}, again {self.comparison.again}")
         if self.comparison.not_logged:
             epochs = ", ".join(str(epoch + 1) for epoch in self.comparison.not_logged)
-            found.append(f"not compared, for the run did not log them: epochs {epochs}")
+            found.append(f"not compared, because the run did not log them: epochs {epochs}")
         if self.comparison.new:
-            found.append(f"not compared, for the run has no such metrics: {', '.join(self.comparison.new)}")
+            found.append(
+                f"not compared, because the run has no such metrics: {', '.join(self.comparison.new)}"
+            )
         if self.weights is not None:
             found.append(
                 "the best epoch's weights are " + ("the same bytes" if self.weights else "other bytes")
@@ -133,9 +135,9 @@ def _warnings(record: Record, run: RunSettings, here: dict[str, Any], commit: st
     if recorded != commit:
         found.append(f"the code was {recorded} and is {commit}")
     elif commit == "unknown" or commit.endswith("-dirty"):
-        found.append(f"the code is {commit}: whether it is what trained the run cannot be known")
+        found.append(f"the code is {commit}; the run does not record by which code it was trained")
     if not record.environment:
-        found.append("the run does not say on what it was trained")
+        found.append("the run does not record on which machine it was trained")
         if run.num_threads != record.run.num_threads:
             found.append(f"num_threads was {record.run.num_threads} and is {run.num_threads}")
     return [*found, *environment.differences(record.environment, here)]

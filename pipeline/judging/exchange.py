@@ -31,7 +31,7 @@ def export(sheet: Sheet, book: Book, folder: Path) -> list[Path]:
     paths = [folder / f"judge-{number}.jsonl" for number in range(1, len(sheet.plan) + 1)]
     if there := [path for path in [*paths, folder / GUIDE] if path.exists()]:
         raise PipelineError(
-            f"`{there[0].name}` is there already and may hold answers",
+            f"`{there[0].name}` exists already and may contain answers",
             where=f"--export {folder}",
             hint="name another folder",
         )
@@ -112,9 +112,9 @@ def take_back(sheet: Sheet, book: Book, paths: Sequence[Path], *, replace: bool)
             before = found.get((judge, number)) or known[judge].get(number)
             if before is not None and before.content != answer.content and before.is_complete and not replace:
                 raise PipelineError(
-                    f"judge {judge + 1} has answered number {number + 1} in another way already",
+                    f"judge {judge + 1} has a different finished answer to number {number + 1} already",
                     where=where,
-                    hint="`--replace` lets the file win",
+                    hint="`--replace` replaces stored answers by the answers of the file",
                 )
             found[judge, number] = answer
     book.save_all(found)

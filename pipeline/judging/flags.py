@@ -18,21 +18,23 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     _add_making(parser.add_argument_group("a new sheet"))
     group = parser.add_argument_group("the pages")
     web_flags.add_address(group)
-    group.add_argument("--no-serve", action="store_true", help="make the sheet and end")
+    group.add_argument("--no-serve", action="store_true", help="create the sheet, but do not serve it")
     group = parser.add_argument_group("without a server")
     group.add_argument("--export", metavar="DIR", help="write a JSONL file for each person, to be filled in")
     group.add_argument(
-        "--import", dest="take_back", nargs="+", metavar="FILE", default=[], help="read such files back"
+        "--import", dest="take_back", nargs="+", metavar="FILE", default=[], help="read the filled-in files"
     )
-    group.add_argument("--replace", action="store_true", help="let `--import` change answers that are there")
-    group = parser.add_argument_group("what came of it")
+    group.add_argument("--replace", action="store_true", help="let `--import` replace existing answers")
+    group = parser.add_argument_group("results")
     group.add_argument(
         "--vote",
         choices=_VOTES,
         default=_VOTES[0],
-        help="which marks of a text's annotators are gold (default: %(default)s)",
+        help="how many annotators of a text must mark a token (default: %(default)s)",
     )
-    group.add_argument("--run", metavar="RUN_ID", help="MLflow run that gets the results as artifacts")
+    group.add_argument(
+        "--run", metavar="RUN_ID", help="MLflow run in which the results are stored as artifacts"
+    )
 
 
 def _add_making(group: argparse._ArgumentGroup) -> None:
@@ -59,7 +61,7 @@ def _add_making(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--annotate", action="store_true", help="let people mark rationales of their own")
     group.add_argument(
-        "--input", metavar="FILE", help="JSONL with `text` or `tokens`, in place of a data set's texts"
+        "--input", metavar="FILE", help="JSONL with `text` or `tokens`, instead of the texts of a data set"
     )
     group.add_argument(
         "--split", choices=("train", "val", "test"), default="test", help="(default: %(default)s)"
@@ -68,31 +70,33 @@ def _add_making(group: argparse._ArgumentGroup) -> None:
         "--texts",
         type=flag_values.positive_int,
         default=300,
-        help="how many are drawn (default: %(default)s)",
+        help="number of texts, chosen at random (default: %(default)s)",
     )
     group.add_argument(
-        "--max-tokens", type=flag_values.positive_int, metavar="N", help="leave out texts that are longer"
+        "--max-tokens", type=flag_values.positive_int, metavar="N", help="leave out texts with more tokens"
     )
     group.add_argument(
-        "--judges", type=flag_values.positive_int, default=6, help="people who answer (default: %(default)s)"
+        "--judges", type=flag_values.positive_int, default=6, help="number of judges (default: %(default)s)"
     )
     group.add_argument(
         "--per-text",
         type=flag_values.positive_int,
-        help="people who see a text (default: 2, or 1 where there is but one)",
+        help="number of judges for each text (default: 2, or 1 if there is only one judge)",
     )
     group.add_argument(
         "--repeats",
         type=flag_values.fraction,
         default=0.1,
         metavar="RATE",
-        help="share of what one judges that comes back unannounced (default: %(default)s)",
+        help="share of a judge's texts that is shown a second time, without notice (default: %(default)s)",
     )
     group.add_argument(
-        "--language", choices=(ENGLISH, CHINESE), help="of the pages (default: that of the texts)"
+        "--language",
+        choices=(ENGLISH, CHINESE),
+        help="language of the pages (default: the language of the texts)",
     )
     group.add_argument(
-        "--seed", type=flag_values.seed, default=0, help="of all that is drawn (default: %(default)s)"
+        "--seed", type=flag_values.seed, default=0, help="seed of all random choices (default: %(default)s)"
     )
 
 
@@ -111,23 +115,26 @@ def check(given: argparse.Namespace) -> None:
         given.per_text = min(2, given.judges)
     if given.annotate and (given.models or given.package or given.rationales):
         raise PipelineError(
-            "people mark their own rationales on such a sheet",
+            "people mark their own rationales on this sheet, so no methods can be given",
             where="--annotate",
             hint="leave out the methods",
         )
     if given.input and not (given.annotate or given.rationales):
         raise PipelineError(
-            "whose rationales are judged?",
+            "texts from a file have no rationales of a model",
             where="--input",
             hint="add `--rationales NAME=FILE` or `--annotate`",
         )
     if given.results and (makes(given) or given.export or given.take_back):
         raise PipelineError(
-            "results are read, nothing is made", where="--results", hint="use `--sheet` for that"
+            "this flag only computes results, and cannot be combined with flags that create, export or "
+            "import",
+            where="--results",
+            hint="use `--sheet` with those flags",
         )
     if given.sheet and given.run:
-        raise PipelineError("only results are stored in a run", where="--run", hint="use `--results DIR`")
+        raise PipelineError("this flag needs `--results`", where="--run", hint="use `--results DIR`")
     if given.replace and not given.take_back:
-        raise PipelineError("it says what `--import` may do", where="--replace", hint="add `--import FILE`")
+        raise PipelineError("this flag needs `--import`", where="--replace", hint="add `--import FILE`")
     web_flags.check_address(given)
     web_flags.check_packages(("fastapi", "uvicorn", "krippendorff"))

@@ -34,8 +34,9 @@ def serve(folder: Path, host: str, port: int, url: str | None) -> str:
         sys.stdout.flush()
         if web_host.is_unencrypted(host, url):
             logger.warning(
-                "the links go over the network unencrypted: whoever reads one may answer in its owner's "
-                "name; put a proxy with HTTPS in front and name it by `--url`"
+                "the links are sent over the network unencrypted, and everyone who reads a link can answer "
+                "in the judge's name; put a proxy with HTTPS in front of the server, and give its address "
+                "with `--url`"
             )
         logger.info("Ctrl-C ends the server; answers are on the disk as soon as a page says `saved`")
         web_host.run(make_app(sheet, book), listener)

@@ -23,7 +23,7 @@ def make(folder: Path, given: argparse.Namespace) -> str:
         raise PipelineError(
             "expected a new or an empty folder",
             where=f"--sheet {folder}",
-            hint="a sheet that is there is served by `--sheet DIR` alone",
+            hint="to serve an existing sheet, give only `--sheet DIR`",
         )
     locations.make_folder(folder.absolute().parent, "--sheet")
     from pipeline.judging.material import make_sheet

@@ -65,7 +65,7 @@ def named(models: Sequence[str], packages: Sequence[str], masks: Sequence[str]) 
         raise PipelineError(
             f"two methods are called `{twice[0]}`",
             where=found[names.index(twice[0])].flag,
-            hint="name them: LABEL=...",
+            hint="give each a name: LABEL=...",
         )
     if not found:
         raise PipelineError(
@@ -139,7 +139,7 @@ def drawn(lengths: Sequence[int], given: argparse.Namespace) -> list[int]:
             where="--max-tokens",
         )
     if len(short) < given.texts:
-        logger.warning("there are no %d texts: all are taken, %d", given.texts, len(short))
+        logger.warning("expected %d texts, but there are only %d: all are used", given.texts, len(short))
         return short
     return random.Random(given.seed).sample(short, given.texts)
 
@@ -292,9 +292,9 @@ def _rationales(method: Named, chosen: Chosen) -> list[Spans]:
         return _from_masks(Path(method.place), chosen.texts)
     if method.name not in chosen.packages:
         raise PipelineError(
-            "models are asked about the texts of a data set, not of a file",
+            "models explain only the texts of a data set, not of a file",
             where="--input",
-            hint="leave out `--input`, or give masks by `--rationales NAME=FILE`",
+            hint="leave out `--input`, or give masks with `--rationales NAME=FILE`",
         )
     from pipeline.training.explainer import Explainer
 
@@ -318,12 +318,14 @@ def _from_masks(path: Path, texts: Sequence[Text]) -> list[Spans]:
         if record is None:
             raise PipelineError(f"text `{text.example_id}` is missing", where=str(path))
         if record.positions is None:
-            raise PipelineError(f"text `{text.example_id}` has no mask, but null", where=record.where)
+            raise PipelineError(
+                f"expected a mask of text `{text.example_id}`, but got null", where=record.where
+            )
         size = record.num_tokens or len(text.tokens)
         other_words = record.tokens is not None and record.tokens != text.tokens
         if other_words or size != len(text.tokens) or max(record.positions, default=0) >= size:
             raise PipelineError(
-                f"text `{text.example_id}` has other tokens here than on the sheet", where=record.where
+                f"text `{text.example_id}` has different tokens here than on the sheet", where=record.where
             )
         found.append(spans_of(record.positions))
     return found

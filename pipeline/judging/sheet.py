@@ -117,7 +117,7 @@ def plan(
         raise PipelineError(
             f"expected from 1 to {counted(num_judges, 'judge')} for each text, but got {per_text}",
             where="--per-text",
-            hint="ask for more `--judges`, or for fewer of them for each text",
+            hint="raise `--judges`, or lower `--per-text`",
         )
     chance = random.Random(seed)
     texts = _shared_out(num_texts, num_judges, per_text, chance)
@@ -212,6 +212,6 @@ def load(folder: Path, where: str) -> Sheet:
         raise PipelineError(
             "the sheet was altered after it was made: answers would no longer belong to what was shown",
             where=str(path),
-            hint="put the file back as it was, or make another sheet in another folder",
+            hint="restore the file, or create another sheet in another folder",
         )
     return sheet

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from feature_store.errors import did_you_mean, quoted
 from feature_store.sources.lines import read_lines
-from feature_store.wording import counted
 from pipeline.base.errors import PipelineError
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -133,14 +132,14 @@ def read_table(path: Path) -> Table:
     (number, header), *body = records
     names = _names(header, f"{path}:{number}")
     if not body:
-        raise PipelineError("a header, but no row", where=str(path))
+        raise PipelineError("expected rows after the header, but got none", where=str(path))
     labels: dict[int, dict[str, str]] = {}
     found: dict[str, dict[int, tuple[str, bool]]] = {name: {} for name in names.values() if name in COLUMNS}
     for number, record in body:
         where = f"{path}:{number}"
         if len(record) != len(header):
             raise PipelineError(
-                f"{counted(len(record), 'cell')} under a header of {len(header)}", where=where
+                f"expected {len(header)} cells, as in the header, but got {len(record)}", where=where
             )
         labels[number] = {names[i]: record[i].strip() for i in names if names[i] in LABELS}
         for i, name in names.items():
@@ -198,7 +197,7 @@ def _names(header: Sequence[str], where: str) -> dict[int, str]:
         some = given[:_MAX_GUESSED]  # a line of delimiters is a header of a million empty titles
         near = next((hint for title in some if (hint := did_you_mean(title, COLUMNS))), None)
         raise PipelineError(
-            f"no column to check among {quoted(map(str.strip, header))}; known are {quoted(COLUMNS)}",
+            f"no column to check among {quoted(map(str.strip, header))}; the columns are {quoted(COLUMNS)}",
             where=where,
             hint=near,
         )
@@ -227,7 +226,8 @@ def _number(text: str, where: str, column: str) -> tuple[str, bool]:
         raise PipelineError(
             f"column `{column.strip()}`: expected one number, but got `{text.strip()[:40]}`",
             where=where,
-            hint="a decimal point, perhaps a percent sign, nothing else; `-` or nothing: not reported",
+            hint="write a number with a decimal point, with or without a percent sign; `-` or an empty "
+            "cell means: not reported",
         )
     return match[1], bool(match[2])
 

@@ -55,7 +55,8 @@ def pair(human: Sequence[MaskRecord], rationales: Sequence[MaskRecord]) -> Pairi
             raise PipelineError(
                 f"`{one.label[:60]}` has other tokens than in {one.where}: not the same text",
                 where=other.where,
-                hint="are both files of one corpus? without `id`, texts are paired by their tokens",
+                hint="check that both files are of the same corpus; without `id`, texts are matched by "
+                "their tokens",
             )
     num_by_id = len(partner)
     taken = {record.where for both in partner.values() for record in both}
@@ -102,7 +103,7 @@ def _text(human: MaskRecord, rationale: MaskRecord) -> _Text:
     sizes = [record.num_tokens for record in (human, rationale) if record.num_tokens is not None]
     if not sizes:
         raise PipelineError(
-            f"nothing says how many tokens `{human.label[:60]}` has",
+            f"the number of tokens of `{human.label[:60]}` is not given",
             where=human.where,
             hint="add `tokens` or `num_tokens`",
         )
@@ -114,7 +115,7 @@ def _text(human: MaskRecord, rationale: MaskRecord) -> _Text:
         )
     if rationale.positions is None:
         raise PipelineError(
-            "expected a rationale, but got null: only a human one may be missing",
+            "expected a rationale, but got null: only a human rationale may be null",
             where=rationale.where,
             hint="`[]` selects nothing",
         )
@@ -125,7 +126,7 @@ def _text(human: MaskRecord, rationale: MaskRecord) -> _Text:
 def _mask(positions: Sequence[int], size: int, where: str) -> Mask:
     if positions and positions[-1] >= size:
         raise PipelineError(
-            f"position {positions[-1]} lies beyond the text's {counted(size, 'token')}, counted from 0",
+            f"expected positions below {size}, the number of tokens of the text, but got {positions[-1]}",
             where=where,
         )
     mask = np.zeros(size, dtype=np.bool_)
@@ -176,7 +177,7 @@ def scorecard(human: MaskFile, rationales: MaskFile) -> Scorecard:
     masks, golds = [text.mask for text in texts], [text.gold for text in texts]
     if all(gold is None for gold in golds):
         raise PipelineError(
-            f"nobody annotated any of the {len(golds)} texts that both files hold", where=str(human.path)
+            f"nobody annotated any of the {len(golds)} texts that are in both files", where=str(human.path)
         )
     ranking, note = _ranking(texts)
     scores = {mode: metrics.ranked_mask_scores(masks, ranking, golds, mode=mode) for mode in metrics.MODES}

@@ -22,26 +22,29 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="models:/NAME@ALIAS or models:/NAME/VERSION; NAME alone is its champion",
     )
     group.add_argument(
-        "--package", action="append", default=[], metavar="DIR", help="folder of a model, in place of a URI"
+        "--package", action="append", default=[], metavar="DIR", help="folder of a model, instead of a URI"
     )
     parser.add_argument("--sample", action="store_true", help="look in runs/sample for results, not in runs")
     group = parser.add_argument_group("the page")
     group.add_argument(
         "--examples",
         metavar="FILE",
-        help="texts to click on, one a line (default: validation texts of the model, where they are known)",
+        help="file of example texts, one on each line (default: validation texts of the model, if they are "
+        "on this machine)",
     )
-    group.add_argument("--no-examples", action="store_true", help="show no texts to click on")
+    group.add_argument("--no-examples", action="store_true", help="show no example texts")
     group.add_argument(
         "--cache-dir", metavar="DIR", help="cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)"
     )
     group.add_argument(
-        "--language", choices=(ENGLISH, CHINESE), help="of the page (default: that of the model's texts)"
+        "--language",
+        choices=(ENGLISH, CHINESE),
+        help="language of the page (default: the language of the model's texts)",
     )
     group.add_argument(
         "--share",
         action="store_true",
-        help="let other machines open the page, by its secret link alone (default: this machine only)",
+        help="let other machines open the page, with its secret link (default: this machine only)",
     )
     web_flags.add_address(group, None)
 
@@ -70,18 +73,18 @@ def check(given: argparse.Namespace) -> None:
         raise PipelineError(
             f"`{named[0]}` is named twice",
             where="--model" if given.model else "--package",
-            hint="name another",
+            hint="name two different models",
         )
     if given.examples and given.no_examples:
         raise PipelineError("expected one of `--examples` and `--no-examples`, but got both")
     if given.host and not is_local(given.host) and not given.share:
         raise PipelineError(
-            "other machines could open the page there",
+            "this address lets other machines open the page",
             where=f"--host {given.host}",
-            hint="add `--share` if that is meant",
+            hint="add `--share` to allow this",
         )
     if given.url and not given.share:
-        raise PipelineError("it is an address for others", where="--url", hint="add `--share`")
+        raise PipelineError("this flag needs `--share`", where="--url", hint="add `--share`")
     if not given.host:
         given.host = "0.0.0.0" if given.share else web_flags.LOCAL
     web_flags.check_address(given)

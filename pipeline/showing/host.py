@@ -40,13 +40,16 @@ def serve(given: argparse.Namespace) -> None:
 def _say_who(given: argparse.Namespace) -> None:
     """Who can open the link, and how it ends."""
     if not given.share:
-        logger.info("only this machine can open the link; `--share` lets others; Ctrl-C ends the server")
+        logger.info(
+            "only this machine can open the link; with `--share`, other machines can open it; "
+            "Ctrl-C ends the server"
+        )
         return
-    logger.info("whoever has the link can open the page, nobody else; Ctrl-C ends the server")
+    logger.info("everyone who has the link can open the page, and nobody else; Ctrl-C ends the server")
     if is_local(given.host) and not given.url:
-        logger.warning("it listens at %s, which only this machine reaches", given.host)
+        logger.warning("the server listens on %s, which only this machine can reach", given.host)
     elif web_host.is_unencrypted(given.host, given.url):
         logger.warning(
-            "the link and the texts go over the network unencrypted: put a proxy with HTTPS in front and "
-            "name it by `--url`"
+            "the link and the texts are sent over the network unencrypted; put a proxy with HTTPS in front "
+            "of the server, and give its address with `--url`"
         )

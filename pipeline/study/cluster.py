@@ -46,7 +46,7 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
     except Exception as error:  # Ray raises that class itself, as where a node does not start in time
         reason = " ".join(str(error).split())
         if wanted == LOCAL:
-            hint = "if this machine has much other work just now, start the same command again later"
+            hint = "if other programs keep this machine busy, run the same command again later"
             raise PipelineError(f"cannot start Ray on this machine: {reason}", hint=hint) from error
         where = "--address" if address else "RAY_ADDRESS"
         raise PipelineError(f"cannot reach Ray at `{wanted}`: {reason}", where=where) from error
@@ -126,10 +126,10 @@ def check_packing(address: str | None, device: str) -> None:
     """
     import torch  # takes seconds that --help need not wait for
 
-    flag, hint = "--gpus-per-trial auto", "leave the flag out, or name a cluster with `--address`"
+    flag, hint = "--gpus-per-trial auto", "leave out the flag, or name a cluster with `--address`"
     if device not in ("auto", "cuda"):
         raise PipelineError(
-            f"expected trials on any GPU, but their device is {device}",
+            f"this flag places trials on any GPU, but `--device` is {device}",
             where=flag,
             hint="use `--device auto`",
         )

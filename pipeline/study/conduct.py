@@ -97,9 +97,9 @@ def conduct(
         mirror = Mirror(tracking, commands.sync)
         study.notify = mirror.notify
         used = _search(study, tracking, mirror, address)
-        with terminal.step("writing to MLflow what it lacks"):
+        with terminal.step("writing what is missing to MLflow"):
             mirror.drain()
-        with terminal.step("choosing, packing and reporting the best trial"):
+        with terminal.step("choosing, packaging and reporting the best trial"):
             text = outcome.conclude(study, features, tracking, used)
     except (KeyboardInterrupt, SystemExit):
         _close(tracking, "KILLED", study, commands)
@@ -118,7 +118,7 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
         return None
     if study.num_trials < prepared.num_trials:
         logger.info(
-            "the space has %d points: each is tried once, in place of the %d trials asked for",
+            "the space has %d points: each is tried once, instead of the %d requested trials",
             study.num_trials,
             prepared.num_trials,
         )
@@ -220,7 +220,7 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command:
     num_epochs = sum(len(record.epochs) for record in trials)
     of_all = f"of {study.num_trials} trials"
     lines = [
-        f"MLflow has {counted(num_epochs, 'epoch')} of {counted(len(trials), 'trial')}: all there are",
+        f"MLflow has {counted(num_epochs, 'epoch')} of {counted(len(trials), 'trial')}: these are all",
         f"{counted(study.num_missing, f'{of_all} has', f'{of_all} have')} not ended; to resume: {command}",
     ]
     return "\n".join(lines)

@@ -112,7 +112,7 @@ def losses(criterion: Criterion, mine: Mapping[str, Any], theirs: Mapping[str, A
     for name in criterion.metrics:
         if name not in mine:
             raise PipelineError(
-                f"the test split gives no `{name}`, by which the champion was judged: {criterion}"
+                f"the test split has no score `{name}`, which the champion's criterion reads: {criterion}"
             )
     found = []
     if criterion.value(mine) < criterion.value(theirs):
@@ -133,10 +133,10 @@ def misses(criterion: Criterion, scores: Mapping[str, Any]) -> list[str]:
     for bound in criterion.bounds:
         if bound.metric not in scores:
             raise PipelineError(
-                f"the test split gives no `{bound.metric}`, which the criterion reads: {criterion}"
+                f"the test split has no score `{bound.metric}`, which the criterion reads: {criterion}"
             )
         if bound.violation(scores) > 0:
-            missed.append(f"{bound.metric} is {scores[bound.metric]:.4f}, but {bound} is asked for")
+            missed.append(f"{bound.metric} is {scores[bound.metric]:.4f}, but the criterion requires {bound}")
     return missed
 
 
@@ -146,14 +146,14 @@ def way_on(criterion: Criterion, scores: Mapping[str, Any], command: str) -> str
     missed = [bound.metric for bound in criterion.bounds if bound.violation(scores) > 0]
     reached = math.floor(100 * scores.get(on_test(PRECISION), 0.0)) / 100
     if missed == [on_test(PRECISION)] and reached > 0:
-        return f"`{command} --min-precision {reached:g}` states a threshold that it keeps; or {others}"
-    return f"{others}, or state another threshold with `--min-precision`"
+        return f"`{command} --min-precision {reached:g}` sets a threshold that the model meets; or {others}"
+    return f"{others}, or set another threshold with `--min-precision`"
 
 
 def held(criterion: Criterion, origin: str) -> str:
     """That a model keeps every bound of a criterion, and where the threshold comes from."""
     if not criterion.bounds:
-        return f"{criterion}: it has no bound to keep"
+        return f"{criterion}: it has no bounds"
     return "; ".join(str(bound) for bound in criterion.bounds) + f": met ({origin})"
 
 

@@ -297,7 +297,7 @@ def _data_folder(command: str) -> str:
     try:
         folder = command_text.parsed_again(command, "the study's command", parser).data_dir
     except PipelineError as error:
-        logger.warning("no name of the data's folder: %s", error)
+        logger.warning("the name of the data folder is not known: %s", error)
         return ""
     return Path(folder or "").name
 
@@ -449,7 +449,7 @@ def _predictions(tracker: Tracker, run_id: str) -> list[dict[str, Any]]:
         try:
             path = tracker.download(run_id, PREDICTIONS, Path(folder))
         except PipelineError as error:
-            logger.warning("no example rationales: %s", error)
+            logger.warning("cannot show example rationales: %s", error)
             return []
         try:
             return checkpoints.load_predictions(path)

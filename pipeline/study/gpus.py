@@ -47,7 +47,10 @@ def chosen(settings: StudySettings, asked: Callable[[], Torch | None] | None = N
     if not are_usable(settings.run.device, asked):
         return on_cpu
     num_gpus = ray.cluster_resources()["GPU"]
-    logger.info("GPUs: %g, which trials share as a measured one allows (`--gpus-per-trial auto`)", num_gpus)
+    logger.info(
+        "GPUs: %g; trials share them as the measurement of one trial allows (`--gpus-per-trial auto`)",
+        num_gpus,
+    )
     return dataclasses.replace(settings, packs_gpus=True)
 
 
@@ -68,7 +71,7 @@ def are_usable(device: str, asked: Callable[[], Torch | None] | None = None) -> 
         raise PipelineError(
             f"expected GPUs in the cluster, but it has {f'{num_gpus:g}, and {seen}' if num_gpus else 'none'}",
             where="--device cuda",
-            hint="use `--device auto`, which takes the CPU then",
+            hint="use `--device auto`, which then uses the CPU",
         )
     if num_gpus == 0:
         logger.info("GPUs: none here, so trials run on the CPU")
@@ -77,7 +80,7 @@ def are_usable(device: str, asked: Callable[[], Torch | None] | None = None) -> 
     elif not found.sees_gpu:
         logger.warning(
             "GPUs: there are %g, but torch %s cannot use them: trials run on the CPU. Install a torch for "
-            "CUDA on the nodes (`deploy/Dockerfile` builds an image with it), or say `--device cpu`",
+            "CUDA on the nodes (`deploy/Dockerfile` builds an image with it), or give `--device cpu`",
             num_gpus,
             found.version,
         )
@@ -110,7 +113,7 @@ def check_usable(
             f"expected trials on GPUs, but torch {found.version} of the nodes cannot use them",
             where=f"{flag} {part:g}",
             hint="install a torch for CUDA on the nodes (`deploy/Dockerfile` builds an image with it), or "
-            "leave the flag out: trials run on the CPU then",
+            "leave out the flag: trials then run on the CPU",
         )
 
 

@@ -79,7 +79,7 @@ class Reported:
     def __post_init__(self) -> None:
         path = PurePosixPath(self.checkpoint)
         if path.is_absolute() or ".." in path.parts:
-            raise ValueError(f"the checkpoint `{self.checkpoint}` lies outside of the study's folder")
+            raise ValueError(f"the checkpoint `{self.checkpoint}` is outside the study's folder")
 
     @property
     def number(self) -> int:
@@ -311,7 +311,7 @@ class Ledger:
         missing = next(number for number in itertools.count() if number not in there)
         if missing < len(there):
             raise StateError(
-                f"expected a file of each trial, but there is none of trial {missing}",
+                f"expected a file for each trial, but the file is missing of trial {missing}",
                 where=str(self.directory),
                 hint="restore it from a backup, or start a new study with another `--name`",
             )

@@ -84,7 +84,7 @@ class Export:
             self.run(database)
         except PipelineError as error:
             hint = f"{error.hint}; " if error.hint else ""
-            hint += f"the study is complete, and exported by: {command}"
+            hint += f"the study is complete; to export it, run: {command}"
             raise PipelineError(error.message, where=error.where, hint=hint) from error
 
     def _exported(self, storage: optuna.storages.BaseStorage) -> optuna.Study | None:
@@ -145,11 +145,11 @@ def _translated(url: str) -> Iterator[None]:
         yield
     except (SQLAlchemyError, ImportError, OSError, ValueError, optuna.exceptions.OptunaError) as error:
         reason = without_password_of(one_line(error.__cause__ or error), url)
-        hint = "is the server there, and its driver installed (for PostgreSQL psycopg)?"
+        hint = "check that the server is running, and that its driver is installed (for PostgreSQL psycopg)"
         if full_disk.is_said(reason):
-            hint = "free disk space there"
+            hint = "free space on this disk"
         elif url.startswith("sqlite"):
-            hint = "may you write that file, and is it a database?"
+            hint = "check that this file is a database and that you may write to it"
         raise PipelineError(
             f"cannot use the Optuna storage `{without_password(url)}`: {reason}", where=_FLAG, hint=hint
         ) from error

@@ -172,7 +172,10 @@ def _registered_before(tags: Mapping[str, str]) -> str:
     """What `pipeline.register` has registered of a study, and by which criterion; empty where nothing."""
     if "registered_as" not in tags:
         return ""
-    return f"{tags['registered_as']} was registered by another one ({tags.get('registered_criterion', '?')})"
+    return (
+        f"{tags['registered_as']} was registered by another criterion "
+        f"({tags.get('registered_criterion', '?')})"
+    )
 
 
 def commands_of(prepared: StudySettings, storage: Storage) -> Commands:
@@ -205,7 +208,7 @@ def check_nothing_better_is_lost(
         number = study.ledger.number(winner.trial_id)
         called = "the best trial" if is_own_criterion else "a trial that may be the best one"
         raise PipelineError(
-            f"{called}, trial-{record.begin.number:02d}, has lost the weights of its best epoch",
+            f"the weights of the best epoch of {called}, trial-{record.begin.number:02d}, are missing",
             where=str(study.folder.place / record.checkpoints[0]),
             hint="restore the folder from a backup and run the command again, or take the next best "
             f"trial: {command} --trial {number}",

@@ -27,7 +27,7 @@ from search_spaces.space import Choice, Range, Space
 logger = logging.getLogger("pipeline.study.probe")
 
 _FLAG = "--gpus-per-trial auto"
-_BY_HAND = "say it by hand, for instance `--gpus-per-trial 0.25`"
+_BY_HAND = "set the share yourself, for example `--gpus-per-trial 0.25`"
 _NUM_STEPS = 3
 """Adam's states exist from the first step on, and from the second one every buffer is used again."""
 WAIT_S = 900.0
@@ -97,7 +97,7 @@ def measure(run: RunSettings, config: MethodConfig) -> RawMeasurement:
     """
     if not torch.cuda.is_available():
         raise PipelineError(
-            f"Ray counts a GPU here, but torch {torch.__version__} sees none",
+            f"Ray reports a GPU here, but torch {torch.__version__} sees none",
             where=_FLAG,
             hint="the node needs a driver and torch for CUDA; `deploy/Dockerfile` builds an image with it",
         )
@@ -109,7 +109,7 @@ def measure(run: RunSettings, config: MethodConfig) -> RawMeasurement:
             exercise(Trial(config, alone, run.seed, Path(folder)), Path(checkpoint))
     except torch.OutOfMemoryError as error:
         raise PipelineError(
-            f"one trial alone does not fit the card ({name}): {str(error).splitlines()[0]}",
+            f"one trial alone does not fit into the memory of the GPU ({name}): {str(error).splitlines()[0]}",
             where=_FLAG,
             hint="take smaller batches, for instance `--set batch_size=16`",
         ) from error
@@ -148,7 +148,7 @@ class ClusterProbe:
         """
         nodes = _gpu_nodes()
         if not nodes and self.is_local:
-            raise PipelineError("this machine has no GPU", where=_FLAG, hint="leave the flag out")
+            raise PipelineError("this machine has no GPU", where=_FLAG, hint="leave out the flag")
         if not nodes:
             logger.info("no GPU in the cluster yet: waiting up to %.0f s for one to be started", self.wait_s)
         places: list[Any] = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
@@ -170,7 +170,7 @@ class ClusterProbe:
             )
         if late:
             logger.warning(
-                "%d of %d GPU nodes were busy: their cards are assumed to be no smaller",
+                "%d of %d GPU nodes were busy: their GPUs are assumed to have at least as much memory",
                 len(late),
                 len(asked),
             )

@@ -103,13 +103,13 @@ class ProgressLines(tune.Callback):
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Say that a worker died, and where its trial resumes."""
-        self._line(f"{self._name(trial)} lost its worker, and resumes from its last checkpoint")
+        self._line(f"{self._name(trial)} lost its worker and resumes from its last checkpoint")
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Say that a trial broke for good."""
         self._running.discard(trial_id_of(trial))
         self._look()
-        self._line(f"{self._name(trial)} broke: see {trial.error_file}")
+        self._line(f"{self._name(trial)} crashed: see {trial.error_file}")
 
     def _look(self) -> None:
         self.records = self.ledger.trials()
@@ -163,7 +163,7 @@ class ProgressLines(tune.Callback):
         missed = f"misses the criterion by {best.violation:.3f}"
         verdict = "meets the criterion" if best.violation == 0 else missed
         if best.violation >= _START_NOT_OVER:
-            verdict = "cannot be chosen yet: its start is not over, or its mask is trivial"
+            verdict = "cannot be chosen yet: its start phase is not over, or its mask is trivial"
         return f"trial {record.begin.number:02d}{at}, {', '.join([*figures, verdict])}"
 
     def seconds_left(self) -> float | None:

@@ -80,7 +80,7 @@ def _check_same_task(version: ModelVersion, holder: ModelVersion | None) -> None
     other = None if holder is None else differing(version.tags, holder.tags)
     if holder is not None and other is not None:
         raise PipelineError(
-            f"{version.uri} cannot replace version {holder.version}, which is of {other}",
+            f"{version.uri} cannot replace version {holder.version}, which was trained on {other}",
             where="--model-name",
             hint="register it under a name of its own: "
             f"`python -m pipeline.register --name {version.tags.get('study', 'STUDY')} --model-name NAME`",
@@ -168,7 +168,7 @@ def _surpass(
     if not given.force:
         raise CriterionNotMet(
             f"{version.uri} was not promoted: the champion, {better} ({figures})",
-            hint="`--force` promotes it all the same, and says so on the version",
+            hint="`--force` promotes the model anyway, and records this in a tag of the version",
         )
     terminal.answer(f"--force: the champion, {better}; the tag `forced` says so")
     model_registry.tag(tracker, version, {"forced": f"over the champion, {better}: {figures}"})

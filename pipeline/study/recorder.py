@@ -111,7 +111,7 @@ class Recorder(tune.Callback):
         return PipelineError(
             f"checkpoints of trials can no longer be written: {shortened(said(text))}",
             where=str(self.ledger.directory.parent),
-            hint="free space on that disk and on that of TMPDIR, then resume with `--resume`: nothing "
+            hint="free space on this disk and on the disk of TMPDIR, then resume with `--resume`: nothing "
             "that was written is lost",
         )
 

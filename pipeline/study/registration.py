@@ -102,7 +102,7 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
     figures = summary.figures_of(chosen, prepared.run.dataset, criterion)
     lines = [
         f"trial-{number:02d} at its epoch {chosen.epoch + 1}: {figures}",
-        f"meets the criterion stated: {criterion}",
+        f"meets the given criterion: {criterion}",
         *([f"  {criterion.why}"] if study.settings.run.rival else []),
         "",
         *summary.registered(
@@ -144,9 +144,9 @@ def _criterion(run: RunSettings, wanted: Wanted) -> Criterion:
         if rate is not None and not math.isclose(rate, of_study.rate or 0.0, abs_tol=1e-5):
             there = "at p >= 0.5" if of_study.rate is None else at_rate(of_study.rate)
             raise PipelineError(
-                f"the study's models were judged {there}, and the criterion asks for them {at_rate(rate)}",
+                f"the study's models were judged {there}, but the criterion judges them {at_rate(rate)}",
                 where="--criterion",
-                hint="search with `--target-selection-rate`, or leave the rate out",
+                hint="search with `--target-selection-rate`, or leave out the rate",
             )
         return dataclasses.replace(wanted.criterion, rate=of_study.rate)
     if wanted.min_precision is None:
@@ -155,7 +155,7 @@ def _criterion(run: RunSettings, wanted: Wanted) -> Criterion:
         return with_min_precision(of_study, wanted.min_precision)
     except ValueError as error:
         raise PipelineError(
-            str(error), where="--min-precision", hint=f'state it whole: --criterion "{of_study}"'
+            str(error), where="--min-precision", hint=f'give the whole criterion: --criterion "{of_study}"'
         ) from error
 
 
@@ -165,7 +165,7 @@ def _check_scores(criterion: Criterion, candidates: Sequence[Candidate]) -> None
     for name in criterion.metrics:
         if name not in known:
             raise PipelineError(
-                f"no validation score `{name}`; there is {', '.join(sorted(known))}",
+                f"no validation score `{name}`; the scores are {', '.join(sorted(known))}",
                 where="--criterion",
                 hint=did_you_mean(name, known),
             )
@@ -184,7 +184,8 @@ def _chosen(
     if number is not None and number not in numbers:
         there = ", ".join(f"{known}" for known in sorted(numbers))
         raise PipelineError(
-            f"no trial {number} of the study `{study.settings.name}` has weights; there is {there}",
+            f"no trial {number} of the study `{study.settings.name}` has weights; the trials with weights "
+            f"are {there}",
             where="--trial",
         )
     chosen = candidates[0] if number is None else numbers[number]

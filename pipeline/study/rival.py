@@ -143,7 +143,7 @@ def settled(run: RunSettings, features: Features, *, sample: bool, is_asked_for:
     except RivalFailed as error:
         if is_asked_for:
             raise
-        logger.warning("note: %s; the fixed criterion is taken: %s", error, run.criterion)
+        logger.warning("note: %s; the fixed criterion is used instead: %s", error, run.criterion)
         return dataclasses.replace(run, criterion_kind=criteria.PAPER)
     told = f"{at_rate(found.rate)} after {counted(found.num_epochs, 'epoch')}" + (
         ", cached" if is_cached else ""
@@ -244,8 +244,8 @@ def _train(run: RunSettings, working: Path) -> None:
     """
     name = lookup.title(run.method)
     logger.info(
-        "the threshold on precision follows from %s, which is trained first: %s %s, %s; once, its "
-        "result is kept beside the features",
+        "the threshold on precision is measured with %s, which is trained first on %s, %s, for %s; later "
+        "searches reuse the result, which is kept beside the features",
         name,
         title(run.dataset, run.aspect),
         at_rate(run.config().target_selection_rate),
@@ -262,13 +262,13 @@ def _train(run: RunSettings, working: Path) -> None:
     with terminal.showing(board):
         best = train({}, run, report, working).best
     if best is not None and best.violation >= 1:  # of a trivial mask at every epoch
-        _fail(f"its mask is trivial at every epoch, {str(best.degenerate).replace('_', ' ')} at the last")
+        _fail(f"its mask is trivial in every epoch (last epoch: {str(best.degenerate).replace('_', ' ')})")
 
 
 def _fail(reason: str) -> NoReturn:
     name = lookup.title(criteria.RIVAL)
     raise RivalFailed(
-        f"{name}, whose precision the criterion reads, could not be trained: {reason}",
+        f"{name}, which gives the threshold on precision, could not be trained: {reason}",
         where="--criterion relative",
-        hint="`--criterion paper` has fixed thresholds; more `--epochs` may help, too",
+        hint="`--criterion paper` has fixed thresholds; more `--epochs` may also help",
     )

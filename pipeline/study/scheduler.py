@@ -176,7 +176,7 @@ def sampler(name: str, space: Space, seed: int, num_past: int = 0) -> optuna.sam
             return optuna.samplers.GridSampler({one.name: list(one.grid) for one in space}, seed=seed)
         except ValueError as error:
             raise PipelineError(f"{error}", where="--sampler grid", hint="use `--space paper`") from error
-    raise PipelineError(f"no sampler `{name}`; there is {', '.join(SAMPLERS)}", where="--sampler")
+    raise PipelineError(f"no sampler `{name}`; the samplers are {', '.join(SAMPLERS)}", where="--sampler")
 
 
 class ConstrainedOptunaSearch(OptunaSearch):
@@ -247,7 +247,7 @@ class ConstrainedOptunaSearch(OptunaSearch):
             self._drop(trial_id)
             if draws_left == 1:
                 self.study.enqueue_trial(self._untried())
-        raise PipelineError(f"found no new point besides the {len(self._tried)} that were tried")
+        raise PipelineError(f"found no point that differs from the {len(self._tried)} points already tried")
 
     def _key(self, point: Mapping[str, Any]) -> tuple[Any, ...]:
         """What tells points apart."""

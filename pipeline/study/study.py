@@ -96,9 +96,12 @@ class StudySettings:
                 raise
             path = directory / SETTINGS_COPY
             found = read_settings(cls, path, "the settings of a study")
-            logger.warning("%s; its copy is read", error)
+            logger.warning("%s; the copy of the file is used", error)
         if found.name != name:
-            raise StateError(f"these are the settings of the study `{found.name[:100]}`", where=str(path))
+            raise StateError(
+                f"expected the settings of the study `{name[:100]}`, but got those of `{found.name[:100]}`",
+                where=str(path),
+            )
         return found
 
 

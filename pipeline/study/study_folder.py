@@ -105,9 +105,11 @@ def check_exists(home: Location, name: str, otherwise: str = "", kind: Kind = ST
     if not (studies / name).exists():
         known = ", ".join(studies.names()) or "none"
         raise PipelineError(
-            f"there is no {kind.name} `{name}` in {studies}; there is {known}",
+            f"there is no {kind.name} `{name}` in {studies}; known names: {known}",
             where="--name",
-            hint=f"is `--storage` that of the {kind.name}? {otherwise}".strip(),
+            hint="; ".join(
+                filter(None, (f"check that `--storage` names the storage of the {kind.name}", otherwise))
+            ),
         )
 
 
@@ -128,7 +130,7 @@ def check_complete(home: Location, name: str, where: str, otherwise: str) -> Non
     lost = _lost_trials(Path(study.path)) if study.is_local else []
     if lost:
         raise PipelineError(
-            f"no file of trial {lost[0]}, and the study cannot be resumed without it",
+            f"the file of trial {lost[0]} is missing, and the study cannot be resumed without it",
             where=str(study / LEDGER),
             hint="restore it from a backup, or start a new study with another `--name`",
         )
@@ -146,7 +148,7 @@ def check_complete(home: Location, name: str, where: str, otherwise: str) -> Non
 def ended_at_once(name: str, where: str, otherwise: str, kind: Kind = STUDY) -> PipelineError:
     """What to raise of a study in which nothing was done."""
     return PipelineError(
-        f"the {kind.name} `{name}` ended before anything was done", where=where, hint=otherwise
+        f"the {kind.name} `{name}` ended before anything was trained", where=where, hint=otherwise
     )
 
 
@@ -269,7 +271,7 @@ def resume_hint(sign: Path, command: str, unit: str = "trial") -> Iterator[None]
         if sign.exists():
             logger.warning("to resume: %s", command)
         else:
-            logger.warning("no %s was begun: start the same command again", unit)
+            logger.warning("no %s was started: run the same command again", unit)
         raise
 
 

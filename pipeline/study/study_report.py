@@ -37,8 +37,8 @@ def write(tracker: Tracker, study_run_id: str, target: Path | Location, where: s
     text = findings.of(findings.linked(tracker, found, folder))
     if not found.predictions and _RATIONALES in _content(target):
         raise PipelineError(
-            f"the rationales of its best trial cannot be read any more, but `{target}` shows them and "
-            "is kept",
+            f"the rationales of the best trial cannot be read, so `{target}`, which shows them, was not "
+            "replaced",
             where=where,
             hint="restore the artifacts, or name another file with `--output`",
         )
@@ -100,7 +100,8 @@ def refresh(tracker: Tracker, trial_run_id: str, storage: Storage) -> None:
         target = _home(storage, study)
         if target is None:
             logger.info(
-                "the report stays as it is: the study's folder is not in %s; see `pipeline.report`", storage
+                "the report was not written again: the study's folder is not in %s; see `pipeline.report`",
+                storage,
             )
             return
         write(tracker, study.run_id, target)

@@ -223,8 +223,10 @@ def _missed(
         trivial = str(candidates[0].degenerate).replace("_", " ")
         return [
             *said,
-            f"Its mask is trivial ({trivial}), as that of every trial, which meets no criterion.",
-            "What to do: more `--epochs`; training starts dense, and presses only after `dense_epochs`.",
+            f"Its mask is trivial ({trivial}), like the mask of every other trial, and a trivial mask meets "
+            "no criterion.",
+            "What to do: give more `--epochs`. At the start every token is selected, and rationales become "
+            "short only after `dense_epochs`.",
         ]
     relaxed, chosen = reached
     figures = figures_of(chosen, dataset, criterion)
@@ -240,7 +242,10 @@ def advice(candidates: Sequence[Candidate], run: RunSettings, register: str) -> 
     """What the study's page says to do where no trial meets the criterion; code stands between backticks."""
     reached = within_reach(candidates, run.criterion)
     if reached is None:
-        return "search with more `--epochs`: training starts dense, and presses only after `dense_epochs`."
+        return (
+            "search with more `--epochs`: at the start every token is selected, and rationales become "
+            "short only after `dense_epochs`."
+        )
     relaxed, chosen = reached
     return (
         f"`{register} {stated(relaxed, run.criterion)}` registers the trial with "

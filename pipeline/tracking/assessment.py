@@ -94,7 +94,7 @@ def of_run(tracker: Tracker, run_id: str, given: argparse.Namespace, folder: Pat
     fingerprint = run.tags.get("data_fingerprint")
     if fingerprint is None:
         raise PipelineError(
-            f"run {run_id} (`{run.name}`) is no trial of a search: it has no `data_fingerprint`"
+            f"run {run_id} (`{run.name}`) is not a trial of a search: it has no `data_fingerprint`"
         )
     best = tracker.download(run_id, checkpoints.BEST, folder)
     stored = record.read_stored(tracker, run, folder).run
@@ -170,7 +170,8 @@ def _check_fingerprint(given: str, wanted: str, where: str) -> None:
             f"the model was trained on features {wanted[:16]}, but the data and flags given make "
             f"{given[:16]}: its scores would not be comparable",
             where=where,
-            hint="use the search's files and `--embedding`, or the cache it filled (`--cache-dir`)",
+            hint="use the search's files and `--embedding`, or the cache that the search filled "
+            "(`--cache-dir`)",
         )
 
 

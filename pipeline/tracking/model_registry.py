@@ -183,7 +183,7 @@ def refuse_another(tracker: Tracker, name: str, tags: Mapping[str, str]) -> None
     other = differing(tags, newest.tags)
     if other is not None:
         raise PipelineError(
-            f"the registered model `{name}` is of {other}",
+            f"the registered model `{name}` was trained on {other}",
             where="--model-name",
             hint="name another model, as in `--model-name NAME`",
         )
@@ -332,7 +332,7 @@ def _known(tracker: Tracker, name: str) -> str:
     with translated("cannot list the registered models"):
         models = {model.name: model for model in tracker.client.search_registered_models()}
         if name not in models:
-            return f"there is {', '.join(f'`{known}`' for known in sorted(models)) or 'no model at all'}"
+            return f"registered models: {', '.join(f'`{known}`' for known in sorted(models)) or 'none'}"
         versions = tracker.client.search_model_versions(f"name = '{name}'")
     numbers = ", ".join(str(number) for number in sorted(int(version.version) for version in versions))
     aliases = ", ".join(f"`{alias}` = {number}" for alias, number in sorted(models[name].aliases.items()))

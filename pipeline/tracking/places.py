@@ -45,12 +45,12 @@ def check_can_be_made(file: Path, flag: str) -> None:
     above = next(parent for parent in file.absolute().parents if parent.exists())
     if not above.is_dir():
         raise PipelineError(
-            f"cannot make `{file}`: `{above}` is no folder", where=flag, hint="name a folder of your own"
+            f"cannot make `{file}`: `{above}` is not a folder", where=flag, hint="name a folder of your own"
         )
     place = file if file.exists() else above
     if not os.access(place, os.W_OK):
         raise PipelineError(
-            f"cannot write `{file}`: no right to change `{place}`",
+            f"cannot write `{file}`: no permission to write in `{place}`",
             where=flag,
             hint="name a folder of your own",
         )

@@ -92,7 +92,7 @@ def _check_is_trial(run: TrackedRun) -> None:
     if "comparison" in run.tags:
         raise PipelineError(f"{named} is a comparison", hint="name the run of one of its trainings")
     if _FINGERPRINT not in run.tags:
-        raise PipelineError(f"{named} is no trial of a search or a comparison: it has no `{_FINGERPRINT}`")
+        raise PipelineError(f"{named} is not a trial of a search or a comparison: it has no `{_FINGERPRINT}`")
     if run.status == "RUNNING":
         raise PipelineError(f"{named} is still running", hint="wait until it has ended")
 
@@ -111,8 +111,8 @@ def read_stored(tracker: Tracker, run: TrackedRun, folder: Path) -> Stored:
     """
     if CONFIG_ARTIFACT not in tracker.artifact_paths(run.run_id):
         raise PipelineError(
-            f"run {run.run_id} (`{run.name}`, {run.status}) holds no `{CONFIG_ARTIFACT}`: it ended before "
-            "its settings were stored",
+            f"run {run.run_id} (`{run.name}`, {run.status}) holds no `{CONFIG_ARTIFACT}`: the run ended "
+            "before its settings were stored",
             hint=f"train its hyper-parameters with `python -m pipeline.train --from-run {run.run_id}"
             f"{' --sample' if _is_sample(run) else ''}` and the flags of its data",
         )

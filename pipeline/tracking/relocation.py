@@ -42,10 +42,12 @@ def relocate(database: Path, *, dry_run: bool = False) -> str:
         raise PipelineError(
             f"cannot change the database: {error}",
             where=str(database),
-            hint="does a command use it just now?",
+            hint="check that no other program uses the database",
         ) from error
     if not changes:
-        return f"nothing to change: every path of artifacts in {database} that is known to be here is right"
+        return (
+            f"nothing to change: in {database}, every path of artifacts that are on this machine is correct"
+        )
     counts = Counter(table for table, _, _ in changes)
     listed = ", ".join(f"{number} of {table}" for table, number in counts.items())
     said, then = ("would be", "would then begin") if dry_run else ("were", "now begin")

@@ -54,15 +54,15 @@ def refuse_another_schema(uri: str) -> None:
     if revision is None or revision in {one.revision for one in script.walk_revisions()}:
         raise PipelineError(
             f"`{shown}` belongs to an older MLflow (its schema is {revision or 'of before 1.0'}); MLflow "
-            f"{installed} would have to migrate it, and the older one could not open it any more",
+            f"{installed} would have to migrate it, and the older one could then not open it",
             where=_FLAG,
-            hint=f"track elsewhere; or copy the database, then migrate it: {_upgrade(uri)}",
+            hint=f"give another `--tracking-uri`; or copy the database, then migrate it: {_upgrade(uri)}",
         )
     raise PipelineError(
         f"`{shown}` belongs to a newer MLflow (its schema is {revision}); "
         f"MLflow {installed} here is older and cannot use it",
         where=_FLAG,
-        hint="install the MLflow that made it, or track elsewhere",
+        hint="install the MLflow that made it, or give another `--tracking-uri`",
     )
 
 
@@ -105,7 +105,7 @@ def _found(uri: str) -> tuple[set[str], str | None] | None:
             f"cannot use the tracking store `{uris.without_password(uri)}`: "
             f"{uris.without_password_of(' '.join(str(reason).split()), uri)}",
             where=_FLAG,
-            hint="is the database there, and its driver installed?",
+            hint="check that the database exists, and that its driver is installed",
         ) from error
 
 

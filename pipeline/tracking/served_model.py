@@ -109,8 +109,8 @@ class ServedModel(PythonModel):  # type: ignore[misc,unused-ignore]
         except NoTokenError as error:
             listed = ", ".join(map(str, error.positions))
             raise MlflowException.invalid_parameter_value(
-                f"expected texts, but of the {len(model_input)} given those at position {listed} (from 0) "
-                "hold no token"
+                f"expected texts, but of the {len(model_input)} given texts, those at position {listed} "
+                "(counted from 0) have no token"
             ) from error
         return cast("list[Answer]", [as_answer(explanation, all_tokens) for explanation in found])
 
@@ -183,7 +183,8 @@ def _of_column(table: Any, column: str) -> list[Any]:
         found = [(name, entries) for name, entries in every if name == column]
         if not found:
             raise MlflowException.invalid_parameter_value(
-                f"the table has no column `{column}`; there is {', '.join(name for name, _ in every)}"
+                f"the table has no column `{column}`; the columns are "
+                f"{', '.join((name for name, _ in every))}"
             )
     elif not found and len(every) == 1:
         found = every
@@ -194,7 +195,7 @@ def _of_column(table: Any, column: str) -> list[Any]:
         raise MlflowException.invalid_parameter_value(f"the table has several columns of one name: {names}")
     if not found:
         raise MlflowException.invalid_parameter_value(
-            f"expected a column of texts, but the table has none; there is {names or 'no column'}"
+            f"expected a column of texts, but the table has none; columns: {names or 'none'}"
         )
     raise MlflowException.invalid_parameter_value(
         f"the table has {counted(len(found), 'column')} of texts, {names}: name one in `params`, "

@@ -43,7 +43,7 @@ def refuse_another_study(tracker: Tracker, experiment_id: str, name: str, origin
     theirs = None if found is None else found.tags.get(ORIGIN_TAG)
     if theirs not in (None, origin):
         raise PipelineError(
-            f"{tracker.uri} tracks a study `{name}` already, whose results are in {theirs}",
+            f"{tracker.uri} already tracks a study `{name}`, whose results are in {theirs}",
             where="--name",
             hint="choose another name",
         )
@@ -171,8 +171,8 @@ def study_named(tracker: Tracker, name: str) -> TrackedRun:
         )
     if len(found) > 1:
         raise PipelineError(
-            f"expected one study `{name}`, but there is one of {' and of '.join(sorted(found))}",
+            f"the name `{name}` is not unique: studies of {' and of '.join(sorted(found))} have it",
             where="--name",
-            hint="add `--dataset`, and `--aspect` where the data set has several",
+            hint="add `--dataset`, and `--aspect` if the data set has several aspects",
         )
     return next(iter(found.values()))

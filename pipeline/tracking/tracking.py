@@ -357,8 +357,8 @@ class Tracker:
                     raise
                 raise PipelineError(
                     f"there is no run `{run_id}` in {self.uri}: {error.message}",
-                    hint="`mlflow ui` shows the id on the run's page; is the run in another store "
-                    "(`--sample`, `--storage`, `--tracking-uri`)?",
+                    hint="`mlflow ui` shows the id on the run's page; check whether the run is in another "
+                    "store (`--sample`, `--storage`, `--tracking-uri`)",
                 ) from error
 
     def children(self, study_run_id: str) -> list[TrackedRun]:
@@ -439,7 +439,7 @@ def translated(message: str, *, hint: str | None = None) -> Iterator[None]:
         own = getattr(error, "orig", None) or getattr(error, "message", None)
         reason, _, _ = (shortened(str(own)) if own else one_line(error)).partition(" [SQL: ")
         if full_disk.is_said(reason):
-            hint = hint or "free disk space there"
+            hint = hint or "free space on this disk"
         raise PipelineError(f"{message}: {reason}", hint=hint) from error
 
 
@@ -447,4 +447,6 @@ def warn_skipped(skipped: Counter[str]) -> None:
     """Say what could not be logged, and how often; nothing where all could."""
     if skipped:
         listed = ", ".join(f"{name} ({count} x)" for name, count in sorted(skipped.items()))
-        logger.warning("not logged, since the value is not finite or MLflow takes no such name: %s", listed)
+        logger.warning(
+            "not logged, because the value is not finite or MLflow does not accept the name: %s", listed
+        )

@@ -109,7 +109,9 @@ def save_package(directory: Path, package: Package) -> None:
         _write_package(directory, package)
     except (OSError, SafetensorError) as error:
         raise StateError(
-            f"cannot write the package: {one_line(error)}", where=str(directory), hint="is the disk full?"
+            f"cannot write the package: {one_line(error)}",
+            where=str(directory),
+            hint="check that the disk has free space",
         ) from error
 
 
@@ -322,7 +324,7 @@ def _say_defaults(filled: Mapping[str, Any], where: Path | str) -> None:
     """Say which hyper-parameters something written by an older version had no word of."""
     if filled:
         listed = ", ".join(f"`{name}` = {value}" for name, value in filled.items())
-        logger.info("%s is older than %s: the defaults hold", where, listed)
+        logger.info("%s is older than %s: the defaults are used", where, listed)
 
 
 def save_state(directory: Path, trainer: Trainer, progress: Mapping[str, Any]) -> None:

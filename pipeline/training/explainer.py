@@ -102,7 +102,7 @@ class NoTokenError(PipelineError):
 
     def __init__(self, texts: Sequence[str], positions: Sequence[int]) -> None:
         first = positions[0]
-        super().__init__(f"text {first + 1} of {len(texts)} holds no token: {texts[first][:80]!r}")
+        super().__init__(f"text {first + 1} of {len(texts)} has no token: {texts[first][:80]!r}")
         self.positions = positions
 
 

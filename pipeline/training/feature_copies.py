@@ -48,7 +48,7 @@ def send(features: Features, derived: Path | None, storage: Location) -> Locatio
     digest = hashlib.sha256(document).hexdigest()[:_NUM_DIGITS]
     copy = storage / FOLDER / f"{features.directory.name}-{digest}"
     if (copy / INDEX).exists():
-        logger.info("features are there already: %s", copy)
+        logger.info("the features are already in %s", copy)
         return copy
     size = sum(entry["size"] for entry in files.values())
     logger.info("sending %.1f MB of features to %s", size / 1e6, copy)
@@ -127,7 +127,9 @@ def _fetch(source: Location, stage: Path) -> None:
         ) from error
     for name, digest in digests.items():
         if name.is_absolute() or ".." in name.parts or not name.parts:
-            raise PipelineError(f"the copy's index names `{name}`, which lies elsewhere", where=str(source))
+            raise PipelineError(
+                f"the copy's index names `{name}`, which is outside the folder", where=str(source)
+            )
         _fetch_file(source / str(name), stage / name, digest)
 
 
@@ -165,8 +167,8 @@ def features_at(folder: str, uri: str, *, verify: bool = False) -> Features:
     directory = Path(folder)
     if not directory.is_dir():
         raise PipelineError(
-            f"expected features in `{directory}`, but `{socket.gethostname()}` has no such folder; where "
-            "machines share no disk, `--storage` is a URI such as s3://BUCKET/PREFIX, otherwise both "
-            "`--storage` and `--cache-dir` are folders that all share"
+            f"expected features in `{directory}`, but `{socket.gethostname()}` has no such folder; if the "
+            "machines share no disk, give `--storage` as a URI such as s3://BUCKET/PREFIX, otherwise give "
+            "`--storage` and `--cache-dir` as folders that all machines share"
         )
     return load_features(directory, verify=verify)

@@ -211,7 +211,7 @@ def language_model_scores(
             raise PipelineError(
                 "expected the language model's scores beside the features, but there are none",
                 where=str(language_model_dir(features, config)),
-                hint="remove the features' folder: it is fetched again, scores included",
+                hint="remove the features' folder: the features are fetched again, with the scores",
             )
         loader = Loader(features.table("train"), task_of(features))
         learnt = loader

@@ -152,7 +152,7 @@ class Midway:
                 try:
                     check_digests(folder, read_json(folder / checkpoints.DIGESTS), (checkpoints.STATE,))
                 except StateError as error:
-                    logger.warning("%s; it is left out", error)
+                    logger.warning("%s; the saved state is not used", error)
                     continue
                 yield folder
                 return

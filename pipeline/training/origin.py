@@ -111,7 +111,7 @@ def _request(
         values["embedding"] = given.embedding
     if values.get("embedding") == _FILE:
         raise PipelineError(
-            "the run's word vectors came from a file, which is not named",
+            "the run's word vectors came from a file, but no file is named",
             where="--embedding",
             hint="name the file that was given to the search",
         )
@@ -129,7 +129,7 @@ def _request(
 def _difference(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """What tells features of two origins apart, in words."""
     if not recorded:
-        return "what differs is not known, for the run does not say what its features were made of"
+        return "what differs is not known, because the run does not record from what its features were built"
     found = []
     for kind, label in (("parameters", ""), ("digests", "sha256 of ")):
         old, new = recorded[kind], here[kind]
@@ -150,7 +150,7 @@ def _warn_of_other_bytes(recorded: Mapping[str, Any], built: Features) -> None:
     other = [name for name, digest in recorded.get("files", {}).items() if files.get(name) != digest]
     if other:
         logger.warning(
-            "%s: built here of the same data, with other bytes than where the run was trained",
+            "%s: built from the same data, but the bytes differ from the file with which the run was trained",
             ", ".join(other),
         )
 

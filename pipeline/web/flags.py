@@ -13,9 +13,15 @@ LOCAL = "127.0.0.1"
 def add_address(group: argparse._ArgumentGroup, host_default: str | None = LOCAL) -> None:
     """`--host`, `--port` and `--url`."""
     shown = LOCAL if host_default is None else host_default
-    group.add_argument("--host", default=host_default, help=f"address to listen at (default: {shown})")
-    group.add_argument("--port", type=int, default=0, help="port to listen at (default: a free one)")
-    group.add_argument("--url", help="address of the pages, where others reach them by another one")
+    group.add_argument(
+        "--host", default=host_default, help=f"address on which the server listens (default: {shown})"
+    )
+    group.add_argument(
+        "--port", type=int, default=0, help="port on which the server listens (default: a free one)"
+    )
+    group.add_argument(
+        "--url", help="address under which others reach the pages, if it differs from --host and --port"
+    )
 
 
 def check_address(given: argparse.Namespace) -> None:

@@ -75,7 +75,7 @@ def test_a_shared_page_says_so_and_listens_for_others(tmp_path: Path):
         process.kill()
         process.wait()
     assert f"//{os.uname().nodename}:" in link
-    assert "whoever has the link can open the page" in told and "unencrypted" in told
+    assert "everyone who has the link can open the page" in told and "unencrypted" in told
 
 
 @pytest.mark.slow

@@ -184,7 +184,7 @@ def test_a_mistake_on_the_node_is_one_line_here():
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     config = InfoCalConfig.from_mapping(run_settings().base)
-    message = "^--gpus-per-trial auto: Ray counts a GPU here, but torch [^\n]* sees none$"
+    message = "^--gpus-per-trial auto: Ray reports a GPU here, but torch [^\n]* sees none$"
     with pytest.raises(PipelineError, match=message):
         ClusterProbe(is_local=True, wait_s=WAIT_S)(run_settings(), config)
 

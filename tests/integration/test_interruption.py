@@ -77,7 +77,7 @@ def test_nothing_is_registered_where_nobody_meets_the_criterion(resumed: Resumed
     parent = study_run(resumed.tracker, "killed")
     assert parent.tags["criterion_met"] == "false"
     assert parent.metrics["val_token_precision"] < 1
-    with pytest.raises(PipelineError, match="no alias `challenger` .* there is no model at all"):
+    with pytest.raises(PipelineError, match="no alias `challenger` .* registered models: none"):
         model_registry.find(resumed.tracker, "infocal-beer-palate", model_registry.CHALLENGER)
     # the model itself is there, to be looked at
     assert (resumed.folder / "runs/studies/killed/model/model.safetensors").is_file()

@@ -117,9 +117,12 @@ def test_chinese_texts_and_classes(classes: tuple[Server, Explainer]):
     ("payload", "message"),
     [
         ({"inputs": []}, "expected at least one text, but got none"),
-        ({"inputs": ["thin", ""]}, "of the 2 given those at position 1 (from 0) hold no token"),
-        ({"inputs": ["\u200b"]}, "of the 1 given those at position 0 (from 0) hold no token"),
-        ({"inputs": [" \n"]}, "of the 1 given those at position 0 (from 0) hold no token"),
+        (
+            {"inputs": ["thin", ""]},
+            "of the 2 given texts, those at position 1 (counted from 0) have no token",
+        ),
+        ({"inputs": ["\u200b"]}, "of the 1 given texts, those at position 0 (counted from 0) have no token"),
+        ({"inputs": [" \n"]}, "of the 1 given texts, those at position 0 (counted from 0) have no token"),
         ({"inputs": "thin"}, "Expected list, but got str"),
         ({"inputs": None}, "Expected list, but got NoneType"),
         ({"inputs": ["thin", 1]}, "Expected type str, but got int"),

@@ -503,7 +503,7 @@ def test_a_seed_repeats_its_moments(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--only", "earthquake"], "--only: no fault `earthquake`; there is driver, "),
+        (["--only", "earthquake"], "--only: no fault `earthquake`; the faults are driver, "),
         (["--json", "gone/f.json"], "--json: there is no folder `gone`"),
     ],
 )

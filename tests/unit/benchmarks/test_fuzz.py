@@ -171,7 +171,7 @@ def test_an_input_can_be_kept_to_look_at(tmp_path: Path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--only", "klingon"], "--only: no reader `klingon`; there is beer-reviews, "),
+        (["--only", "klingon"], "--only: no reader `klingon`; the readers are beer-reviews, "),
         (["--json", "gone/f.json"], "--json: there is no folder `gone`"),
     ],
 )

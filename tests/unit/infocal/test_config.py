@@ -104,7 +104,9 @@ def test_not_finite(name, value):
 
 
 def test_a_whole_number_too_large_for_a_float():
-    with pytest.raises(ConfigError, match="^`lambda_ib` must be finite, but got a number too large for one$"):
+    with pytest.raises(
+        ConfigError, match="^`lambda_ib` must be finite, but got a number that is too large for a float$"
+    ):
         build("lambda_ib", 10**400)
 
 
@@ -154,7 +156,8 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, near):
 
 def test_a_name_like_no_other_is_answered_with_all():
     with pytest.raises(
-        ConfigError, match="^unknown hyper-parameter `xyzzy`; known are target_selection_rate, encoder,"
+        ConfigError,
+        match="^unknown hyper-parameter `xyzzy`; the hyper-parameters are target_selection_rate, encoder,",
     ):
         build("xyzzy", 1)
 
@@ -246,7 +249,9 @@ def test_a_training_failure_says_why(reason):
 
 
 def test_an_unknown_reason_is_refused():
-    with pytest.raises(ValueError, match="unknown reason `tired`; known are non_finite, degenerate_all"):
+    with pytest.raises(
+        ValueError, match="unknown reason `tired`; the reasons are non_finite, degenerate_all"
+    ):
         TrainingFailure("tired", "epoch 3")
 
 

@@ -281,7 +281,8 @@ def test_a_compiler_that_fails_is_quoted(fresh_build: Path, monkeypatch: pytest.
 def test_an_unknown_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(kernels.VARIABLE, "cuda")
     with pytest.raises(
-        ConfigError, match="INFOCAL_KERNEL: unknown kernel `cuda`; known are auto, cpp, triton, torch, plain"
+        ConfigError,
+        match="INFOCAL_KERNEL: unknown kernel `cuda`; the kernels are auto, cpp, triton, torch, plain",
     ):
         kernels.choose(torch.zeros(1), torch.zeros(1))
 
@@ -376,7 +377,7 @@ def test_another_source_flag_or_processor_has_a_library_of_its_own(
 def test_an_index_without_a_word_is_refused(index: int) -> None:
     words, gate = torch.tensor([[0, index]]), torch.ones(1, 2)
     bias = torch.zeros(2, 1, 4)
-    with pytest.raises(IndexError, match="leaves the 3 projected words"):
+    with pytest.raises(IndexError, match="expected indices below 3, the number of projected words, but got"):
         rcnn_cpp.layer(torch.zeros(3, 24), words, gate, torch.zeros(2, 4, 4), bias, bias)
-    with pytest.raises(IndexError, match="leaves the 3 projected words"):
+    with pytest.raises(IndexError, match="expected indices below 3, the number of projected words, but got"):
         lstm_cpp.layer(torch.zeros(3, 32), words, gate, torch.zeros(2, 4, 16), torch.zeros(2, 1, 16))

@@ -155,7 +155,7 @@ def test_a_clear_difference_is_told_from_none():
 
 
 def test_methods_that_are_not_paired_are_refused():
-    with pytest.raises(ValueError, match="as many seeds, but got 2 and 1"):
+    with pytest.raises(ValueError, match="the same number of seeds, but got 2 and 1"):
         paired_difference("token_f1", [counts(0, 5), counts(1, 5)], [counts(0, 5)])
     with pytest.raises(ValueError, match=r"the same texts, but got \[5, 6\] of them"):
         paired_difference("token_f1", [counts(0, 5)], [counts(0, 6)])

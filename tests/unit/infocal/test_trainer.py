@@ -381,7 +381,9 @@ def test_bf16_is_refused_on_cpu():
 
 @pytest.mark.parametrize("name", ["tpu", "", "cudaX", "cuda:", "CPU"])
 def test_an_unknown_device_is_refused(name):
-    with pytest.raises(StateError, match=f"^--device: unknown device `{name}`; known are auto, cpu, cuda"):
+    with pytest.raises(
+        StateError, match=f"^--device: unknown device `{name}`; the devices are auto, cpu, cuda"
+    ):
         resolve_device(name)
 
 

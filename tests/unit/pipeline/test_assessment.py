@@ -180,7 +180,7 @@ def test_a_study_is_no_trial(tracker: Tracker, tmp_path: Path):
 
 def test_a_run_of_something_else_is_no_trial(tracker: Tracker, tmp_path: Path):
     run_id = stored_trial(tracker, tmp_path, tags={})
-    with pytest.raises(PipelineError, match="is no trial of a search: it has no `data_fingerprint`"):
+    with pytest.raises(PipelineError, match="is not a trial of a search: it has no `data_fingerprint`"):
         assessment.of_run(tracker, run_id, flags(), tmp_path / "out")
 
 

@@ -270,7 +270,7 @@ def test_a_state_of_before_a_hyper_parameter_existed_has_its_default(tmp_path: P
     forget(tmp_path, "lm_form", "coherence_form")
     with caplog.at_level("INFO", "pipeline.training.checkpoints"):
         assert load_state(tmp_path, small_trainer()) == {"n": 1}
-    assert "is older than `lm_form` = drawn, `coherence_form` = drawn: the defaults hold" in caplog.text
+    assert "is older than `lm_form` = drawn, `coherence_form` = drawn: the defaults are used" in caplog.text
     with pytest.raises(StateError, match="other hyper-parameters .*'lm_form': \\('drawn', 'expected'\\)"):
         load_state(tmp_path, small_trainer(lm_form="expected"))
 

@@ -150,9 +150,9 @@ def test_what_broke_is_said_after_the_table(planned, monkeypatch, capsys):
     assert run_command(compare.main, [*SAMPLE, "--methods", "fresh", "--seeds", "2", "--name", "x"]) == 2
     said = capsys.readouterr()
     assert said.out == "the table\n"
-    assert "error: 1 of 2 trainings broke; fresh-seed0: killed" in said.err
+    assert "error: 1 of 2 trainings crashed; fresh-seed0: killed" in said.err
     going_on = "python -m pipeline.compare --resume --name x --storage runs/sample\n"
-    assert said.err.endswith(f"what is missing is trained with: {going_on}")
+    assert said.err.endswith(f"train the missing runs with: {going_on}")
 
 
 def test_a_comparison_that_is_interrupted_before_it_began_says_so(planned, monkeypatch, caplog):
@@ -161,7 +161,7 @@ def test_a_comparison_that_is_interrupted_before_it_began_says_so(planned, monke
 
     monkeypatch.setattr(planning, "with_features", interrupted)
     assert run_command(compare.main, [*SAMPLE, "--methods", "fresh", "--name", "x"]) == 130
-    assert "no training was begun: start the same command again" in caplog.text
+    assert "no training was started: run the same command again" in caplog.text
 
 
 def test_an_interrupted_comparison_says_how_to_go_on(
@@ -211,11 +211,11 @@ def test_an_interrupted_comparison_says_how_to_go_on(
         (["--cpus-per-run", "9999"], "error: --cpus-per-run: a run asks for 9999 CPU, but this machine has "),
         (["--gpus-per-run", "99"], "error: --gpus-per-run: a run asks for 99 GPU, but this machine has "),
         (["--method", "infocal"], "error: unrecognized arguments: --method infocal"),
-        (["--resume"], "error: --resume: which comparison is to be resumed?"),
+        (["--resume"], "error: --resume: expected the name of the comparison, but got none"),
         (["--resume", "--name", "x"], "error: --name: there is no comparison `x` in "),
         (
             ["--storage", "s3://bucket/x"],
-            "error: --tracking-uri: expected an MLflow server to go with `--storage s3://bucket/x`",
+            "error: --tracking-uri: `--storage s3://bucket/x` needs an MLflow server",
         ),
         (["--address", "127.0.0.1:1"], "error: --address: cannot reach Ray at `127.0.0.1:1`"),
     ],
@@ -550,7 +550,7 @@ def test_a_comparison_that_an_older_version_began_goes_on(
     with caplog.at_level(logging.WARNING):
         text, broken = comparison.conduct(prepared, under_way.folder, tracker.uri, None, "resume")
     assert broken == {} and text.startswith("### beer/palate")
-    assert "an older version began some trainings: those without an outcome start anew" in caplog.text
+    assert "an older version began some trainings: trainings without an outcome start again" in caplog.text
     assert not working.parents[1].exists()
     one, new = tracker.children(prepared.run_id)
     assert (one.run_id, one.status) == (left, "KILLED")

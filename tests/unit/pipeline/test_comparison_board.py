@@ -131,6 +131,6 @@ def test_without_a_terminal_each_epoch_is_a_line_that_names_its_training(tmp_pat
     made.on_trial_error(iteration=0, trials=[one], trial=one)
     assert stream.getvalue().splitlines() == [
         "infocal-seed0 epoch 1/4  mse 0.0200  P 0.500 R 0.250  selected 0.125  1.5 s",
-        "infocal-seed0 lost its worker, and resumes from its last checkpoint",
-        "infocal-seed0 broke: see /errors/x.txt",
+        "infocal-seed0 lost its worker and resumes from its last checkpoint",
+        "infocal-seed0 crashed: see /errors/x.txt",
     ]

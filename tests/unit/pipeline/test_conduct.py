@@ -198,7 +198,7 @@ def test_nothing_is_registered_where_the_best_misses_the_criterion(
     text = conducted(tracker, tmp_path, run=run_settings(criterion=criterion(0.9)))
     assert "nothing was registered" in text
     assert (parent(tracker).status, parent(tracker).tags["criterion_met"]) == ("FINISHED", "false")
-    with pytest.raises(PipelineError, match="there is no model at all"):
+    with pytest.raises(PipelineError, match="registered models: none"):
         model_registry.find(tracker, NAME, model_registry.CHALLENGER)
 
 
@@ -407,7 +407,7 @@ def test_a_study_that_is_not_over_is_written_as_far_as_it_is(
     train(ledger, "open", 1)
     text = synchronise(study_settings(), results(tmp_path), tracker.uri, COMMAND)
     assert text == (
-        f"MLflow has 3 epochs of 2 trials: all there are\n2 of 3 trials have not ended; to resume: {COMMAND}"
+        f"MLflow has 3 epochs of 2 trials: these are all\n2 of 3 trials have not ended; to resume: {COMMAND}"
     )
     run = parent(tracker)
     assert [child.status for child in tracker.children(run.run_id)] == ["FINISHED", "KILLED"]
@@ -458,8 +458,8 @@ def test_a_trial_of_a_study_that_missed_is_registered_under_a_criterion_stated_l
     by = "registered by another criterion: best recall with precision ≥ 0.48, on validation."
     assert f"{NAME} version 1 (challenger), {by}" in page
     synced = synchronise(prepared, results(tmp_path), tracker.uri, "a command")
-    assert f"): {NAME} version 1 was registered by another one ({stated})." in synced
-    assert f"{NAME} version 1 was registered by another one" in parent(tracker).tags[NOTE_TAG]
+    assert f"): {NAME} version 1 was registered by another criterion ({stated})." in synced
+    assert f"{NAME} version 1 was registered by another criterion" in parent(tracker).tags[NOTE_TAG]
     model_registry.promote(tracker, version)
     again = register(prepared, results(tmp_path), tracker.uri, Wanted(min_precision=0.48))
     assert f"{NAME} version 1 is `champion`. Next:" in again, "the same weights are registered once"
@@ -549,17 +549,20 @@ def test_a_criterion_that_is_missed_is_answered_with_one_that_would_do(
     with pytest.raises(CriterionNotMet, match=said) as caught:
         register(prepared, results(tmp_path), tracker.uri, wanted)
     assert re.search(hint, caught.value.hint or "")
-    with pytest.raises(PipelineError, match="there is no model at all"):
+    with pytest.raises(PipelineError, match="registered models: none"):
         model_registry.find(tracker, NAME, model_registry.CHALLENGER)
 
 
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        (Wanted(number=7), "no trial 7 of the study `first` has weights; there is 0, 1, 2"),
+        (
+            Wanted(number=7),
+            "no trial 7 of the study `first` has weights; the trials with weights are 0, 1, 2",
+        ),
         (
             Wanted(criterion=Criterion.parse("val_tokn_f1")),
-            "no validation score `val_tokn_f1`; there is val_",
+            "no validation score `val_tokn_f1`; the scores are val_",
         ),
     ],
 )
@@ -589,7 +592,9 @@ def test_the_second_best_is_never_taken_in_silence(
         shutil.rmtree(study.folder.directory / checkpoint("b", 1))
 
     searching(monkeypatch, trial("a", value=0.1), trial("b", value=0.2), lose)
-    with pytest.raises(PipelineError, match="the best trial, trial-01, has lost the weights") as caught:
+    with pytest.raises(
+        PipelineError, match="the weights of the best epoch of the best trial, trial-01, are missing"
+    ) as caught:
         conducted(tracker, tmp_path, num_trials=2)
     assert caught.value.where == str(tmp_path / "runs/studies/first" / checkpoint("b", 1))
     assert (caught.value.hint or "").endswith(
@@ -603,7 +608,9 @@ def test_the_second_best_is_never_taken_in_silence(
         (Wanted(criterion=other), "a trial that may be the best one", " --criterion 'best val_token_f1'"),
         (Wanted(min_precision=0.01), "a trial that may be the best one", " --min-precision 0.01"),
     ):
-        with pytest.raises(PipelineError, match=f"{said}, trial-01, has lost the weights") as refused:
+        with pytest.raises(
+            PipelineError, match=f"the best epoch of {said}, trial-01, are missing"
+        ) as refused:
             register(prepared, results(tmp_path), tracker.uri, wanted)
         assert (refused.value.hint or "").endswith(f"/runs{flags} --trial 0")
     text = register(prepared, results(tmp_path), tracker.uri, Wanted(number=0))

@@ -61,18 +61,19 @@ def test_a_dry_run_on_own_data_says_what_the_criterion_waits_for(tmp_path, capsy
     records["val"][0] |= {"rationale": [[6, 10]]}
     write_own(tmp_path, records)
     assert run_command(main, flags) == 2
-    assert "20 training texts: the weights that make a rationale short are in force after" in (
+    assert "20 training texts: the losses that shorten the rationale have their full weight only after" in (
         capsys.readouterr().err
     )
     assert run_command(main, [*flags, "--epochs", "300"]) == 0
     plan = capsys.readouterr().out
     assert "data         train 20 texts, " in plan
     assert "; val 3 texts, " in plan and " tokens, 1 annotated; test 3 texts" in plan
-    assert "training     batches of 8, all weights in force after 233.5 epochs" in plan
+    assert "training     batches of 8, all weights at full strength after 233.5 epochs" in plan
     assert (
         "criterion    best val_token_f1 with val_token_precision >= HardKuma's - 0.02, "
         "val_selection_rate >= 0.01, val_selection_rate <= 0.5, at 20 % of the tokens\n"
-        "             HardKuma is trained first on the same features for 300 epochs, once: kept beside them\n"
+        "             HardKuma is trained first on the same features for 300 epochs; the result is kept "
+        "beside the features\n"
     ) in plan
     assert run_command(main, [*flags, "--epochs", "300", "--criterion", "paper"]) == 0
     fixed = "val_selection_rate >= 0.01, val_selection_rate <= 0.5, at 20 % of the tokens"
@@ -122,7 +123,7 @@ def test_a_comparison_on_own_data_is_planned_without_a_trace(tmp_path, monkeypat
     assert "criterion    best val_token_f1 with val_selection_rate >= 0.01" in plan
     assert "selection    20.0% of the tokens\n" in plan
     assert "trainings    4 of 50 epochs: 2 methods with seeds 0, 1\n" in plan
-    assert "  infocal                  batches of 8, all weights in force after " in plan
+    assert "  infocal                  batches of 8, all weights at full strength after " in plan
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
     (tmp_path / "own" / "test.jsonl").write_text('{"text": "so", "label": "never seen"}\n')
     assert run_command(compare.main, flags) == 2
@@ -134,7 +135,7 @@ def test_a_comparison_that_cannot_start_is_told_by_its_plan(tmp_path, monkeypatc
     write_own(tmp_path / "own", own_records())
     flags = ["--dataset", "jsonl", "--data-dir", "own", *COMPARE]
     assert run_command(compare.main, flags) == 2
-    assert "20 training texts: the weights that make" in capsys.readouterr().err
+    assert "20 training texts: the losses that shorten" in capsys.readouterr().err
     sample = ["--aspect", "palate", "--sample", *COMPARE]
     assert run_command(compare.main, [*sample, "--tracking-uri", "http://127.0.0.1:9"]) == 2
     assert "no MLflow server answers at http://127.0.0.1:9" in capsys.readouterr().err

@@ -132,7 +132,7 @@ def test_a_disk_that_takes_nothing_is_one_line_that_names_the_file(
     assert run_command(raising(OSError(code, os.strerror(code), "runs/study.json")), []) == 2
     error, _, hint = capsys.readouterr().err.splitlines()
     assert error == f"error: runs/study.json: cannot be written: {os.strerror(code)}"
-    assert hint.startswith("hint: free space on that disk")
+    assert hint.startswith("hint: free space on the disk")
 
 
 def test_a_database_that_lacks_room_is_one_line(capsys: pytest.CaptureFixture[str]):

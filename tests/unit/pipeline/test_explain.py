@@ -273,7 +273,7 @@ def test_lines_without_a_token_are_named_and_left_out(
         "texts:5: line without a token left out",
     ]
     assert run_command(explain.main, [*arguments, "--text", "手机", "--text", "。"]) == 2
-    assert "text 2 of 2 holds no token: '。'" in capsys.readouterr().err
+    assert "text 2 of 2 has no token: '。'" in capsys.readouterr().err
 
 
 def explain_process(package: Path, **places: Any) -> "subprocess.Popen[bytes]":

@@ -131,7 +131,7 @@ def test_a_text_is_never_cut(package: Package):
 
 @pytest.mark.parametrize("empty", ["", "  \n\t "])
 def test_a_text_without_token_is_named_by_its_position(package: Package, empty: str):
-    with pytest.raises(NoTokenError, match="text 2 of 4 holds no token: '") as caught:
+    with pytest.raises(NoTokenError, match="text 2 of 4 has no token: '") as caught:
         Explainer(package).explain(["a", empty, "body", empty])
     assert caught.value.positions == [1, 3]
 
@@ -171,7 +171,7 @@ def test_chinese_is_split_as_the_features_were_with_the_users_own_words(tmp_path
     files = {"dictionary": "盗窃手机\n", "stop_words": "。\n被告人\n"}
     own = Explainer(Package(package.model, package.vocabulary, package.metadata, files))
     assert [token.token for token in own.explain([text])[0].tokens] == ["张某", "盗窃手机"]
-    with pytest.raises(PipelineError, match="text 1 of 1 holds no token: '被告人。'"):
+    with pytest.raises(PipelineError, match="text 1 of 1 has no token: '被告人。'"):
         own.explain(["被告人。"])
 
 

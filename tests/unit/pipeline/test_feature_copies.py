@@ -78,7 +78,7 @@ def test_a_copy_is_sent_once(
     monkeypatch.setattr(Location, "upload", refuse)
     with caplog.at_level(logging.INFO):
         assert sent(features, storage) == first
-    assert "features are there already" in caplog.text
+    assert "the features are already in" in caplog.text
 
 
 def test_an_unfinished_copy_is_sent_again(features: Features, storage: Location):
@@ -157,8 +157,11 @@ def test_a_wrong_file_is_refused_and_leaves_nothing(
     [
         (b"[1]", "copy.json: expected the index of a copy, but got something else"),
         (b'{"files": {"a": 5}}', "copy.json: expected the index of a copy, but got something else"),
-        (b'{"files": {"../a": {"sha256": "0"}}}', "the copy's index names `../a`, which lies elsewhere"),
-        (b'{"files": {"/a": {"sha256": "0"}}}', "the copy's index names `/a`, which lies elsewhere"),
+        (
+            b'{"files": {"../a": {"sha256": "0"}}}',
+            "the copy's index names `../a`, which is outside the folder",
+        ),
+        (b'{"files": {"/a": {"sha256": "0"}}}', "the copy's index names `/a`, which is outside the folder"),
     ],
 )
 def test_an_index_of_something_else_is_refused_though_its_digest_agrees(
@@ -199,7 +202,8 @@ def test_a_run_finds_its_features_in_the_cache_of_its_machine(
 def test_a_machine_without_the_shared_folder_says_what_to_do():
     run = run_settings(features_dir="/only/on/the/driver")
     with pytest.raises(
-        PipelineError, match=r"expected features in `/only/on/the/driver`.*`--storage` is a URI such as s3://"
+        PipelineError,
+        match=r"expected features in `/only/on/the/driver`.*give `--storage` as a URI such as s3://",
     ):
         feature_copies.features_of(run)
 

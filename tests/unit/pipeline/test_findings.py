@@ -325,7 +325,7 @@ def test_predictions_come_from_the_winner():
 
 def test_missing_predictions_are_said_and_empty(caplog):
     assert gather(child(0, 0.5)).predictions == []
-    assert "no example rationales: run run0 has no artifact `best/predictions.json`" in caplog.text
+    assert "cannot show example rationales: run run0 has no artifact `best/predictions.json`" in caplog.text
 
 
 def test_damaged_predictions_are_an_error():

@@ -30,7 +30,7 @@ def test_a_count_that_is_none_is_quoted(text: str):
         (flag_values.num_gpus, "nan", "`auto` or a number of 0 or more"),
         (flag_values.num_gpus, "Auto", "`auto` or a number of 0 or more"),
         # Ray gives out parts of one GPU, or whole ones
-        (flag_values.num_gpus, "1.5", "whole GPUs or a part of one"),
+        (flag_values.num_gpus, "1.5", "a whole number of GPUs or a fraction below 1"),
         (flag_values.num_gpus, "0.00009", "at least 0.0001 of a GPU"),
         (flag_values.device, "tpu", "auto, cpu, cuda or cuda:N"),
         (flag_values.device, "cuda:", "auto, cpu, cuda or cuda:N"),
@@ -100,7 +100,7 @@ def test_set_wins_over_the_file_and_the_last_set_wins(tmp_path: Path):
         (b"hidden_size = " + b"9" * 5000, "not TOML: Exceeds the limit"),
         (b"hidden_size = 0x" + b"f" * 5000, "not TOML: a whole number of more than 64 bits"),
         (b"a = " + b"[" * 100_000, "not TOML: nested too deeply"),
-        (b"#" * (2**20 + 1), "more than 1048576 bytes, the most that is accepted"),
+        (b"#" * (2**20 + 1), "expected at most 1048576 bytes, but there are more"),
         (b"encoder = 'caf\xe9'", "invalid continuation byte|unexpected end of data|can't decode byte"),
     ],
     ids=range(7),

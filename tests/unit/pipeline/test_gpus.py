@@ -32,7 +32,7 @@ def test_the_gpus_of_a_cluster_are_shared_as_measured(cards: Any, caplog: pytest
         found = gpus.chosen(settings(), lambda: CUDA)
     assert found.packs_gpus
     assert found.run.device == "auto"
-    assert "GPUs: 2, which trials share" in caplog.text
+    assert "GPUs: 2; trials share them" in caplog.text
 
 
 def test_without_gpus_trials_run_on_the_cpu(cards: Any, caplog: pytest.LogCaptureFixture):
@@ -79,7 +79,7 @@ def test_gpus_that_trials_were_given_and_cannot_use_are_refused(part: float, hel
     with pytest.raises(PipelineError, match=message) as caught:
         gpus.check_usable(given.run.device, given.gpus_per_trial, asked)
     assert told == [held]
-    assert "leave the flag out" in str(caught.value.hint)
+    assert "leave out the flag" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_a_file_that_is_missing_is_noticed(tmp_path: Path, trial_id: str):
     a_ledger(tmp_path)
     file_of(tmp_path, trial_id).unlink()
     number = ["over", "open"].index(trial_id)
-    with pytest.raises(StateError, match=f"{LEDGER}: .*there is none of trial {number}$") as caught:
+    with pytest.raises(StateError, match=f"{LEDGER}: .*the file is missing of trial {number}$") as caught:
         Ledger(tmp_path)
     assert "another `--name`" in str(caught.value.hint)
 
@@ -201,7 +201,7 @@ def test_a_time_that_no_calendar_has_is_refused(tmp_path: Path, time: float | No
 def test_a_checkpoint_elsewhere_is_refused(tmp_path: Path, name: str):
     ledger = Ledger(tmp_path)
     train(ledger, "a", 1)
-    with pytest.raises(ValueError, match="lies outside of the study's folder"):
+    with pytest.raises(ValueError, match="is outside the study's folder"):
         ledger.epoch("a", an_epoch(1), name, is_last=False)
 
 

@@ -37,7 +37,7 @@ def test_tracking_goes_to_the_flag_then_the_environment_then_sqlite_in_the_stora
 
 def test_results_at_a_uri_need_a_tracking_server(monkeypatch: pytest.MonkeyPatch):
     storage = Storage("s3://bucket/x")
-    with pytest.raises(PipelineError, match="expected an MLflow server to go with `--storage s3://bucket/x`"):
+    with pytest.raises(PipelineError, match="`--storage s3://bucket/x` needs an MLflow server"):
         locations.tracking_uri(None, storage)
     assert locations.tracking_uri("sqlite:///own.db", storage) == "sqlite:///own.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")

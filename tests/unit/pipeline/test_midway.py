@@ -216,7 +216,7 @@ def test_a_damaged_state_costs_the_start_of_the_epoch_alone(
     path.write_bytes(content)
     second = Worker(tmp_path / "second").train(settings(), None, Midway(study, "a", 0.0))
     assert second.results == whole.results
-    assert "it is left out" in caplog.text
+    assert "the saved state is not used" in caplog.text
 
 
 def pickled(folder: Path) -> None:

@@ -203,7 +203,7 @@ def test_tags_are_written_as_parameters_are(tmp_path: Path):
         (
             "infocal-beer-palete",
             "champion",
-            "no alias `champion` of .*palete`; there is `infocal-beer-palate`",
+            "no alias `champion` of .*palete`; registered models: `infocal-beer-palate`",
         ),
     ],
 )
@@ -215,7 +215,7 @@ def test_what_is_not_there_is_named_with_what_is(store: Tracker, name: str, whic
 
 
 def test_empty_registry_says_so(tracker: Tracker):
-    with pytest.raises(PipelineError, match="there is no model at all") as caught:
+    with pytest.raises(PipelineError, match="registered models: none") as caught:
         model_registry.find(tracker, NAME, CHALLENGER)
     assert "pipeline.search" in (caught.value.hint or "")
     with pytest.raises(PipelineError, match=f"cannot read model `{NAME}`"):

@@ -101,7 +101,8 @@ def test_other_bytes_from_the_same_data_are_said(tmp_path: Path, caplog: pytest.
         again(recorded(origin=made_of), flags(tmp_path))
     said = [r.getMessage() for r in caplog.records if r.name == "pipeline.training.origin"]
     assert said == [
-        "embeddings.npy: built here of the same data, with other bytes than where the run was trained"
+        "embeddings.npy: built from the same data, but the bytes differ from the file with which the run was "
+        "trained"
     ]
 
 

@@ -94,7 +94,7 @@ def test_a_wrong_dataset_is_answered_with_the_nearest():
     ("assignment", "message"),
     [
         ("hiden_size=4", "unknown hyper-parameter `hiden_size`; did you mean `hidden_size`"),
-        ("zzz=4", "unknown hyper-parameter `zzz`; known are target_selection_rate,"),
+        ("zzz=4", "unknown hyper-parameter `zzz`; the hyper-parameters are target_selection_rate,"),
         ("hidden_size=0", "`hidden_size` must be > 0, but got 0"),
         ("learning_rate=-0.1", "`learning_rate` must be > 0, but got -0.1"),
         ("embedding_dropout=1.0", "`embedding_dropout` must be >= 0 and < 1, but got 1.0"),
@@ -240,7 +240,7 @@ def test_epochs_that_end_before_the_weights_are_in_force_are_refused(tmp_path: P
     write_own(tmp_path / "data", own_records(num_train=100))
     given = own_flags(tmp_path)
     with pytest.raises(
-        PipelineError, match="--epochs: .* are in force after 54.5 epochs, so 50 are too few"
+        PipelineError, match="--epochs: .* have their full weight only after 54.5 epochs, so 50 are too few"
     ) as e:
         planning.with_features(given, planning.run_settings(given, {}))
     assert e.value.hint == "ask for at least 57, better 109, or set the length of the start with `--set`"
@@ -347,7 +347,9 @@ def test_a_bar_that_is_known_to_be_out_of_reach_is_told_before_training(
     aspect: str, num_texts: int, limit: float, is_told: bool, caplog: pytest.LogCaptureFixture
 ):
     planning._warn_of_bar(run_settings(aspect=aspect, criterion=criterion(limit)), num_texts)
-    assert (f"val_token_precision >= {limit} is out of reach of these {num_texts}" in caplog.text) == is_told
+    assert (
+        f"val_token_precision >= {limit} cannot be reached with these {num_texts}" in caplog.text
+    ) == is_told
     assert ("--min-precision" in caplog.text) == is_told
 
 
@@ -429,4 +431,6 @@ def test_the_note_of_a_bar_out_of_reach_is_of_fixed_bars_alone(caplog: pytest.Lo
     planning._warn_of_bar(searched(), 9000)
     assert caplog.messages == []
     planning._warn_of_bar(searched("--criterion", "paper"), 9000)
-    assert "val_token_precision >= 0.878 is out of reach of these 9000 training texts" in caplog.messages[0]
+    assert (
+        "val_token_precision >= 0.878 cannot be reached with these 9000 training texts" in caplog.messages[0]
+    )

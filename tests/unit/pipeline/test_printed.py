@@ -76,7 +76,7 @@ def test_columns_that_mean_nothing_are_named(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("precision\n", "table.csv: a header, but no row"),
+        ("precision\n", "table.csv: expected rows after the header, but got none"),
         (" \n,\n", "table.csv: expected a header, but every line is blank"),
         ("x" + "," * 10**5 + "\n", "table.csv:1: no column to check among"),
         (
@@ -87,7 +87,7 @@ def test_columns_that_mean_nothing_are_named(tmp_path: Path):
         ("precision\nnan\n", "table.csv:2: column `precision`: expected one number, but got `nan`"),
         ("precision\n1e-999999999\n", "column `precision`: expected one number, but got `1e-999999999`"),
         ('precision\n"0,5"\n', "expected one number, but got `0,5`"),
-        ("precision,recall\n0.5\n", "table.csv:2: 1 cell under a header of 2"),
+        ("precision,recall\n0.5\n", "table.csv:2: expected 2 cells, as in the header, but got 1"),
         ("P,precision\n1,1\n", "table.csv:1: columns `P` and `precision` are both `precision`"),
         ("method,mse\na,1\n", "table.csv:1: no column to check among `method`, `mse`"),
         ('precision\n"0.5\n', "table.csv:2: not CSV"),

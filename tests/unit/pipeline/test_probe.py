@@ -131,7 +131,7 @@ def test_a_card_that_torch_does_not_see_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     run = run_settings()
     with pytest.raises(
-        PipelineError, match="^--gpus-per-trial auto: Ray counts a GPU here, but torch .* sees none$"
+        PipelineError, match="^--gpus-per-trial auto: Ray reports a GPU here, but torch .* sees none$"
     ):
         measure(run, InfoCalConfig.from_mapping(run.base))
 
@@ -144,7 +144,7 @@ def test_a_trial_that_does_not_fit_the_card_is_named(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(probe, "exercise", full)
     run = run_settings()
-    message = r"one trial alone does not fit the card \(T4\): CUDA out of memory. Tried to allocate 9 GiB.$"
+    message = r"does not fit into the memory of the GPU \(T4\): CUDA out of memory. Tried to allocate 9 GiB.$"
     with pytest.raises(PipelineError, match=message) as caught:
         measure(run, InfoCalConfig.from_mapping(run.base))
     assert "--set batch_size=16" in caught.value.hint

@@ -221,14 +221,14 @@ def test_a_crash_names_the_file_of_its_traceback(recorder: Recorder):
     stream = io.StringIO()
     lines, one = lines_of(recorder, 1, stream), trial(recorder, "a")
     lines.on_trial_error(iteration=0, trials=[], trial=one)
-    assert stream.getvalue() == "trial 00 broke: see /errors/x.txt\n"
+    assert stream.getvalue() == "trial 00 crashed: see /errors/x.txt\n"
 
 
 def test_a_worker_that_died_is_told(recorder: Recorder):
     stream = io.StringIO()
     lines, one = lines_of(recorder, 1, stream), trial(recorder, "a")
     lines.on_trial_recover(iteration=0, trials=[one], trial=one)
-    assert stream.getvalue() == "trial 00 lost its worker, and resumes from its last checkpoint\n"
+    assert stream.getvalue() == "trial 00 lost its worker and resumes from its last checkpoint\n"
 
 
 # ------------------------------------------------------------------------------------- the best so far
@@ -251,7 +251,7 @@ def test_the_best_so_far_is_that_of_the_highest_objective(recorder: Recorder):
     ("violation", "said"),
     [
         (0.1, "misses the criterion by 0.100"),
-        (1.3, "cannot be chosen yet: its start is not over, or its mask is trivial"),
+        (1.3, "cannot be chosen yet: its start phase is not over, or its mask is trivial"),
     ],
 )
 def test_a_best_that_does_not_meet_the_criterion_is_said_to(recorder: Recorder, violation: float, said: str):

@@ -83,19 +83,19 @@ def test_a_bound_that_is_reached_exactly_holds():
 
 def test_a_bound_that_is_missed_is_named_with_its_numbers():
     assert criterion_on_test.misses(criterion_at(0.95), SCORES) == [
-        "test_token_precision is 0.9000, but test_token_precision >= 0.95 is asked for"
+        "test_token_precision is 0.9000, but the criterion requires test_token_precision >= 0.95"
     ]
 
 
 def test_a_score_that_is_not_there_is_named():
-    with pytest.raises(PipelineError, match="the test split gives no `test_token_precision`"):
+    with pytest.raises(PipelineError, match="the test split has no score `test_token_precision`"):
         criterion_on_test.misses(criterion_at(0.5), {})
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("best test_token_f1", "best test_token_f1: it has no bound to keep"),
+        ("best test_token_f1", "best test_token_f1: it has no bounds"),
         ("best test_token_f1 with test_mse <= 0.1", "test_mse <= 0.1: met (of a test)"),
         (
             "best test_token_f1 with test_mse <= 0.1, test_accuracy >= 0.5",
@@ -132,13 +132,15 @@ def test_model_below_the_threshold_is_refused_with_the_numbers(
     captured = capsys.readouterr()
     precision = tracker.run(run_id).metrics["test_token_precision"]
     assert captured.err.splitlines()[-3] == (
-        f"error: models:/{NAME}/1 was not promoted: test_token_precision is {precision:.4f}, but "
-        "test_token_precision >= 0.99 is asked for (the threshold of `--min-precision`)"
+        f"error: models:/{NAME}/1 was not promoted: test_token_precision is {precision:.4f}, but the "
+        "criterion requires test_token_precision >= 0.99 (the threshold of `--min-precision`)"
     )
     way_on = captured.err.splitlines()[-1]
     reached = math.floor(100 * precision) / 100
     assert way_on.startswith("hint: `python -m pipeline.promote --dataset beer")
-    assert f" --min-precision 0.99 --min-precision {reached:g}` states a threshold that it keeps" in way_on
+    assert (
+        f" --min-precision 0.99 --min-precision {reached:g}` sets a threshold that the model meets" in way_on
+    )
     assert "all_tokens" in captured.out
     assert model_registry.champion(tracker, NAME) is None
     tags = model_registry.find(tracker, NAME, 1).tags
@@ -160,7 +162,7 @@ def test_a_bound_that_no_threshold_mends_is_left_to_the_user():
     criterion = Criterion.parse(text)
     scores = {"test_token_precision": 0.4, "test_selection_rate": 0.2}
     said = criterion_on_test.way_on(criterion, scores, "python -m pipeline.promote")
-    assert said == "search with more trials or epochs, or state another threshold with `--min-precision`"
+    assert said == "search with more trials or epochs, or set another threshold with `--min-precision`"
 
 
 def test_a_refused_model_leaves_the_champion(tracker: Tracker):
@@ -318,7 +320,9 @@ def test_the_stricter_criterion_keeps_the_bounds_that_one_of_the_two_has():
 
 def test_a_score_that_the_champion_was_judged_by_and_is_missing_is_named():
     criterion = Criterion.parse("best test_macro_f1")
-    with pytest.raises(PipelineError, match="gives no `test_macro_f1`, by which the champion was judged"):
+    with pytest.raises(
+        PipelineError, match="has no score `test_macro_f1`, which the champion's criterion reads"
+    ):
         criterion_on_test.losses(criterion, GOOD, {"test_macro_f1": 0.5})
 
 
@@ -380,7 +384,7 @@ def test_a_model_of_other_data_never_replaces_the_champion(
 ):
     champion_with(tracker, **theirs)
     next_version(tracker, **mine)
-    with pytest.raises(PipelineError, match=f"cannot replace version 1, which is of {said}") as caught:
+    with pytest.raises(PipelineError, match=f"version 1, which was trained on {said}") as caught:
         promote.main(command(tracker))
     assert "--model-name NAME" in (caught.value.hint or "")
     assert "test_readings" not in tracker.run(run_id).tags, "refused before the test split is read"

@@ -106,7 +106,9 @@ def test_a_comparison_is_refused(tracker: Tracker):
 
 def test_what_is_no_trial_is_refused(tracker: Tracker):
     run_id = tracker.start_run(tracker.experiment("beer", "palate"), "mine", {}, {})
-    with pytest.raises(PipelineError, match="is no trial of a search or a comparison: it has no `data_fing"):
+    with pytest.raises(
+        PipelineError, match="is not a trial of a search or a comparison: it has no `data_fing"
+    ):
         read_record(tracker, run_id)
     with pytest.raises(PipelineError, match="there is no run `nope`"):
         read_record(tracker, "nope")

@@ -98,7 +98,7 @@ def test_a_name_is_enough_whatever_the_data_set(store, tmp_path):
         assert report.main(store.arguments("--name", name, "--output", str(output))) == 0
         assert read(output.read_text(encoding="utf-8")).find("h1")[0].words.startswith(f"{name}: ")
     with pytest.raises(
-        PipelineError, match="expected one study `second`, but there is one of beer/palate and of jsonl"
+        PipelineError, match="the name `second` is not unique: studies of beer/palate and of jsonl"
     ):
         report.main(store.arguments("--name", "second"))
     assert report.main(store.arguments("--name", "second", "--aspect", "palate")) == 0

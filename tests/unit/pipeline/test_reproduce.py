@@ -216,7 +216,8 @@ def test_code_that_is_not_known_is_said(
     run_id = record_trial(tracker, run_settings(num_epochs=1), tags={"git_commit": commit})
     assert reproduce.main(flags(tracker, run_id)) == 0
     assert (
-        f"the code is {commit}: whether it is what trained the run cannot be known" in capsys.readouterr().out
+        f"the code is {commit}; the run does not record by which code it was trained"
+        in capsys.readouterr().out
     )
 
 
@@ -284,13 +285,16 @@ def test_other_data_are_refused_before_anything_is_trained(
     ("arguments", "message"),
     [
         (["--run", "nope"], "error: there is no run `nope`"),
-        (["--run", "nope"], "is the run in another store (`--sample`, `--storage`, `--tracking-uri`)?"),
+        (
+            ["--run", "nope"],
+            "check whether the run is in another store (`--sample`, `--storage`, `--tracking-uri`)",
+        ),
         (["--run", "x", "--tolerance", "-1"], "--tolerance: expected a number of 0 or more, but got '-1'"),
         (
             ["--run", "x", "--json", "missing/a.json"],
             "error: --json missing/a.json: there is no folder `missing`",
         ),
-        (["--run", "x", "--output", "."], "error: --output: `.` is there already"),
+        (["--run", "x", "--output", "."], "error: --output: `.` exists already"),
         (["--run", "x", "--device", "tpu"], "--device: expected auto, cpu, cuda or cuda:N, but got 'tpu'"),
         ([], "error: the following arguments are required: --run"),
     ],

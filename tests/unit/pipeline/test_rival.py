@@ -165,14 +165,18 @@ def test_a_rival_that_cannot_be_trained_is_an_error_where_it_was_asked_for(
         return Progress(best=dataclasses.replace(scored(0.9), violation=1.0, degenerate="degenerate_all"))
 
     monkeypatch.setattr(rival, "train", train)
-    said = "its mask is trivial at every epoch, degenerate all" if trivial else "epoch 1: the loss is nan"
-    with pytest.raises(RivalFailed, match=f"--criterion relative: HardKuma, whose precision .* {said}") as e:
+    said = (
+        "its mask is trivial in every epoch .last epoch: degenerate all"
+        if trivial
+        else "epoch 1: the loss is nan"
+    )
+    with pytest.raises(RivalFailed, match=f"--criterion relative: HardKuma, which gives .* {said}") as e:
         settled(searched(features), features)
     assert "--criterion paper" in str(e.value.hint)
     run = searched(features)
     other = settled(run, features, is_asked_for=False)
     assert other == dataclasses.replace(run, criterion_kind=criteria.PAPER)
-    assert f"the fixed criterion is taken: {run.criterion}" in caplog.messages[-1]
+    assert f"the fixed criterion is used instead: {run.criterion}" in caplog.messages[-1]
 
 
 def test_a_fixed_criterion_needs_no_rival(features: Features, trained: list[RunSettings]):

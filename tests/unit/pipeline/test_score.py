@@ -276,7 +276,10 @@ def test_wrong_flags_are_named(arguments: list[str], message: str, capsys: pytes
     ("masks", "message"),
     [
         ([{"id": "a", "rationale": [0, 1]}], "m.jsonl:1: `a` has 2 tokens here, but 4 in"),
-        ([{"id": "a", "rationale": [[3, 6]]}], "m.jsonl:1: position 5 lies beyond the text's 4 tokens"),
+        (
+            [{"id": "a", "rationale": [[3, 6]]}],
+            "m.jsonl:1: expected positions below 4, the number of tokens of the text, but got 5",
+        ),
         ([{"id": "a", "rationale": None}], "m.jsonl:1: expected a rationale, but got null"),
         ([{"id": "z", "rationale": [1]}], "m.jsonl: none of its 1 texts is in"),
         ([{"id": "c", "rationale": [1, 0, 0]}], "human.jsonl: nobody annotated any of the 1 texts"),
@@ -294,7 +297,7 @@ def test_files_that_do_not_go_together_are_refused(
 
 def test_a_text_of_unknown_length_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     spans = [{"id": "a", "rationale": [[0, 1]]}]
-    assert "nothing says how many tokens `a` has" in refused(files(tmp_path, spans, spans), capsys)
+    assert "the number of tokens of `a` is not given" in refused(files(tmp_path, spans, spans), capsys)
 
 
 def test_eraser_files_give_the_scores_of_the_benchmark(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -68,11 +68,15 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "use `--space paper`",
         ),
         ([*PALATE, "--set", "lambda_g=1.0"], "--set: `lambda_g` is searched over", "pipeline.train"),
-        ([*PALATE, "--storage", "s3://b/x"], "--tracking-uri: expected an MLflow server", "http://HOST"),
+        (
+            [*PALATE, "--storage", "s3://b/x"],
+            "--tracking-uri: `--storage s3://b/x` needs an MLflow server",
+            "http://HOST",
+        ),
         ([*PALATE, *AT_A_URI, "ftp://host/x"], "--storage ftp://host/x: expected a URI that", "s3://"),
         ([*PALATE, *AT_A_URI, "s3://b/x?secret_key=k"], "--storage: expected a URI without", "AWS_ACCESS"),
         ([*PALATE, "--sample", "--optuna-storage", "x.db"], "--optuna-storage: expected a URL", "sqlite:///"),
-        (["--resume"], "--resume: which study is to be resumed?", "add `--name NAME`"),
+        (["--resume"], "--resume: expected the name of the study, but got none", "add `--name NAME`"),
         (PALATE, "no data folder was named for dataset `beer`", "--data-dir"),
     ],
 )
@@ -119,7 +123,7 @@ DID_YOU_MEAN = {"tpee": "did you mean `--sampler tpe`", "3": "did you mean `--tr
         ),
         (
             ["--gpus-per-trial", "1.5"],
-            "argument --gpus-per-trial: expected whole GPUs or a part of one, but got '1.5'",
+            "argument --gpus-per-trial: expected a whole number of GPUs or a fraction below 1, but got '1.5'",
         ),
         (["--device", "tpu"], "argument --device: expected auto, cpu, cuda or cuda:N, but got 'tpu'"),
         (["--sampler", "tpee"], "argument --sampler: invalid choice: 'tpee'"),
@@ -292,11 +296,11 @@ def test_gpus_are_chosen_where_no_flag_says_how_many(
     ("flags", "num_gpus", "line"),
     [
         ([], 0, "none here: trials run on the CPU"),
-        ([], 2, "2, shared as a measured trial allows"),
+        ([], 2, "2, shared as the measurement of one trial allows"),
         (
             ["--address", "10.0.0.1:6379"],
             0,
-            "those of the cluster, shared as a measured trial allows; the CPU",
+            "GPUs of the cluster, shared as the measurement of one trial allows",
         ),
         (["--device", "cpu"], 2, "none (device cpu)"),
         (["--gpus-per-trial", "0.5"], 2, "0.5 a trial (device auto)"),
@@ -333,11 +337,11 @@ def test_automatic_packing_is_stored_and_left_to_the_cluster(
         (
             [],
             "torch .* sees no GPU on this machine",
-            "leave the flag out, or name a cluster with `--address`",
+            "leave out the flag, or name a cluster with `--address`",
         ),
         (
             ["--device", "cpu", "--address", "10.0.0.1:6379"],
-            "expected trials on any GPU, but their device is cpu",
+            "this flag places trials on any GPU, but `--device` is cpu",
             "use `--device auto`",
         ),
     ],
@@ -422,7 +426,7 @@ def test_an_export_that_fails_names_the_command_that_exports(
     error, _, hint = capsys.readouterr().err.splitlines()
     assert error.endswith("cannot use the Optuna storage `sqlite:///a.db`: database or disk is full")
     assert hint.startswith(
-        "hint: free disk space there; the study is complete, and exported by: python -m pipeline."
+        "hint: free space on this disk; the study is complete; to export it, run: python -m pipeline."
     )
 
 
@@ -527,9 +531,7 @@ def test_a_stored_command_that_is_none_is_named(
     for command in ("python -m pipeline.search 'open", "python -m pipeline.search --trials many"):
         dataclasses.replace(StudySettings.load(study, "first"), command=command).save(study)
         assert run_command(search.main, ["--sample", "--name", "first", "--resume"]) == 2
-        assert (
-            f"{SETTINGS} of `first`: expected the command that it was begun with" in capsys.readouterr().err
-        )
+        assert f"{SETTINGS} of `first`: expected the command that started it" in capsys.readouterr().err
 
 
 def test_a_study_that_died_before_its_features_were_there_is_resumed_with_its_own_flags(
@@ -554,7 +556,7 @@ def test_a_study_that_died_before_all_says_so(
     (empty_folder / "runs/sample/studies/first").mkdir(parents=True)
     assert run_command(search.main, ["--sample", "--name", "first", "--resume"]) == 2
     assert capsys.readouterr().err == (
-        "error: --resume: the study `first` ended before anything was done\n\nhint: leave out `--resume`\n"
+        "error: --resume: the study `first` ended before anything was trained\n\nhint: leave out `--resume`\n"
     )
 
 
@@ -611,7 +613,7 @@ def test_an_interrupt_before_the_first_trial_says_how_to_go_on(
     monkeypatch.setattr(search_settings, "with_features", interrupted)
     with pytest.raises(KeyboardInterrupt):
         search.main([*SAMPLE, "--name", "first"])
-    assert ("no trial was begun: start the same command again" in caplog.text) != is_begun
+    assert ("no trial was started: run the same command again" in caplog.text) != is_begun
     going_on = "to resume: python -m pipeline.search --resume --name first --storage runs/sample\n"
     assert (going_on in caplog.text) == is_begun
 
@@ -631,8 +633,8 @@ def test_a_study_whose_features_are_gone_goes_on_with_the_same_ones_only(
     capsys.readouterr()
     assert run_command(search.main, ["--sample", "--name", "first", "--resume"]) == 2
     said = capsys.readouterr().err
-    assert "error: --resume --name first: the study's features, built, are gone" in said
-    assert "the data give others now, other\n\nhint: are these the same files as before?" in said
+    assert "error: --resume --name first: the study's features, built, are missing" in said
+    assert "give different features, other\n\nhint: name the folder of the study's own files" in said
 
 
 def test_an_unknown_study_is_answered_with_the_known_ones(
@@ -643,10 +645,10 @@ def test_an_unknown_study_is_answered_with_the_known_ones(
     capsys.readouterr()
     assert run_command(search.main, ["--sample", "--name", "three", "--resume"]) == 2
     said = capsys.readouterr().err
-    assert "error: --name: there is no study `three` in runs/sample/studies; there is one, two\n" in said
-    assert "hint: is `--storage` that of the study?" in said
+    assert "error: --name: there is no study `three` in runs/sample/studies; known names: one, two\n" in said
+    assert "hint: check that `--storage` names the storage of the study" in said
     assert run_command(search.main, ["--name", "three", "--resume"]) == 2
-    assert "in runs/studies; there is none" in capsys.readouterr().err
+    assert "in runs/studies; known names: none" in capsys.readouterr().err
 
 
 def test_where_results_will_be_is_said_first(conducted: list[dict[str, Any]], caplog: Any):
@@ -670,5 +672,7 @@ def test_an_unknown_kernel_is_refused_before_anything_is_built(
 ):
     monkeypatch.setenv("INFOCAL_KERNEL", "bogus")
     assert run_command(search.main, [*PALATE, "--sample"]) == 2
-    assert "error: INFOCAL_KERNEL: unknown kernel `bogus`; known are auto, cpp" in capsys.readouterr().err
+    assert (
+        "error: INFOCAL_KERNEL: unknown kernel `bogus`; the kernels are auto, cpp" in capsys.readouterr().err
+    )
     assert list(empty_folder.iterdir()) == []

@@ -106,7 +106,7 @@ def test_of_several_columns_of_texts_one_is_named(model: ServedModel, kind: Any)
     with pytest.raises(MlflowException, match="2 columns of texts, title, body: name one in `params`, as in"):
         model.predict(None, table)
     assert model.predict(None, table, params={"column": "body"}) == model.predict(None, TEXTS)
-    with pytest.raises(MlflowException, match="no column `bdy`; there is title, body"):
+    with pytest.raises(MlflowException, match="no column `bdy`; the columns are title, body"):
         model.predict(None, table, params={"column": "bdy"})
 
 
@@ -122,8 +122,8 @@ def test_a_text_that_is_missing_does_not_choose_the_other_column(model: ServedMo
     [
         (pd.DataFrame([["a", "b"]], columns=["text", "text"]), "several columns of one name: text, text"),
         (pd.DataFrame({"text": []}), "expected at least one text, but got none"),
-        (pd.DataFrame(), "expected a column of texts, but the table has none; there is no column"),
-        (pl.DataFrame({"id": [1], "stars": [0.5]}), "the table has none; there is id, stars"),
+        (pd.DataFrame(), "expected a column of texts, but the table has none; columns: none"),
+        (pl.DataFrame({"id": [1], "stars": [0.5]}), "the table has none; columns: id, stars"),
         (pd.DataFrame({"id": [1]}), "Expected type str, but got int"),
     ],
 )
@@ -144,7 +144,7 @@ def test_a_model_that_mlflow_loads_takes_the_column_that_is_named(tmp_path: Path
     assert loaded.predict(table[["body"]]) == expected
     with pytest.raises(MlflowException, match="2 columns of texts, title, body: name one in `params`"):
         loaded.predict(table)
-    with pytest.raises(MlflowException, match="no column `bdy`; there is title, body"):
+    with pytest.raises(MlflowException, match="no column `bdy`; the columns are title, body"):
         loaded.predict(table, params={"column": "bdy"})
 
 
@@ -156,7 +156,7 @@ def test_class_probabilities_add_up(tmp_path: Path):
 
 @pytest.mark.parametrize("empty", ["", " \n\t", "\u200b", " \ufeff "])
 def test_an_empty_text_is_named_by_its_position(model: ServedModel, empty: str):
-    with pytest.raises(MlflowException, match="of the 3 given those at position 0, 2 .from 0. hold no token"):
+    with pytest.raises(MlflowException, match="those at position 0, 2 .counted from 0. have no token"):
         model.predict(None, [empty, "thin", empty])
 
 
@@ -172,7 +172,7 @@ def test_a_text_of_stop_words_alone_is_refused_as_an_empty_one_is(tmp_path: Path
     model = ServedModel()
     model.load_context(SimpleNamespace(artifacts={served_model.PACKAGE_ARTIFACT: str(tmp_path / "chinese")}))
     assert len(model.predict(None, ["被告人盗窃手机。"])) == 1
-    with pytest.raises(MlflowException, match="of the 2 given those at position 1 .from 0. hold no token"):
+    with pytest.raises(MlflowException, match="those at position 1 .counted from 0. have no token"):
         model.predict(None, ["被告人盗窃手机。", "被告人。"])
 
 

@@ -187,7 +187,7 @@ def test_a_uri_has_a_scheme(given: str, is_remote: bool):
 
 
 def test_a_command_that_writes_locally_refuses_a_uri():
-    with pytest.raises(PipelineError, match="expected a folder of this machine, but got `s3://bucket/x`"):
+    with pytest.raises(PipelineError, match="expected a folder on this machine, but got `s3://bucket/x`"):
         _ = Storage("s3://bucket/x").folder
 
 

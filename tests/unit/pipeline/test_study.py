@@ -117,7 +117,7 @@ def test_damaged_settings_are_read_from_their_copy(
     if content is not None:
         (tmp_path / SETTINGS).write_bytes(content)
     assert StudySettings.load(tmp_path, "first") == settings
-    assert "study.json: " in caplog.text and "its copy is read" in caplog.text
+    assert "study.json: " in caplog.text and "the copy of the file is used" in caplog.text
     (tmp_path / SETTINGS_COPY).write_bytes(b"{")
     with pytest.raises(StateError, match=r"study.json.bak: expected the settings of a study"):
         StudySettings.load(tmp_path, "first")
@@ -179,9 +179,10 @@ def test_settings_nested_too_deeply_are_refused(tmp_path: Path):
 def test_settings_cannot_send_a_study_to_another_folder(tmp_path: Path):
     (tmp_path / "study").mkdir()
     study_settings(name="../../elsewhere").save(tmp_path / "study")
-    with pytest.raises(
-        StateError, match=r"study.json: these are the settings of the study `\.\./\.\./elsewhere`"
-    ):
+    message = (
+        r"study.json: expected the settings of the study `study`, but got those of `\.\./\.\./elsewhere`"
+    )
+    with pytest.raises(StateError, match=message):
         StudySettings.load(tmp_path / "study", "study")
 
 

@@ -202,7 +202,7 @@ def test_the_trial_that_would_be_registered_is_called_by_its_name():
 def test_trivial_masks_alone_are_said_to_be_so():
     trivial = candidate(value=-1.0, violation=1.0, degenerate="degenerate_all")
     text = text_of([trivial], version=None)
-    assert "Its mask is trivial (degenerate all), as that of every trial" in text
+    assert "Its mask is trivial (degenerate all), like the mask of every other trial" in text
     assert "pipeline.register" not in text
 
 
@@ -262,7 +262,7 @@ def test_a_trivial_mask_is_called_one():
     )
     assert "degenerate all" in text
     assert "missed by" not in text
-    assert "Its mask is trivial (degenerate all), as that of every trial, which meets no criterion." in text
+    assert "like the mask of every other trial, and a trivial mask meets no criterion." in text
     assert "--min-precision" not in text
 
 

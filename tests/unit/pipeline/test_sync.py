@@ -33,7 +33,7 @@ def test_a_study_is_written_and_the_result_alone_stands_on_stdout(
     tracker = new_store(tmp_path / "runs")
     assert sync.main(["--name", "first", "--storage", str(tmp_path / "runs")]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("MLflow has 1 epoch of 1 trial: all there are\n")
+    assert out.startswith("MLflow has 1 epoch of 1 trial: these are all\n")
     study = latest_study(tracker, tracker.experiment("beer", "palate"), "first")
     assert study is not None
     assert [run.status for run in tracker.children(study.run_id)] == ["KILLED"]
@@ -45,7 +45,7 @@ def test_an_unknown_study_is_answered_with_the_known_ones(tmp_path: Path, capsys
     assert run_command(sync.main, ["--name", "second", "--storage", str(tmp_path / "runs")]) == 2
     said = capsys.readouterr().err
     assert "error: --name: there is no study `second` in" in said
-    assert "there is first\n\nhint: is `--storage` that of the study?\n" in said
+    assert "known names: first\n\nhint: check that `--storage` names the storage of the study\n" in said
 
 
 def test_a_server_that_is_still_away_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -101,7 +101,7 @@ def test_an_interrupt_leaves_no_run_open_and_says_how_to_go_on(
     with monkeypatch.context() as patch:
         patch.setattr(Tracker, "log_metrics", interrupted)
         assert run_command(sync.main, command) == 130
-    assert "what is missing is written when the same command is started again" in caplog.messages
+    assert "to write what is missing, run the same command again" in caplog.messages
     study = latest_study(tracker, tracker.experiment("beer", "palate"), "first")
     assert study is not None and study.status == "KILLED"
     assert {run.status for run in tracker.children(study.run_id)} == {"KILLED"}

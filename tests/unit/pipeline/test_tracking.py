@@ -202,7 +202,7 @@ def test_a_study_of_that_name_with_results_elsewhere_is_not_gone_on_with(tracker
     start_study(tracker, experiment, "taken", {}, {ORIGIN_TAG: "there:/runs"})
     refuse_another_study(tracker, experiment, "taken", "there:/runs")
     with pytest.raises(
-        PipelineError, match="--name: .* a study `taken` already, whose results are in there:/"
+        PipelineError, match="--name: .* already tracks a study `taken`, whose results are in there:/"
     ):
         refuse_another_study(tracker, experiment, "taken", "here:/runs")
 
@@ -338,7 +338,7 @@ def test_what_was_left_out_is_said(caplog: pytest.LogCaptureFixture):
         assert caplog.messages == []
         warn_skipped(Counter({"val_mse": 2}))
     assert caplog.messages == [
-        "not logged, since the value is not finite or MLflow takes no such name: val_mse (2 x)"
+        "not logged, because the value is not finite or MLflow does not accept the name: val_mse (2 x)"
     ]
 
 

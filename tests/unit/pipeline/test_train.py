@@ -77,13 +77,13 @@ def test_a_folder_that_is_there_is_refused_before_anything_is_trained(
 ):
     (empty_folder / "mine").mkdir()
     assert run_command(train.main, [*SAMPLE, "--output", "mine"]) == 2
-    assert capsys.readouterr().err == "error: --output: `mine` is there already\n\nhint: name a new folder\n"
+    assert capsys.readouterr().err == "error: --output: `mine` exists already\n\nhint: name a new folder\n"
     assert planned == []
 
 
 def test_a_model_is_written_to_a_local_folder(planned: list[RunSettings], capsys: pytest.CaptureFixture[str]):
     assert run_command(train.main, [*SAMPLE, "--storage", "s3://bucket/x"]) == 2
-    assert "error: --storage: expected a folder of this machine, but got `s3://bucket/x`" in (
+    assert "error: --storage: expected a folder on this machine, but got `s3://bucket/x`" in (
         capsys.readouterr().err
     )
     assert planned == []

@@ -124,7 +124,7 @@ def test_another_answer_needs_leave_to_take_the_place_of_a_finished_one(made: Pa
     judge.main(take)  # the same once more
     lines = read(file)
     written(file, [lines[0] | {"fluency": 4}])
-    with pytest.raises(PipelineError, match="judge 1 has answered number 1 in another way already"):
+    with pytest.raises(PipelineError, match="judge 1 has a different finished answer to number 1 already"):
         judge.main(take)
     assert judge.main([*take, "--replace"]) == 0
 
@@ -167,12 +167,12 @@ def test_what_annotators_mark_is_gold_by_vote_and_is_scored(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--sheet", "s", "--annotate", "--models", "m"], "people mark their own rationales on such a sheet"),
-        (["--sheet", "s", "--input", "x"], "whose rationales are judged"),
-        (["--results", "s", "--models", "m"], "results are read, nothing is made"),
-        (["--results", "s", "--tracking-uri", "sqlite:///x.db"], "nothing is stored unless a run is named"),
-        (["--sheet", "s", "--run", "r"], "only results are stored in a run"),
-        (["--sheet", "s", "--replace"], "it says what `--import` may do"),
+        (["--sheet", "s", "--annotate", "--models", "m"], "people mark their own rationales on this sheet"),
+        (["--sheet", "s", "--input", "x"], "texts from a file have no rationales of a model"),
+        (["--results", "s", "--models", "m"], "this flag only computes results"),
+        (["--results", "s", "--tracking-uri", "sqlite:///x.db"], "this flag needs `--run`"),
+        (["--sheet", "s", "--run", "r"], "this flag needs `--results`"),
+        (["--sheet", "s", "--replace"], "this flag needs `--import`"),
         (["--sheet", "s", "--port", "70000"], "expected a port from 0 to 65535, but got 70000"),
         (["--sheet", "s"], "no sheet in `s`"),
         (
@@ -194,7 +194,7 @@ def test_masks_of_other_texts_make_no_sheet(made: Path, tmp_path: Path):
     flags = new(tmp_path, "--no-serve")
     flags[1] = str(tmp_path / "other")
     written(tmp_path / "first.jsonl", [{"id": "a", "num_tokens": 4, "rationale": [[0, 1]]}])
-    with pytest.raises(PipelineError, match="has other tokens here than on the sheet|is missing"):
+    with pytest.raises(PipelineError, match="has different tokens here than on the sheet|is missing"):
         judge.main(flags)
     assert not (tmp_path / "other").exists()
 

@@ -18,8 +18,12 @@ from pipeline.web import host
         (["--model", "a", "--model", "b", "--package", "c"], "expected one model or two, but got 3", ""),
         (["--model", "a", "--model", "a"], "`a` is named twice", ""),
         (["--model", "a", "--examples", "f", "--no-examples"], "but got both", ""),
-        (["--model", "a", "--host", "0.0.0.0"], "other machines could open the page there", "add `--share`"),
-        (["--model", "a", "--url", "https://x"], "it is an address for others", "add `--share`"),
+        (
+            ["--model", "a", "--host", "0.0.0.0"],
+            "this address lets other machines open the page",
+            "add `--share`",
+        ),
+        (["--model", "a", "--url", "https://x"], "this flag needs `--share`", "add `--share`"),
         (["--model", "a", "--port", "65536"], "expected a port from 0 to 65535, but got 65536", ""),
     ],
 )

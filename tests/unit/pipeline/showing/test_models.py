@@ -116,7 +116,10 @@ def test_a_registered_model_is_shown_by_its_name_with_version_and_run(tmp_path: 
 @pytest.mark.parametrize(
     ("which", "message"),
     [
-        ("nothing@champion", "no alias `champion` of model `nothing`; there is `infocal-beer-palate`"),
+        (
+            "nothing@champion",
+            "no alias `champion` of model `nothing`; registered models: `infocal-beer-palate`",
+        ),
         (
             NAME,
             "no alias `champion` of model `infocal-beer-palate`; it has version 1 and alias `challenger` = 1",
