@@ -146,7 +146,7 @@ def stored_comparison(given: argparse.Namespace, home: Location) -> "ComparisonS
         raise PipelineError(
             "expected the name of the comparison, but got none", where="--resume", hint="add `--name NAME`"
         )
-    study_folder.check_exists(home, given.name, "without `--resume` a new one is started", COMPARISON)
+    study_folder.check_exists(home, given.name, "without `--resume`, a new comparison starts", COMPARISON)
     directory = home / COMPARISON.home / given.name
     if not (directory / SETTINGS).exists():
         raise study_folder.ended_at_once(given.name, "--resume", "leave out `--resume`", COMPARISON)
