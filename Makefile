@@ -22,7 +22,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export DO_NOT_TRACK := true
 export RAY_USAGE_STATS_ENABLED := 0
 
-.PHONY: help setup search test faults mutate lint clean
+.PHONY: help setup search test quick faults mutate lint clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,10 +54,15 @@ ifeq ($(origin SEARCH),file)
 	@$(BIN)/python -m pipeline.explain --sample --model models:/infocal-beer-palate@challenger --text "$(EXAMPLE)"
 endif
 
-test: export OMP_NUM_THREADS := 1
-test: export MKL_NUM_THREADS := 1
+test quick: export OMP_NUM_THREADS := 1
+test quick: export MKL_NUM_THREADS := 1
 test: $(STAMP)  ## run the whole suite
 	$(BIN)/python -m pytest $(PYTEST)
+
+# Left out is what starts a process, opens a database or trains a model: see tests/quick.py.
+QUICK := tests/unit tests/equations tests/contracts --ignore tests/unit/benchmarks
+quick: $(STAMP)  ## run what an edit needs: unit, equations, contracts
+	$(BIN)/python -m pytest --quick -m "not slow and not real_data" $(PYTEST) $(QUICK)
 
 # `make faults FAULTS=` injects all of them, in about an hour.
 FAULTS ?= --short

@@ -8,6 +8,9 @@ import hypothesis
 import pytest
 
 from tests.integration.servers import S3Server, s3_server
+from tests.quick import pytest_addoption, pytest_configure
+
+__all__ = ["pytest_addoption", "pytest_configure"]  # hooks of pytest
 
 # Read when torch, numpy, ray and mlflow are first imported, hence before any test module.
 # One thread per process: the suite runs in several processes (Makefile, JOBS).

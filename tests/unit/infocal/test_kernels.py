@@ -325,6 +325,7 @@ def test_processes_that_build_at_once_leave_one_library(
     assert sorted(path.name for path in target.parent.iterdir()) == ["kernel.sha256", "kernel.so"]
 
 
+@pytest.mark.slow
 @NEEDS_COMPILER
 @pytest.mark.parametrize("damage", ["cut", "emptied", "without a digest"])
 def test_a_damaged_library_is_compiled_again(fresh_build: Path, damage: str) -> None:
