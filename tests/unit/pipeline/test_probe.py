@@ -52,7 +52,7 @@ def test_a_study_that_asks_for_more_cores_is_packed_with_fewer_trials():
 
 def test_the_largest_configuration_of_the_space_is_measured():
     fake = FakeProbe()
-    sizes = Range(name="hidden_size", low=2, high=6, step=2, why="a test")
+    sizes = Range(name="hidden_size", low=2, high=6, is_integer=True, step=2, why="a test")
     packed(study_settings(packs_gpus=True), (*PAPER_BEER[:1], sizes), fake)
     (config,) = fake.configs
     assert (config.hidden_size, config.lambda_ib) == (6, 0.001)
