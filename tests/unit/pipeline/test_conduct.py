@@ -626,7 +626,7 @@ def test_a_study_of_other_data_is_refused_before_it_trains(
     assert version.tags["task_kind"] == "regression"
     model_registry.tag(tracker, version, {"task_kind": "classification", "classes": "billing, technical"})
     searching(monkeypatch, lambda study: pytest.fail("it trained"))
-    with pytest.raises(PipelineError, match="`infocal-beer-palate` is of a task of kind class"):
+    with pytest.raises(PipelineError, match="`infocal-beer-palate` was trained on a task of kind class"):
         conducted(tracker, tmp_path / "second", name="second")
 
 

@@ -212,7 +212,7 @@ def test_a_model_of_another_corpus_is_refused_before_a_rival_or_a_language_model
     assert run_command(search.main, [*SAMPLE, "--trials", "1", "--epochs", "12"]) == 2
     said = capsys.readouterr().err
     assert (
-        "error: --model-name: the registered model `infocal-beer-palate` is of a task of kind class" in said
+        "--model-name: the registered model `infocal-beer-palate` was trained on a task of kind class" in said
     )
     with pytest.raises(pytest.fail.Exception, match="it went on"):
         run_command(search.main, [*SAMPLE, "--model-name", "another", "--epochs", "12"])
@@ -584,7 +584,7 @@ def test_a_study_whose_ledger_is_gone_is_no_new_one(
     study_settings().save(study)
     assert run_command(search.main, [*SAMPLE, "--name", "first", "--resume"]) == 2
     said = capsys.readouterr().err
-    assert "studies/first/ledger: no file of trial b, and the study cannot be resumed without it" in said
+    assert "studies/first/ledger: the file of trial b is missing, and the study cannot be resumed" in said
 
 
 def test_a_folder_that_an_epoch_names_is_no_lost_trial(
