@@ -139,7 +139,9 @@ def drawn(lengths: Sequence[int], given: argparse.Namespace) -> list[int]:
             where="--max-tokens",
         )
     if len(short) < given.texts:
-        logger.warning("expected %d texts, but there are only %d: all are used", given.texts, len(short))
+        logger.warning(
+            "expected %s, but there are only %d: all are used", counted(given.texts, "text"), len(short)
+        )
         return short
     return random.Random(given.seed).sample(short, given.texts)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from feature_store.errors import did_you_mean, quoted
 from feature_store.sources.lines import read_lines
+from feature_store.wording import counted
 from pipeline.base.errors import PipelineError
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -139,7 +140,8 @@ def read_table(path: Path) -> Table:
         where = f"{path}:{number}"
         if len(record) != len(header):
             raise PipelineError(
-                f"expected {len(header)} cells, as in the header, but got {len(record)}", where=where
+                f"expected {counted(len(header), 'cell')}, as in the header, but got {len(record)}",
+                where=where,
             )
         labels[number] = {names[i]: record[i].strip() for i in names if names[i] in LABELS}
         for i, name in names.items():

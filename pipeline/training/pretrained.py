@@ -253,7 +253,7 @@ def pieces(features: Features, source: Source) -> tuple[torch.Tensor, torch.Tens
 
     def build() -> pa.Table:
         rows = split_words(features.vocabulary.tokens, source)
-        return pa.table({STEP: pa.array(rows, pa.list_(pa.int32()))})
+        return pa.Table.from_pydict({STEP: pa.array(rows, pa.list_(pa.int32()))})
 
     parameters: Mapping[str, Any] = {"tokenizer": source.tokenizer_digest}
     column = derived(features, STEP, VERSION, parameters, build)[STEP].combine_chunks()

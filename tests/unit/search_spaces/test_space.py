@@ -90,7 +90,7 @@ def test_what_is_no_space_is_refused(text):
         ((DEPTH, ENCODER), "the condition of `layers` names `encoder`, which is not searched before it"),
         (
             (ENCODER, Range(name="x", low=0, high=1, when={"encoder": ("gru",)}, why="")),
-            "the condition of `x` asks for encoder = gru, never drawn",
+            "the condition of `x` asks for encoder = gru, which is never drawn",
         ),
     ],
 )
