@@ -7,6 +7,7 @@ are checked.
 import argparse
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -198,7 +199,9 @@ def _build(args: argparse.Namespace) -> None:
         for line in dropped_table(features):
             terminal.answer(f"  {line}")
         for note in features.notes:
-            terminal.answer(f"  note: {note}")
+            # a search names the setting in another way
+            said = re.sub(r"--set max_length=(\w+)", r"--max-length \1", note)
+            terminal.answer(f"  note: {said}")
 
 
 def _verify(args: argparse.Namespace) -> None:

@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
             words = [word.partition("=")[0] for word in self._given]
             slips = [word for word in words if word.startswith("--") and word not in known]
             found = next(((slip, near) for slip in slips if (near := nearest(slip, known))), None)
-            return f"did you mean `{found[1]}` by `{found[0]}`" if found else None
+            return f"did you mean `{found[1]}` instead of `{found[0]}`" if found else None
         if wrong := _WRONG_FLAG.search(message):
             commands = _commands(self)
             owners = [

@@ -13,7 +13,6 @@ from pipeline.base import command_text
 from pipeline.base.errors import CriterionNotMet, PipelineError
 from pipeline.base.locations import STORAGE
 from pipeline.base.storage import Storage
-from pipeline.base.uris import without_password
 from pipeline.study import outcome
 from pipeline.study.criterion import JUDGED_TAG, RIVAL_TAG, criterion_of
 from pipeline.study.criterion_on_test import (
@@ -28,7 +27,7 @@ from pipeline.study.criterion_on_test import (
     threshold,
     way_on,
 )
-from pipeline.tracking import assessment, model_registry
+from pipeline.tracking import assessment, mlflow_page, model_registry
 from pipeline.tracking.model_registry import CORPUS_TAG, REAL_CORPUS, SAMPLE_CORPUS, ModelVersion, differing
 from pipeline.tracking.tracking import Tracker
 from pipeline.training import naming
@@ -207,10 +206,6 @@ def next_steps(model: str, uri: str, text: str, storage: Storage | None = None) 
         text: to try the model on.
         storage: of all results; None: the default.
     """
-    store = shlex.quote(without_password(uri))
     where = command_text.tracking_flags(storage or Storage(STORAGE), uri)
     explain = ["python", "-m", "pipeline.explain", "--model", model, *where, "--text", text]
-    return (
-        f"  {shlex.join(explain)}\n"
-        f"  MLFLOW_TRACKING_URI={store} mlflow models serve -m {model} --env-manager local -p 5001"
-    )
+    return f"  {shlex.join(explain)}\n  {mlflow_page.how_to_serve(model, uri)}"

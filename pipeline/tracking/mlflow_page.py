@@ -27,3 +27,17 @@ def how_to_open(tracking_uri: str) -> str:
         return split(tracking_uri)[0]  # a browser asks for user and password
     shown = shlex.quote(without_password(tracking_uri))
     return f"MLFLOW_DISABLE_TELEMETRY=true mlflow ui --backend-store-uri {shown}"
+
+
+def how_to_serve(model: str, tracking_uri: str) -> str:
+    """The command that serves a registered model, with the same switch.
+
+    Args:
+        model: its URI, as in `models:/NAME@champion`.
+        tracking_uri: of the store; its password is left out.
+    """
+    store, served = shlex.quote(without_password(tracking_uri)), shlex.quote(model)
+    return (
+        f"MLFLOW_DISABLE_TELEMETRY=true MLFLOW_TRACKING_URI={store} mlflow models serve -m {served} "
+        "--env-manager local -p 5001"
+    )

@@ -36,7 +36,7 @@ def test_every_command_names_the_flag_that_was_meant(name: str):
             PipelineError, match=rf"(unrecognized arguments: {re.escape(wrong)}|required)"
         ) as caught:
             COMMANDS[name]([wrong, "x"])
-        by = f" by `{wrong}`" if "required" in caught.value.message else ""
+        by = f" instead of `{wrong}`" if "required" in caught.value.message else ""
         assert caught.value.hint == f"did you mean `{flag}`{by}"
 
 

@@ -1,6 +1,7 @@
 """The command line: results on stdout, progress on stderr, errors in two lines, fast answers."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -50,6 +51,15 @@ def test_build_prints_folder_sizes_and_notes(build: Run, cache_dir: Path):
     assert "with a human rationale (" in lines[5]
     assert all(line.startswith("  note: ") for line in lines[6:])
     assert "building features of beer/palate in" in err
+
+
+def test_a_note_names_a_flag_of_this_command(build: Run):
+    status, out, _ = build("--aspect", "palate", "--max-length", 20)
+    (note,) = [line for line in out.splitlines() if "of `train` are longer than 20 tokens" in line]
+    assert status == 0
+    flag, value = re.findall(r"`(--max-length) (\w+)`", note)[0]
+    assert "--set" not in note
+    assert value == "N" or build("--aspect", "palate", flag, value)[0] == 0
 
 
 def test_a_second_build_finds_it_whole(build: Run):

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.tracking.mlflow_page import how_to_open
+from pipeline.tracking.mlflow_page import how_to_open, how_to_serve
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -14,6 +14,13 @@ def test_a_database_is_shown_by_a_command_that_sends_no_usage_data():
     )
     assert how_to_open("postgresql://ada:hush@h/db").endswith(
         "--backend-store-uri 'postgresql://ada:***@h/db'"
+    )
+
+
+def test_a_model_is_served_by_a_command_that_sends_no_usage_data():
+    assert how_to_serve("models:/tickets@champion", "postgresql://ada:hush@h/db") == (
+        "MLFLOW_DISABLE_TELEMETRY=true MLFLOW_TRACKING_URI='postgresql://ada:***@h/db' "
+        "mlflow models serve -m models:/tickets@champion --env-manager local -p 5001"
     )
 
 
@@ -37,5 +44,5 @@ def test_mlflow_knows_the_switch(monkeypatch: pytest.MonkeyPatch):
     "file", [*ROOT.glob("pipeline/**/*.py"), ROOT / "README.md", *ROOT.glob("docs/*.md")]
 )
 def test_no_text_names_the_command_without_the_switch(file: Path):
-    found = re.findall(r".*mlflow ui --.*", file.read_text("utf-8"))
-    assert all("MLFLOW_DISABLE_TELEMETRY=true mlflow ui --" in line for line in found)
+    found = re.findall(r"(.*)mlflow (?:ui|models serve) -.*", file.read_text("utf-8"))
+    assert all("MLFLOW_DISABLE_TELEMETRY=true " in before for before in found)

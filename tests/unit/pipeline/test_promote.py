@@ -122,7 +122,7 @@ def test_challenger_that_meets_the_threshold_becomes_champion(
     assert "test_token_precision >= 0.05: met (the threshold that the model was chosen by)" in printed
     assert f"`champion` of {NAME} is version 1 now (there was none). Next:" in printed
     assert f"--model models:/{NAME}@champion --tracking-uri {tracker.uri}" in printed
-    assert "mlflow models serve" in printed
+    assert f"  MLFLOW_DISABLE_TELEMETRY=true MLFLOW_TRACKING_URI={tracker.uri} mlflow models serve" in printed
 
 
 def test_model_below_the_threshold_is_refused_with_the_numbers(
