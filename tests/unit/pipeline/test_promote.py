@@ -151,7 +151,7 @@ def test_the_command_that_a_refusal_names_promotes_the_model(
     tracker: Tracker, capsys: pytest.CaptureFixture[str]
 ):
     assert run_command(promote.main, command(tracker, "--min-precision", "0.99")) == 2
-    named = re.search(r"`python -m pipeline\.promote (.+)` states", capsys.readouterr().err)
+    named = re.search(r"`python -m pipeline\.promote (.+)` sets a threshold", capsys.readouterr().err)
     assert named is not None
     assert promote.main(shlex.split(named[1])) == 0
     assert model_registry.find(tracker, NAME, model_registry.CHAMPION).version == 1
