@@ -180,7 +180,7 @@ def looked_at(
     """The settings as the data files settle them, and what is said of these; features are not built."""
     if given.resume:
         return prepared, []
-    logger.info("reading the data files; nothing is built")
+    logger.info("reading the data files; no features are built")
     runs, found = [], None
     for run in prepared.runs:
         settled, found = planning.looked_at(_for_method(given, run.method, prepared.target_rate), run, found)

@@ -222,7 +222,7 @@ def looked_at(given: argparse.Namespace, prepared: "StudySettings") -> tuple["St
     """The settings as the data files settle them, and what is said of these; features are not built."""
     if given.resume:
         return prepared, []
-    logger.info("reading the data files; nothing is built")
+    logger.info("reading the data files; no features are built")
     run, found = planning.looked_at(given, prepared.run)
     lines = [*planning.data_lines(found), f"training     {planning.start_of(run)}"]
     return dataclasses.replace(prepared, run=run), lines

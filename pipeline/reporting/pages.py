@@ -287,6 +287,14 @@ def _registered(findings: Findings) -> list[str]:
     ]
 
 
+def _how_to_read_test(findings: Findings) -> str:
+    """The command that scores the winner on test; without one there is nothing to score."""
+    if findings.winner is None:
+        return ""
+    sample = " --sample" if findings.is_sample else ""
+    return f"python -m pipeline.evaluate --run {findings.winner.run_id}{sample} reads it"
+
+
 def _comparison(findings: Findings, published: Sequence[PublishedRow]) -> list[dict[str, Any]]:
     """Groups of rows, each with a heading that says on what its numbers were measured."""
     groups = [
@@ -294,8 +302,7 @@ def _comparison(findings: Findings, published: Sequence[PublishedRow]) -> list[d
         {
             "heading": "This study, sealed test split",
             "kind": "ours",
-            "rows": findings.readings
-            or [ScoreRow(name="not read yet", note="python -m pipeline.evaluate reads it")],
+            "rows": findings.readings or [ScoreRow(name="not read yet", note=_how_to_read_test(findings))],
         },
         {
             "heading": "Trivial rationales" + (f", {findings.trivial_note}" if findings.trivial_note else ""),

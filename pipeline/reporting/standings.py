@@ -295,9 +295,9 @@ def _notes_on_ceiling(ceiling: float | None, target_rate: float) -> list[str]:
     if ceiling is None:
         return []
     return [
-        f"{CEILING_SHARE.label}: token F1 over {100 * ceiling:.1f}, that of an oracle which selects "
-        f"{100 * target_rate:g} % of the annotated texts' tokens: a rate that is held caps F1. A method that "
-        "leaves alone the texts in which nobody marked anything selects more of the others, and may pass it"
+        f"{CEILING_SHARE.label}: token F1 as a share of {100 * ceiling:.1f}, the F1 of an oracle that "
+        f"selects {100 * target_rate:g} % of the annotated texts' tokens. A method that selects little in "
+        "texts without human marks selects more in the others, and may pass this ceiling"
     ]
 
 

@@ -331,4 +331,6 @@ def test_the_share_of_the_ceiling_is_f1_over_the_oracles_at_the_target_rate():
         assert "ceiling_share" not in row(found, name).cells
     labels = found.header()
     assert labels[labels.index("F1 %") + 1] == "of the ceiling %"
-    assert any("token F1 over 40.0, that of an oracle which selects 5 %" in note for note in found.notes)
+    assert any(
+        "token F1 as a share of 40.0, the F1 of an oracle that selects 5 %" in note for note in found.notes
+    )
