@@ -115,7 +115,7 @@ class _SplitWriter:
         marked = lost + counts["rationale_tokens"]
         return (
             f"{said}. {lost} of {marked} tokens that humans marked ({lost / marked:.1%}) are lost: "
-            f"{counted(counts['cut_part_of_rationale'], 'text loses', 'texts lose')} a part of their "
+            f"{counted(counts['cut_part_of_rationale'], 'text loses', 'texts lose')} a part of the "
             f"rationale, {counts['cut_whole_rationale']} all of it; "
             f"`--set max_length={self.needed}` keeps every one"
         )

@@ -222,7 +222,7 @@ def test_what_long_texts_lose_is_said(tmp_path: Path, cache_dir: Path):
     (note,) = [note for note in features.notes if "longer than" in note]
     assert note == (
         "4 of 5 texts of `train` are longer than 10 tokens and cut to this length; the longest has 30. "
-        "3 of 6 tokens that humans marked (50.0%) are lost: 1 text loses a part of their rationale, 1 all of "
+        "3 of 6 tokens that humans marked (50.0%) are lost: 1 text loses a part of the rationale, 1 all of "
         "it; "
         "`--set max_length=21` keeps every one"
     )
