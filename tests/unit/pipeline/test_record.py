@@ -13,6 +13,7 @@ from pipeline.tracking.record import Record, read_record
 from pipeline.tracking.sealed_split import log_test_reading
 from pipeline.tracking.studies import start_study
 from pipeline.tracking.tracking import CONFIG_ARTIFACT, Tracker
+from pipeline.training.epochs import BestSoFar, Epoch
 from tests.small_store import new_store, sample_features
 from tests.small_study import run_settings
 from tests.small_trial import record_trial
@@ -121,7 +122,7 @@ def test_a_running_trial_is_refused(tracker: Tracker):
 
 def test_a_trial_that_died_before_its_settings_were_stored_is_refused(tracker: Tracker):
     run_id = logged(tracker, None, "KILLED")
-    with pytest.raises(PipelineError, match=r"`trial-00`, KILLED\) holds no `config.json`: it ended"):
+    with pytest.raises(PipelineError, match=r"`trial-00`, KILLED\) holds no `config.json`: the run ended"):
         read_record(tracker, run_id)
 
 
@@ -165,7 +166,9 @@ def test_epochs_are_the_same_whatever_mlflow_counts_them_from(tracker: Tracker):
     now = logged(tracker, None, "RUNNING", **epoch_steps.FROM_ONE)
     for run_id in (before, now):
         for epoch, value in enumerate([0.25, 0.125]):
-            epoch_steps.log(tracker, run_id, {"val_mse": value, "train_mse": epoch}, epoch)
+            metrics = {"val_mse": value, "train_mse": float(epoch)}
+            best = BestSoFar(value=0.0, violation=0.0)
+            epoch_steps.log(tracker, run_id, Epoch(number=epoch, best=best, metrics=metrics))
     tracker.log_artifact(now, stored(), CONFIG_ARTIFACT)
     assert tracker.history(before, "train_mse") == [(0, 0.0), (1, 1.0)]
     assert tracker.history(now, "train_mse") == [(1, 0.0), (2, 1.0)]
@@ -173,5 +176,9 @@ def test_epochs_are_the_same_whatever_mlflow_counts_them_from(tracker: Tracker):
     assert found == epoch_steps.history(tracker, tracker.run(before), "train_mse") == [(0, 0.0), (1, 1.0)]
     tracker.finish(now, metrics={"best_val_comprehensiveness": 0.5})  # once, of the model that was kept
     epochs = read_record(tracker, now).trajectory.epochs
-    assert epochs == {0: {"val_mse": 0.25, "train_mse": 0.0}, 1: {"val_mse": 0.125, "train_mse": 1.0}}
+    best_so_far = {"best_objective": 0.0, "criterion_violation": 0.0}
+    assert epochs == {
+        0: {"val_mse": 0.25, "train_mse": 0.0, **best_so_far},
+        1: {"val_mse": 0.125, "train_mse": 1.0, **best_so_far},
+    }
     assert read_record(tracker, before).trajectory.epochs == epochs
