@@ -44,10 +44,11 @@ with interruption.handled():
 
 def session(*arguments: str) -> dict[str, str]:
     """What a process says that starts a private Ray and leaves it."""
+    left_out = ("RAY_AUTH", "RAY_ADDRESS")  # a Ray of another test in this process leaves them behind
     done = subprocess.run(
         [sys.executable, "-c", SESSION, *arguments],
         cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")},
+        env={name: value for name, value in os.environ.items() if not name.startswith(left_out)},
         capture_output=True,
         text=True,
         check=False,
