@@ -4,6 +4,9 @@ from search_spaces.space import Range, Search
 
 _OURS = "ours: [Bastings2019] has a second Lagrange multiplier in place of this weight; "
 _PENALTY = "how hard the rate is held, ours: half to twice the default, 10"
+PENALTY = Range(name="rate_penalty", low=5.0, high=20.0, step=2.5, role="nuisance", why=_PENALTY)
+WIDE_PENALTY = Range(name="rate_penalty", low=1.0, high=100.0, log=True, role="nuisance", why=_PENALTY)
+"""How hard a rate is held, of every method that searches over it."""
 
 SEARCH = Search(
     spaces={
@@ -15,11 +18,11 @@ SEARCH = Search(
                 step=0.01,
                 why=_OURS + "to where the mask dies on beer; .03 was best there",
             ),
-            Range(name="rate_penalty", low=5.0, high=20.0, step=2.5, role="nuisance", why=_PENALTY),
+            PENALTY,
         ),
         "wide": (
             Range(name="lambda_coherence", low=0.001, high=0.5, log=True, why=_OURS + "two decades"),
-            Range(name="rate_penalty", low=1.0, high=100.0, log=True, role="nuisance", why=_PENALTY),
+            WIDE_PENALTY,
         ),
     },
     first_points=[{"lambda_coherence": 0.03, "rate_penalty": 10.0}],

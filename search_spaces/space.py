@@ -3,7 +3,7 @@
 import json
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -256,19 +256,20 @@ def applying(space: Space, point: Point) -> Space:
 
 def suggest(space: Space, trial: Suggests) -> dict[str, Any]:
     """Let an Optuna trial choose a point."""
-    point: dict[str, Any] = {}
-    for one in space:
-        if one.applies(point):
-            point[one.name] = one.suggest(trial)
-    return point
+    return _point(space, lambda one: one.suggest(trial))
 
 
 def draw(space: Space, chance: random.Random) -> dict[str, Any]:
     """A point at random."""
+    return _point(space, lambda one: one.draw(chance))
+
+
+def _point(space: Space, value_of: Callable[[Parameter], Any]) -> dict[str, Any]:
+    """A point: a value of each hyper-parameter that applies, given those before it."""
     point: dict[str, Any] = {}
     for one in space:
         if one.applies(point):
-            point[one.name] = one.draw(chance)
+            point[one.name] = value_of(one)
     return point
 
 

@@ -1,5 +1,7 @@
 """MCD [Liu2023c]: the selector brings the prediction from the rationale near that from the whole text.
 
+Source: [Liu2023c] MCD (NeurIPS 2023).
+
 Shapes: B texts, T positions.
 """
 

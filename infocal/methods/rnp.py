@@ -3,6 +3,9 @@
 FR shares the encoder, DR slows the predictor down, MGR has several selectors, N2R rewards the norm of the
 rationale's representation. Each is one hyper-parameter, so that they can be told apart and combined.
 
+Sources: [Liu2022] FR (NeurIPS 2022), [Liu2023a] MGR (ACL 2023), [Liu2023b] DR (KDD 2023),
+[Liu2025] N2R (ICLR 2025).
+
 Shapes: B texts, T positions, Z dimensions of a feature.
 """
 
