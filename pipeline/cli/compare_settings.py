@@ -36,6 +36,7 @@ def new_comparison(given: argparse.Namespace, arguments: Sequence[str]) -> "Comp
     _check_owners(given.set, methods)
     if given.gpus_per_run == flag_values.AUTO:
         raise PipelineError("expected a number of GPUs, but got `auto`", where="--gpus-per-run")
+    planning.refuse_gpus_of_the_cpu(given.gpus_per_run, given.device, "--gpus-per-run")
     _check_rate_is_set_by_its_flag(given)
     is_local, chooses = cluster.is_local(given.address), False
     if given.gpus_per_run is None:

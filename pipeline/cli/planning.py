@@ -96,6 +96,25 @@ def run_settings(
     return run
 
 
+def refuse_gpus_of_the_cpu(given: float | str | None, device: str, flag: str) -> None:
+    """Refuse GPUs for trainings on the CPU: they would be reserved, and would idle.
+
+    Args:
+        given: GPUs of each training, as given; `auto` is checked by `cluster.check_packing`.
+        device: of the trainings.
+        flag: that gave the GPUs.
+
+    Raises:
+        PipelineError: if GPUs are asked for and the device is the CPU.
+    """
+    if isinstance(given, float) and given and device == "cpu":
+        raise PipelineError(
+            f"expected no GPUs with `--device cpu`, but got {given:g}",
+            where=f"{flag} {given:g}",
+            hint=f"leave out `{flag}`, or leave out `--device cpu`",
+        )
+
+
 def _holds_by_default(given: argparse.Namespace) -> bool:
     return not given.sample or getattr(given, "criterion", None) == RELATIVE
 

@@ -94,8 +94,8 @@ def _gpus(prepared: "StudySettings", address: str | None) -> str:
         return f"{prepared.gpus_per_trial:g} a trial{device}" if prepared.gpus_per_trial else f"none{device}"
     if not cluster.is_local(address):
         return (
-            "GPUs of the cluster, shared as the measurement of one trial allows; without GPUs, trials "
-            "run on the CPU"
+            "GPUs of the cluster, shared as the measurement of one trial allows; trials run on the CPU if "
+            "there are no GPUs, or if torch on their nodes cannot use them (the search asks when it starts)"
         )
     num_gpus = cluster.num_local_gpus()
     return (

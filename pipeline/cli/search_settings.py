@@ -49,6 +49,7 @@ def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
     _refuse_fixed(given, run, space)
     _check_encoders(given, run, space)
     is_own = given.space.endswith(own_space.SUFFIX)
+    planning.refuse_gpus_of_the_cpu(given.gpus_per_trial, run.device, "--gpus-per-trial")
     packs = given.gpus_per_trial == flag_values.AUTO
     chooses = given.gpus_per_trial is None and run.device in ("auto", "cuda")
     gpus = given.gpus_per_trial if isinstance(given.gpus_per_trial, float) else 0.0

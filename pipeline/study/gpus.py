@@ -76,11 +76,15 @@ def are_usable(device: str, asked: Callable[[], Torch | None] | None = None) -> 
     if num_gpus == 0:
         logger.info("GPUs: none here, so trials run on the CPU")
     elif found is None:
-        logger.warning("GPUs: none of the %g was free within %.0f s: trials run on the CPU", num_gpus, WAIT_S)
+        logger.warning(
+            "GPUs: %g in the cluster, but none was free within %.0f s: trials run on the CPU",
+            num_gpus,
+            WAIT_S,
+        )
     elif not found.sees_gpu:
         logger.warning(
-            "GPUs: there are %g, but torch %s cannot use them: trials run on the CPU. Install a torch for "
-            "CUDA on the nodes (`deploy/Dockerfile` builds an image with it), or give `--device cpu`",
+            "GPUs: %g in the cluster, but torch %s cannot use them: trials run on the CPU. Install a torch "
+            "for CUDA on the nodes (`deploy/Dockerfile` builds an image with it), or give `--device cpu`",
             num_gpus,
             found.version,
         )

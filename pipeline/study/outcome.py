@@ -114,16 +114,20 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     winner = candidates[0]
     commands = commands_of(prepared, folder.storage)
     check_nothing_better_is_lost(study, winner, commands.register)
-    package = pack_winner(study, features, winner, runs[winner.trial_id])
+    before = _registered_before(tracker.run(study_run).tags)
+    # what `pipeline.register` packed stays: it is the trial that the user chose
+    is_kept = bool(before) and not winner.is_met
+    package = None if is_kept else pack_winner(study, features, winner, runs[winner.trial_id])
     version = registered = challenger = champion = None
-    if winner.is_met:
+    if winner.is_met and package is not None:
         version = register_winner(study, features, tracker, winner, runs[winner.trial_id], package)
         registered = f"{prepared.model_name} version {version}"
         challenger = model_registry.find(tracker, prepared.model_name, model_registry.CHALLENGER).version
         champion = model_registry.champion(tracker, prepared.model_name)
-    before = _registered_before(tracker.run(study_run).tags)
     metrics = best_shown(prepared.run.dataset, winner.scores) | _trivial(features, winner)
-    metrics |= final_validation(checkpoints.load_package(package).model, features)
+    with winner.checkpoint.localised(checkpoints.BEST) as checkpoint:
+        model = checkpoints.load_best(checkpoint / checkpoints.BEST, embeddings_of(features))
+    metrics |= final_validation(model, features)
     metrics |= summary.spread([winner, *replicates], prepared.run.dataset)
     metrics |= used.metrics() if used else {}
     outcome = {"winner_trial_id": winner.trial_id, "winner_run_id": runs[winner.trial_id]}
@@ -240,12 +244,13 @@ def register_winner(
     )
 
 
-def publish(study: Study, tracker: Tracker, study_run: str, package: Path) -> None:
-    """Write a study's page, and copy it with the package to where the study belongs."""
+def publish(study: Study, tracker: Tracker, study_run: str, package: Path | None) -> None:
+    """Write a study's page, and copy it, and a new package with it, to where the study belongs."""
     tracker.finish(study_run)
     study_report.write(tracker, study_run, study.folder.directory / REPORT)
     # the digests after the files that they are of, the page after all that it speaks of
-    packed = sorted((path.name for path in package.iterdir()), key=lambda name: name == checkpoints.DIGESTS)
+    names = [] if package is None else [path.name for path in package.iterdir()]
+    packed = sorted(names, key=lambda name: name == checkpoints.DIGESTS)
     study.folder.publish(*(f"{PACKAGE}/{name}" for name in packed), REPORT)
 
 

@@ -34,6 +34,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.base import credentials, full_disk, moved, reach, uris
 from pipeline.base.errors import USER_ERRORS, PipelineError, one_line, shortened
+from pipeline.base.locations import make_folder
 from pipeline.tracking import descriptions, new_database, sections
 from pipeline.tracking.schema import refuse_another_schema
 from pipeline.tracking.tracked_dataset import TrackedDataset
@@ -112,7 +113,7 @@ class Tracker:
                 hint="name the folder of results with `--storage` (`--sample`: runs/sample), or the store "
                 "with `--tracking-uri`; `python -m pipeline.search` makes one",
             )
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent, "--tracking-uri")
         self._database = path
         if self.artifact_root is None:
             self.artifact_root = path.resolve().parent / moved.ARTIFACTS

@@ -245,7 +245,7 @@ def faithfulness(model: Rationalizer, loader: Loader) -> Scores:
     """Comprehensiveness, sufficiency and AOPC of a classifier; nothing for a regression, which has no class.
 
     Over the texts that people annotated, as [Mathew2021] has it; over all where nobody annotated any. It
-    takes fourteen passes over the texts, so it is computed for a finished model and not at each epoch.
+    takes fifteen passes over the texts, so it is computed for a finished model and not at each epoch.
     """
     if model.task.kind == "regression":
         return {}

@@ -209,7 +209,14 @@ def test_an_interrupted_comparison_says_how_to_go_on(
             "error: --set hardkuma.target_selection_rate=0.5: methods are compared at one selection rate",
         ),
         (["--cpus-per-run", "9999"], "error: --cpus-per-run: a run asks for 9999 CPU, but this machine has "),
-        (["--gpus-per-run", "99"], "error: --gpus-per-run: a run asks for 99 GPU, but this machine has "),
+        (
+            ["--device", "auto", "--gpus-per-run", "99"],
+            "error: --gpus-per-run: a run asks for 99 GPU, but this machine has ",
+        ),
+        (
+            ["--device", "cpu", "--gpus-per-run", "0.5"],
+            "error: --gpus-per-run 0.5: expected no GPUs with `--device cpu`, but got 0.5",
+        ),
         (["--method", "infocal"], "error: unrecognized arguments: --method infocal"),
         (["--resume"], "error: --resume: expected the name of the comparison, but got none"),
         (["--resume", "--name", "x"], "error: --name: there is no comparison `x` in "),

@@ -460,6 +460,8 @@ def test_a_trial_of_a_study_that_missed_is_registered_under_a_criterion_stated_l
     synced = synchronise(prepared, results(tmp_path), tracker.uri, "a command")
     assert f"): {NAME} version 1 was registered by another criterion ({stated})." in synced
     assert f"{NAME} version 1 was registered by another criterion" in parent(tracker).tags[NOTE_TAG]
+    kept = checkpoints.load_package(tmp_path / "runs/studies/first/model").metadata
+    assert kept == metadata, "the nearest trial does not replace the one that the user chose"
     model_registry.promote(tracker, version)
     again = register(prepared, results(tmp_path), tracker.uri, Wanted(min_precision=0.48))
     assert f"{NAME} version 1 is `champion`. Next:" in again, "the same weights are registered once"

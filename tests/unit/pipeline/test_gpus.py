@@ -47,8 +47,11 @@ def test_without_gpus_trials_run_on_the_cpu(cards: Any, caplog: pytest.LogCaptur
 @pytest.mark.parametrize(
     ("torch", "message"),
     [
-        (Torch("2.13.0+cpu", False), "there are 2, but torch 2.13.0.cpu cannot use them: .* torch for CUDA"),
-        (None, "none of the 2 was free within 300 s: trials run on the CPU"),
+        (
+            Torch("2.13.0+cpu", False),
+            "2 in the cluster, but torch 2.13.0.cpu cannot use them: .* torch for CUDA",
+        ),
+        (None, "2 in the cluster, but none was free within 300 s: trials run on the CPU"),
     ],
 )
 def test_gpus_that_cannot_be_used_are_told(

@@ -141,6 +141,17 @@ def test_a_bad_flag_ends_with_2_and_leaves_nothing_behind(
     assert list(empty_folder.iterdir()) == []
 
 
+@pytest.mark.parametrize("gpus", ["0.5", "2"])
+def test_gpus_for_trials_on_the_cpu_are_refused(
+    gpus: str, empty_folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert run_command(search.main, [*SAMPLE, "--device", "cpu", "--gpus-per-trial", gpus]) == 2
+    said = capsys.readouterr().err
+    message = f"error: --gpus-per-trial {gpus}: expected no GPUs with `--device cpu`, but got {gpus}"
+    assert said.startswith(f"{message}\n\nhint: leave out `--gpus-per-trial`")
+    assert list(empty_folder.iterdir()) == []
+
+
 def test_debug_shows_where_a_mistake_was_found(capsys: pytest.CaptureFixture[str]):
     assert run_command(search.main, ["--debug", *PALATE, "--space", "pape"]) == 2
     assert "Traceback (most recent call last)" in capsys.readouterr().err

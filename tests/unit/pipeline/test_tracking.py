@@ -499,3 +499,10 @@ def test_a_link_to_a_database_that_is_missing_stays_one(tmp_path: Path):
 def test_an_empty_file_becomes_a_database(tmp_path: Path):
     (tmp_path / "mlflow.db").touch()
     assert Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}").experiment("beer", "palate")
+
+
+def test_a_folder_for_a_store_that_cannot_be_made_is_named(tmp_path: Path):
+    (tmp_path / "file").write_text("in the way")
+    message = f"^--tracking-uri: cannot make the folder `{tmp_path}/file/new`: "
+    with pytest.raises(PipelineError, match=message):
+        Tracker(f"sqlite:///{tmp_path}/file/new/mlflow.db")
