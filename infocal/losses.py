@@ -7,7 +7,7 @@ import math
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Num
+from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 from torch.nn import functional
 
@@ -18,19 +18,24 @@ Reduction = Literal["mean", "none"]
 
 
 def prediction_loss(
-    output: Float[Tensor, "B C"], target: Num[Tensor, " B"], task: Task, reduction: Reduction = "mean"
+    output: Float[Tensor, "B C"],
+    target: Num[Tensor, " B"],
+    task: Task,
+    reduction: Reduction = "mean",
+    class_weight: Float[Tensor, " C"] | None = None,
 ) -> Float[Tensor, "*R"]:
     """L_sp and L_guide, Eq. (5) and (9) of [Sha2023]: negative log-likelihood of the target, in nats.
 
     Cross-entropy for a classification. For a regression the output is the logit of the predicted
-    score and the loss is MSE / (2 Var_train(y)). The mean over texts, or with `none` each text's own.
+    score and the loss is MSE / (2 Var_train(y)). The mean over texts, or with `none` each text's own. With
+    `class_weight` a text counts by the weight of its class; the mean is then the weighted one.
 
     Differs: the paper takes the MSE itself for beer. Scores in [0, 1] make it about 0.03, far below
     terms measured in nats, so the lambdas would not mean what they mean beside a cross-entropy; a
     Gaussian likelihood with the training variance puts both on one scale.
     """
     if task.kind == "classification":
-        return functional.cross_entropy(output, target, reduction=reduction)
+        return functional.cross_entropy(output, target, weight=class_weight, reduction=reduction)
     score = torch.sigmoid(output.squeeze(-1))
     return functional.mse_loss(score, target, reduction=reduction) / (2 * task.target_variance)
 
@@ -183,6 +188,15 @@ def representation_norm(feature: Float[Tensor, "B Z"]) -> Float[Tensor, ""]:
     """
     norm: Tensor = feature.norm(dim=-1)
     return -norm.clamp(min=1e-6).log().mean()
+
+
+def balanced_class_weights(class_counts: Int[Tensor, " C"]) -> Float[Tensor, " C"]:
+    """N / (C n_c): weights that let each class count alike, whatever its share of the n texts.
+
+    A class without a text counts as one with one text.
+    """
+    num_classes = len(class_counts)
+    return class_counts.sum() / (num_classes * class_counts.clamp(min=1).float())
 
 
 def mean_selection_rate(

@@ -3,7 +3,7 @@
 import contextlib
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -135,10 +135,13 @@ class Trainer:
         seed: seed of weights, dropout, masks and noise.
         device: where to train.
         bf16: autocast the forward pass to bfloat16; CUDA only.
+        class_counts: number of training texts of each class, for methods that weigh classes by it.
     """
 
     model_class: ClassVar[type[Rationalizer]]
     """Made of (config, task, embeddings)."""
+
+    optimizer_class: ClassVar[type[torch.optim.Adam]] = torch.optim.Adam
 
     config: MethodConfig
     model: Rationalizer
@@ -153,11 +156,12 @@ class Trainer:
         seed: int,
         device: torch.device,
         bf16: bool = False,
+        class_counts: Sequence[int] | None = None,
     ) -> None:
         check_bf16(bf16, device)
         torch.manual_seed(seed)
         self.config, self.task, self.device, self.bf16 = config, task, device, bf16
-        self.steps_per_epoch = steps_per_epoch
+        self.steps_per_epoch, self.class_counts = steps_per_epoch, class_counts
         self.model = self.model_class(config, task, embeddings).to(device)
         self.model.forget_weights()
         self.schedulers: list[torch.optim.lr_scheduler.LambdaLR] = []
@@ -176,7 +180,7 @@ class Trainer:
 
     def make_optimizer(self, part: nn.Module, learning_rate: float) -> torch.optim.Adam:
         """Adam for a part of the method, with the schedule of every part."""
-        optimizer = torch.optim.Adam(
+        optimizer = self.optimizer_class(
             self.parameter_groups(part), lr=learning_rate, weight_decay=self.config.weight_decay, fused=True
         )
         # not the bound method, whose attributes LambdaLR would write into the checkpoint

@@ -7,7 +7,18 @@ from feature_store.sources import get_source
 from feature_store.sources.base import FeatureDefaults
 from infocal.errors import ConfigError, did_you_mean
 from infocal.methods.registry import METHODS, Method
-from search_spaces import attention, bernoulli, datasets, fresh, hardkuma, mcd, own_data, rnp, sparse_ib
+from search_spaces import (
+    attention,
+    bernoulli,
+    classifiers,
+    datasets,
+    fresh,
+    hardkuma,
+    mcd,
+    own_data,
+    rnp,
+    sparse_ib,
+)
 from search_spaces.base import Criterion
 from search_spaces.space import Search, Space, Value
 from search_spaces.variants import VARIANTS
@@ -21,6 +32,9 @@ _SEARCHES: dict[str, Search | None] = {
     "rnp": rnp.SEARCH,
     "mcd": mcd.SEARCH,
     "fresh": fresh.SEARCH,
+    "cnn_gru": classifiers.SEARCH,
+    "birnn": classifiers.SEARCH,
+    "birnn_attn": classifiers.SEARCH,
 }
 """Method -> what is searched, on every data set; None: the data set's own ranges."""
 
@@ -187,7 +201,7 @@ def preset(method: str, dataset: str, aspect: str, sample: bool) -> dict[str, An
 
     How many tokens of a text are read is the data set's own. Then come the preset's tables: `all`, the
     aspect's, `sample` where the sample corpus is used (these hold what every method has), the method's; last
-    what a variant fixes.
+    the method's own encoder where it cannot have the preset's, and what a variant fixes.
 
     Raises:
         ConfigError: if the dataset has no presets, or there is no such method, naming the nearest one.
@@ -196,7 +210,9 @@ def preset(method: str, dataset: str, aspect: str, sample: bool) -> dict[str, An
     _search(method, dataset)
     length = get_source(dataset).defaults.length(sample)
     of_features = {} if length == FeatureDefaults().max_length else {"max_length": length}
-    return of_features | tables | fixed_by(method)
+    known = implementation(method).encoders
+    own = {"encoder": known[0]} if known and tables.get("encoder") not in known else {}
+    return of_features | tables | own | fixed_by(method)
 
 
 def features_preset(dataset: str) -> dict[str, Any]:

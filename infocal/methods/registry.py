@@ -21,6 +21,10 @@ class Method:
     """`module:class` of a `Trainer`."""
     title: str
     """Its row in [Sha2023]'s tables."""
+    encoders: tuple[str, ...] = ()
+    """The encoders that it can have, its own first; empty: any."""
+    is_supervised: bool = False
+    """Whether it learns from human rationales: no other method is given those of training texts."""
 
     def config_class(self) -> type[MethodConfig]:
         """The class of its hyper-parameters."""
@@ -54,6 +58,23 @@ METHODS = {
     "rnp": Method("infocal.methods.rnp:RnpConfig", "infocal.methods.rnp:RnpTrainer", "RNP"),
     "mcd": Method("infocal.methods.mcd:McdConfig", "infocal.methods.mcd:McdTrainer", "MCD"),
     "fresh": Method("infocal.methods.fresh:FreshConfig", "infocal.methods.fresh:FreshTrainer", "FRESH"),
+    "cnn_gru": Method(
+        "infocal.methods.cnn_gru:CnnGruConfig",
+        "infocal.methods.cnn_gru:CnnGruTrainer",
+        "CNN-GRU",
+        encoders=("cnn",),
+    ),
+    "birnn": Method(
+        "infocal.methods.birnn:BirnnConfig",
+        "infocal.methods.birnn:BirnnTrainer",
+        "BiRNN",
+        encoders=("lstm", "rcnn"),
+    ),
+    "birnn_attn": Method(
+        "infocal.methods.birnn_attn:BirnnAttnConfig",
+        "infocal.methods.birnn_attn:BirnnAttnTrainer",
+        "BiRNN-Attn [Attn]",
+    ),
 }
 
 

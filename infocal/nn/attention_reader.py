@@ -45,10 +45,17 @@ class AttentionReader(nn.Module):
             gate: 1 where a token is seen; must be zero at padding. The gradient by it is defined everywhere.
             is_token: where tokens stand.
         """
+        pooled, weight = self.attend(embedded, gate, is_token)
+        feature: Tensor = self.feature(pooled)
+        return feature, weight
+
+    def attend(
+        self, embedded: Embedded, gate: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+    ) -> tuple[Float[Tensor, "B S"], Float[Tensor, "B T"]]:
+        """The weighted mean of the states, before the last linear layer, and the weights; see `forward`."""
         states = self.encoder(embedded, gate)
         energy = self.query(torch.tanh(self.key(states))).squeeze(-1)
         energy = energy.masked_fill(~is_token, -torch.inf)
         share = gate * torch.exp(energy - energy.amax(dim=1, keepdim=True).detach())
         weight = share / share.sum(dim=1, keepdim=True).clamp(min=_LEAST)
-        feature: Tensor = self.feature((weight.unsqueeze(-1) * states).sum(dim=1))
-        return feature, weight
+        return (weight.unsqueeze(-1) * states).sum(dim=1), weight

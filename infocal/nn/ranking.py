@@ -57,6 +57,22 @@ def top_share(
     return torch.where(is_taken, found.maximum(half), found.minimum(below)) * is_token
 
 
+def top_tokens(score: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"], num: int) -> Float[Tensor, "B T"]:
+    """Probabilities that are 0.5 or more for the `num` tokens of each text that rank highest.
+
+    Above 0.5 and below it, tokens rank by their quantile among those of their text, so that another threshold
+    takes another share of the tokens. No gradient passes.
+
+    Args:
+        score: any numbers, the higher the more important.
+        is_token: where tokens stand.
+        num: tokens to take, >= 1; a shorter text is taken whole.
+    """
+    score = score.detach()
+    is_taken = _ranks(score, is_token) <= num
+    return ((quantiles(score, is_token) + is_taken) / 2).to(torch.float32) * is_token
+
+
 def num_taken(is_token: Bool[Tensor, "B T"], rate: float) -> Float[Tensor, "B 1"]:
     """How many tokens of each text `top_share` takes: the rate of its length, rounded, halves up."""
     # 0.145 x 100 is a little below 14.5 in floating point, and a half all the same

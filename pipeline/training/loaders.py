@@ -63,6 +63,7 @@ class Loader:
     def __init__(self, table: pa.Table, task: Task, lm_logit: Ragged | None = None) -> None:
         self.token_ids = Ragged(table["token_ids"])
         self.targets = as_numpy(table["target"])
+        self.task = task
         self.target_type = torch.float32 if task.kind == "regression" else torch.int64
         self.rationales = _rationales(table["rationale"])
         self.lm_logit = lm_logit
@@ -129,6 +130,13 @@ class Loader:
             has_human_rationale=torch.tensor([self.rationales[row] is not None for row in rows]),
             index=torch.from_numpy(rows.astype(np.int64)),
         )
+
+    def class_counts(self) -> list[int] | None:
+        """Number of texts of each class; None of a regression."""
+        if self.task.kind == "regression":
+            return None
+        found: list[int] = np.bincount(self.targets, minlength=self.task.num_classes).tolist()
+        return found
 
     def annotated_rows(self) -> npt.NDArray[np.int64]:
         """Numbers of the texts that have a human rationale."""

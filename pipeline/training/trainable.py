@@ -111,6 +111,7 @@ class Trial:
             seed=seed,
             device=device,
             bf16=run.bf16,
+            class_counts=self.loader.class_counts(),
         )
         self.progress = Progress()
         self._started = self._earlier_s = 0.0

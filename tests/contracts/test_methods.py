@@ -43,6 +43,13 @@ NEEDS_COMPILER = pytest.mark.skipif(
     build.compiler() is None, reason="no C++ compiler here: the kernel cannot be built"
 )
 every_method = pytest.mark.parametrize("name", METHODS)
+PAIRS = [
+    (name, encoder)
+    for name, found in METHODS.items()
+    for encoder in ENCODERS
+    if encoder in (found.encoders or ENCODERS)
+]
+every_pair = pytest.mark.parametrize(("name", "encoder"), PAIRS)
 every_encoder = pytest.mark.parametrize("encoder", ENCODERS)
 every_task = pytest.mark.parametrize("task", [REGRESSION, CLASSES], ids=["score", "classes"])
 
@@ -59,14 +66,22 @@ def small(name, dropout_free=False, **changes):
     start = {n: 0.25 for n in ("dense_epochs", "ramp_epochs") if n in names}
     values = {"hidden_size": 3, "target_selection_rate": RATE, "learning_rate": 0.01, **start}
     values |= {"embedding_dropout": 0.0} if dropout_free else {}
-    values |= {"encoder_learning_rate": 0.01} | naming(changes.pop("encoder", "rcnn"))
+    values |= {"encoder_learning_rate": 0.01} | naming(
+        changes.pop("encoder", (METHODS[name].encoders or ("rcnn",))[0])
+    )
     return kind.from_mapping(values | changes)
 
 
 def trainer_of(name, task, seed=0, **changes):
     config = small(name, **changes)
     return method(name).trainer_class()(
-        config, task, given_to(config.encoder), steps_per_epoch=3, seed=seed, device=CPU
+        config,
+        task,
+        given_to(config.encoder),
+        steps_per_epoch=3,
+        seed=seed,
+        device=CPU,
+        class_counts=[3, 2, 1] if task.kind == "classification" else None,
     )
 
 
@@ -127,8 +142,7 @@ def test_its_config_survives_the_way_through_a_mapping(name):
     assert type(config).from_mapping(config.to_dict()) == config
 
 
-@every_method
-@every_encoder
+@every_pair
 @every_task
 def test_it_trains_and_the_selection_moves(name, encoder, task):
     trainer = trainer_of(name, task, encoder=encoder)
@@ -144,8 +158,7 @@ def test_it_trains_and_the_selection_moves(name, encoder, task):
     assert trainer.is_presentable
 
 
-@every_method
-@every_encoder
+@every_pair
 @every_task
 def test_every_weight_is_trained(name, encoder, task):
     """None is left where it was drawn: no part is cut off from the loss."""
@@ -157,8 +170,7 @@ def test_every_weight_is_trained(name, encoder, task):
     assert still == []
 
 
-@every_method
-@every_encoder
+@every_pair
 @every_task
 def test_padding_changes_nothing(name, encoder, task):
     model = trained(name, task, encoder=encoder).evaluated_model.eval()
@@ -173,8 +185,7 @@ def test_padding_changes_nothing(name, encoder, task):
     assert not again.select_probability[:, width:].any()
 
 
-@every_method
-@every_encoder
+@every_pair
 @every_task
 def test_a_text_is_answered_alike_alone_and_among_others(name, encoder, task):
     model = trained(name, task, encoder=encoder).evaluated_model.eval()
@@ -188,21 +199,23 @@ def test_a_text_is_answered_alike_alone_and_among_others(name, encoder, task):
             assert torch.equal(alone.mask[0], together.mask[row, :length])
 
 
+FORMS = [
+    ("infocal", {"sampling": "relaxed"}),
+    ("infocal", {"calibration_loss": "policy_gradient"}),
+    ("sparse_ib", {"sampling": "straight_through"}),
+    ("fresh", {"support_epochs": 0.1}),
+]
 every_sampling = pytest.mark.parametrize(
-    ("name", "changes"),
+    ("name", "encoder", "changes"),
     [
-        *[(name, {}) for name in METHODS],
-        ("infocal", {"sampling": "relaxed"}),
-        ("infocal", {"calibration_loss": "policy_gradient"}),
-        ("sparse_ib", {"sampling": "straight_through"}),
-        ("fresh", {"support_epochs": 0.1}),
+        *[(name, encoder, {}) for name, encoder in PAIRS],
+        *[(name, encoder, changes) for name, changes in FORMS for encoder in ENCODERS],
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value.values())) or "default",
 )
 
 
 @every_sampling
-@every_encoder
 @every_task
 @pytest.mark.parametrize("pooling", ["mean", "max", "last"])
 def test_leaving_tokens_out_changes_no_gradient(name, changes, encoder, task, pooling, monkeypatch):
@@ -235,7 +248,6 @@ def gradient_by_words(model):
 
 
 @every_sampling
-@every_encoder
 @every_task
 def test_training_sees_all_tokens(name, changes, encoder, task):
     """Over some draws every token is told what its selection costs, also where it is hardly ever selected."""
@@ -329,8 +341,7 @@ def test_shares_go_on_within_an_epoch(name, monkeypatch):
     assert again.gradient_shares == straight.gradient_shares
 
 
-@every_method
-@every_encoder
+@every_pair
 @every_task
 def test_a_checkpoint_goes_on_bit_for_bit(name, encoder, task):
     schedule = {"warmup_epochs": 0.5, "decay_epochs": 3.0} if encoder == "transformer" else {}
@@ -349,8 +360,7 @@ def test_a_checkpoint_goes_on_bit_for_bit(name, encoder, task):
     assert_same_state(first.state_dict(), second.state_dict())
 
 
-@every_method
-@every_encoder
+@every_pair
 @every_task
 def test_packages_and_best_epochs_answer_as_the_model_does(name, encoder, task, tmp_path: Path):
     model = trained(name, task, encoder=encoder).evaluated_model.eval()
@@ -397,7 +407,8 @@ def test_a_dense_row_selects_everything(name, task):
 
 @every_method
 def test_the_pipeline_trains_it_on_the_sample(name, tmp_path: Path):
-    base = {**small(name, target_selection_rate=0.18).to_dict(), "batch_size": 256, "encoder": "lstm"}
+    encoder = (METHODS[name].encoders or ("lstm",))[0]
+    base = small(name, target_selection_rate=0.18, encoder=encoder, batch_size=256).to_dict()
     run = run_settings(method=name, num_epochs=1, hold_rate=True)
     run = dataclasses.replace(run, base=base)
     results = []

@@ -204,11 +204,16 @@ def test_a_text_that_spells_a_special_word_holds_an_unknown_one(package: Package
 # -------------------------------------------------------------------------------------- counterfactual
 
 
+READERS = ("attention", "cnn_gru", "birnn", "birnn_attn")
+"""Methods whose model predicts from the whole text."""
+
+
 def of_method(name: str, task: Task) -> Explainer:
     """An untrained model of a method, which selects some of its words."""
     torch.manual_seed(1)
     found = method(name)
-    config = found.config_class().from_mapping({"hidden_size": 3, "encoder": "lstm"})
+    encoder = (found.encoders or ("lstm",))[0]
+    config = found.config_class().from_mapping({"hidden_size": 3, "encoder": encoder})
     model = found.trainer_class().model_class(config, task, torch.randn(len(WORDS), 5)).eval()
     return Explainer(Package(model, WORDS, metadata()))
 
@@ -226,7 +231,7 @@ def test_the_models_own_marks_give_its_own_prediction_unless_it_reads_whole_text
     assert [again.prediction, *again.probabilities] == pytest.approx(
         [found.prediction, *found.probabilities], abs=1e-6
     )
-    assert explainer.reads_whole_texts == (name == "attention")
+    assert explainer.reads_whole_texts == (name in READERS)
 
 
 def test_other_marks_give_another_prediction_and_words_that_are_not_marked_are_not_read(package: Package):
