@@ -1,6 +1,7 @@
-"""Write the report page of a study again.
+"""Write the report page of a study again, or one page with the tables of all comparisons.
 
 python -m pipeline.report --dataset beer --aspect palate
+python -m pipeline.report --tables
 """
 
 import argparse
@@ -13,7 +14,7 @@ from feature_store.sources import DEFAULT_DATASET, get_source
 from feature_store.sources.base import resolve_aspect
 from pipeline.base import locations
 from pipeline.base.errors import PipelineError, run_command
-from pipeline.cli import common_flags
+from pipeline.cli import common_flags, tables_report
 
 REPORT = "report.html"
 """Name of the page in the study's folder and among the artifacts of its run."""
@@ -22,7 +23,9 @@ REPORT = "report.html"
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.report`."""
     parser = common_flags.parser(
-        "pipeline.report", "Write the page of a study and store it with the study's run."
+        "pipeline.report",
+        "Write the page of a study and store it with the study's run; or, with --tables, one page with the "
+        "tables of all comparisons.",
     )
     parser.add_argument(
         "--dataset", help=f"data set (default: {DEFAULT_DATASET}; with --name, the data set of the study)"
@@ -36,9 +39,17 @@ def build_parser() -> argparse.ArgumentParser:
     which.add_argument(
         "--run", metavar="RUN_ID", help="MLflow run of the study; --dataset and --aspect are then ignored"
     )
+    which.add_argument(
+        "--tables",
+        action="store_true",
+        help="collect every comparison in the storage into the paper's tables, beside the published numbers",
+    )
     common_flags.add_storage_arguments(parser)
     parser.add_argument(
-        "--output", metavar="FILE", help="file to write (default: STORAGE/studies/NAME/report.html)"
+        "--output",
+        metavar="FILE",
+        help="file to write (default: STORAGE/studies/NAME/report.html; with --tables, "
+        "STORAGE/tables/tables.html; Markdown and LaTeX lie beside it)",
     )
     return parser
 
@@ -53,6 +64,9 @@ def main(arguments: Sequence[str]) -> int:
         raise PipelineError(
             f"`{output}` is a folder", where="--output", hint=f"name a file, as in {output / REPORT}"
         )
+    if given.tables:
+        print("\n".join(tables_report.write(given, storage, output)))
+        return 0
     # a name says which study it is; what is also said is checked
     is_enough = given.run or (given.name and not given.dataset and not given.aspect)
     dataset = given.dataset or DEFAULT_DATASET

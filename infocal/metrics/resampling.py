@@ -327,9 +327,40 @@ def paired_difference(
         raise ValueError(
             f"expected two methods with the same number of seeds, but got {len(theirs)} and {len(ours)}"
         )
+    values, scores = _over_seeds(name, (theirs, ours), num_draws, seed)
+    sides = [(int((values <= 0).sum()) + 1), (int((values >= 0).sum()) + 1)]
+    gap = (math.fsum(scores[0]) - math.fsum(scores[1])) / len(theirs)
+    return Difference(gap, _interval(values), min(1.0, 2 * min(sides) / (len(values) + 1)))
+
+
+def mean_interval(
+    name: str, seeds: Sequence[TextCounts], *, num_draws: int = NUM_DRAWS, seed: int = 0
+) -> Interval:
+    """The interval of a method's mean score over seeds, over draws of texts and seeds.
+
+    Hierarchical: a draw takes S seeds and D texts with replacement, the same texts for every seed.
+
+    Args:
+        name: of `SCORES`.
+        seeds: counts of S seeds on the same texts.
+        num_draws: R.
+        seed: of the draws.
+
+    Raises:
+        ValueError: if there are no seeds, or they are of different numbers of texts.
+    """
+    if not seeds:
+        raise ValueError("expected the counts of at least one seed, but got none")
+    return _interval(_over_seeds(name, (seeds,), num_draws, seed)[0])
+
+
+def _over_seeds(
+    name: str, groups: Sequence[Sequence[TextCounts]], num_draws: int, seed: int
+) -> tuple[Values, list[list[float]]]:
+    """Draws (R,) of a mean over S seeds, less that of a second group where there is one; and all scores."""
     columns, of_sums = SCORES[name]
-    every = [columns(one) for one in (*theirs, *ours)]
-    size, num_seeds = every[0].shape[0], len(theirs)
+    every = [columns(one) for group in groups for one in group]
+    size, num_seeds = every[0].shape[0], len(groups[0])
     sizes = {one.shape[0] for one in every}
     if sizes != {size}:
         raise ValueError(f"expected the same texts, but got {sorted(sizes)} of them")
@@ -337,11 +368,9 @@ def paired_difference(
     drawn = []
     for block in _draws(size, num_draws, seed):
         scores = np.stack([of_sums(_summed(block, one)) for one in every], axis=1)
-        gaps = scores[:, :num_seeds] - scores[:, num_seeds:]
+        gaps = scores[:, :num_seeds] - (scores[:, num_seeds:] if len(groups) > 1 else 0.0)
         taken = seeds.integers(num_seeds, size=(len(block), num_seeds))
         drawn.append(np.take_along_axis(gaps, taken, axis=1).mean(axis=1))
-    values = np.concatenate(drawn)
-    sides = [(int((values <= 0).sum()) + 1), (int((values >= 0).sum()) + 1)]
-    estimate = [float(of_sums(_all(one))[0]) for one in every]
-    gap = math.fsum(estimate[:num_seeds]) - math.fsum(estimate[num_seeds:])
-    return Difference(gap / num_seeds, _interval(values), min(1.0, 2 * min(sides) / (len(values) + 1)))
+    estimates = [float(of_sums(_all(one))[0]) for one in every]
+    of_groups = [estimates[first : first + num_seeds] for first in range(0, len(every), num_seeds)]
+    return np.concatenate(drawn), of_groups

@@ -24,6 +24,7 @@ from pipeline.reporting import (
     weight_shares,
 )
 from pipeline.reporting.epoch_plots import ERRORS, Epochs
+from pipeline.reporting.paper_tables import PaperSection, state
 from pipeline.reporting.published import PublishedRow
 from pipeline.reporting.results import (
     Findings,
@@ -60,6 +61,7 @@ def _environment() -> jinja2.Environment:
         "ticked": _ticked,
         "breakable": _breakable,
         "stacked": _stacked,
+        "state": state,
     }
     return made
 
@@ -406,3 +408,14 @@ def tables_page(*, tables: Sequence[Any], notes: Sequence[str]) -> str:
         notes: said below the tables.
     """
     return _render("tables_page.html.j2", title=tables[0].title, tables=tables, notes=notes)
+
+
+def paper_page(*, title: str, sections: Sequence[PaperSection], notes: Sequence[str]) -> str:
+    """The page of all tables: ours beside the published ones.
+
+    Args:
+        title: of the page.
+        sections: what it shows.
+        notes: said above the tables.
+    """
+    return _render("paper_page.html.j2", title=title, sections=sections, notes=notes)

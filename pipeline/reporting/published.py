@@ -20,7 +20,8 @@ class PublishedRow:
     """Where it is printed, as in `[Sha2023] table 2`."""
     dataset: str
     task: str
-    """Aspect of beer, sub-task of CAIL, empty or `supervised` for HateXplain."""
+    """Aspect of beer, sub-task of CAIL, empty or `supervised` for HateXplain; of language models, their data
+    set."""
     method: str
     note: str
     """On what it was measured."""
@@ -28,6 +29,8 @@ class PublishedRow:
     """Column -> number, digit by digit; None where a dash is printed."""
     percent: frozenset[str]
     """Columns that are printed in percent."""
+    trained_on: str = ""
+    """The training data, in words; empty where the source does not say."""
 
     def value(self, column: str) -> float | None:
         """A number as a fraction, or in its own unit; None where it is not reported."""
@@ -57,6 +60,7 @@ def all_rows() -> tuple[PublishedRow, ...]:
                 for column, number in zip(table["columns"], numbers, strict=True)
             },
             frozenset(table.get("percent", ())),
+            table.get("trained_on", ""),
         )
         for table in tomllib.loads(text, parse_float=Decimal)["table"]
         for method, numbers in table["rows"].items()

@@ -266,7 +266,7 @@ def _own_rows(
             kind="ours",
             cells={s: over_seeds(list(_by_seed(finished, s).values())) for s in scores},
             p_values={score: p for score, p in tested.items() if p is not None},
-            marks=_marks(finished, target_rate),
+            marks=marks_of(finished, target_rate),
             note=_failures(outcomes),
         )
         yield from (_published_row(row, dataset) for row in printed if row.method == label)
@@ -428,7 +428,7 @@ def _published_row(row: published.PublishedRow, dataset: str) -> Row:
     return Row(name=f"{row.source}: {row.method}", kind="paper", cells=cells, note=row.note)
 
 
-def _marks(finished: Sequence[Outcome], target_rate: float) -> str:
+def marks_of(finished: Sequence[Outcome], target_rate: float) -> str:
     """The signs of a method's row."""
     if any(outcome.is_dense for outcome in finished):
         return DENSE

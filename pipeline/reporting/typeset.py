@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from pipeline.reporting.paper_tables import PaperSection, PaperTable
 from pipeline.reporting.standings import Row, Standings
 
 _LATEX = {
@@ -96,3 +97,63 @@ def latex(table: Standings) -> str:
 
 def _latex_line(cells: Sequence[str]) -> str:
     return " & ".join(map(escaped, cells)) + r" \\"
+
+
+# ------------------------------------------------------------------------------------- the page of all tables
+
+
+def paper_markdown(title: str, sections: Sequence[PaperSection], notes: Sequence[str]) -> str:
+    """The page of all tables in GitHub's Markdown."""
+    parts = [f"# {title}", "", *(f"- {note}" for note in notes), ""]
+    for section in sections:
+        parts += [f"## {section.title}", ""]
+        for table in section.tables:
+            parts += [f"### {table.title}", "", *_stated(table), *(f"- {text}" for text in table.first), ""]
+            rows = [[_noted(row.name, row.note), *row.cells] for row in table.rows]
+            cells = [[cell.replace("|", r"\|") for cell in line] for line in [[*table.head], *rows]]
+            widths = [max(len(line[i]) for line in cells) for i in range(len(table.head))]
+            parts += [*_markdown_part(cells, widths, list(range(len(widths)))), ""]
+            parts += [*(f"- {text}" for text in [*table.protocol, *table.notes]), ""]
+    return "\n".join(parts)
+
+
+def _stated(table: PaperTable) -> list[str]:
+    said = []
+    if table.is_sample:
+        said.append("**Made-up sample corpus**: the published rows say nothing about these numbers.")
+    if table.is_unfinished:
+        said.append("**Unfinished**: some trainings have not ended.")
+    return [*said, ""] if said else []
+
+
+def _noted(name: str, note: str) -> str:
+    return f"{name} ({note})" if note else name
+
+
+def paper_latex(sections: Sequence[PaperSection], notes: Sequence[str]) -> str:
+    """All tables for a paper; needs the package booktabs."""
+    lines = [f"% {note}" for note in notes]
+    for section in sections:
+        for table in section.tables:
+            lines += ["", rf"% {section.title}", *_paper_latex_table(section, table)]
+    return "\n".join([*lines, ""])
+
+
+def _paper_latex_table(section: PaperSection, table: PaperTable) -> list[str]:
+    caption = f"{section.label}: {table.title}"
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{escaped(caption)}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}",
+        r"\toprule",
+        _latex_line(table.head),
+        r"\midrule",
+        *(_latex_line([_noted(row.name, row.note), *row.cells]) for row in table.rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    said = [*(text for text in _stated(table) if text), *table.first, *table.protocol, *table.notes]
+    plain = [text.replace("`", "").replace("**", "") for text in said]
+    lines += [rf"\par\footnotesize {escaped(text)}" for text in plain]
+    return [*lines, r"\end{table}"]

@@ -1,0 +1,33 @@
+"""`pipeline.report --tables`: check the flags, and write the page of all tables."""
+
+import argparse
+from pathlib import Path
+
+from feature_store import terminal
+from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Storage
+
+
+def write(given: argparse.Namespace, storage: Storage, output: Path | None) -> list[str]:
+    """Write the page in every format; returns where the files are.
+
+    Args:
+        given: parsed flags of `pipeline.report`.
+        storage: of all results.
+        output: the HTML file; None: in the storage.
+
+    Raises:
+        PipelineError: if a flag chooses a study, or the files cannot be written.
+    """
+    stated = [flag for flag in ("dataset", "aspect", "tracking_uri") if getattr(given, flag)]
+    if stated:
+        flag = f"--{stated[0].replace('_', '-')}"
+        raise PipelineError(
+            "the page of all tables holds every comparison in the storage, and reads nothing from MLflow",
+            where=flag,
+            hint=f"leave out `{flag}`, or leave out `--tables` to write the page of a study",
+        )
+    with terminal.opened(), terminal.step("collecting the comparisons"):
+        from pipeline.comparing import all_tables  # loads torch
+
+        return all_tables.write(storage.opened(), output)

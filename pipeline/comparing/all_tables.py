@@ -1,0 +1,151 @@
+"""Every comparison of a storage on one page: the paper's tables, as HTML, Markdown and LaTeX."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from feature_store.store import Features, load_features
+from infocal.errors import StateError
+from pipeline.base.errors import PipelineError
+from pipeline.base.storage import Location
+from pipeline.base.stored_files import read_settings
+from pipeline.comparing.comparison_settings import ComparisonSettings, entries
+from pipeline.comparing.comparison_table import TABLE
+from pipeline.comparing.places import COMPARISON, OUTCOMES, SETTINGS
+from pipeline.reporting import pages, published, typeset
+from pipeline.reporting.paper_tables import Compared, PaperSection, sections
+from pipeline.reporting.standings import MeanScore, Outcome, Row, trivial_rows
+from pipeline.training.scoring import trivial_test
+
+logger = logging.getLogger("pipeline.comparing.all_tables")
+
+FOLDER, PAGE = "tables", "tables.html"
+"""Of the page, in the storage; Markdown and LaTeX lie beside it."""
+TITLE = "All tables"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _StoredRow:
+    """What is read of a row in a comparison's `table.json`."""
+
+    name: str
+    kind: str
+    cells: dict[str, MeanScore]
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _StoredTable:
+    """What is read of a comparison's `table.json`."""
+
+    rows: list[_StoredRow]
+
+
+def gather(home: Location) -> list[Compared]:
+    """Every comparison of a storage that has been started, by name.
+
+    A comparison that cannot be read is left out with a warning: one damaged file must not hide the others.
+
+    Args:
+        home: of all results.
+    """
+    folder = home / COMPARISON.home
+    found = []
+    for name in folder.names():
+        place = folder / name
+        if not (place / SETTINGS).exists():
+            continue
+        try:
+            with place.localised(SETTINGS, OUTCOMES, f"{TABLE}.json") as here:
+                found.append(_read(here, name))
+        except StateError as error:
+            logger.warning("the comparison `%s` is left out: %s", name, error)
+    return found
+
+
+def _read(folder: Path, name: str) -> Compared:
+    prepared = ComparisonSettings.load(folder, name)
+    run = prepared.runs[0]
+    paths = [folder / OUTCOMES / f"{entry.name}.json" for entry in entries(prepared)]
+    outcomes = [read_settings(Outcome, path, "an outcome") for path in paths if path.is_file()]
+    features = _features(run.features_dir)
+    return Compared(
+        name=name,
+        dataset=run.dataset,
+        aspect=run.aspect,
+        options=run.options,
+        features=Path(run.features_dir).name,
+        target_rate=prepared.target_rate,
+        num_epochs=run.num_epochs,
+        is_sample=prepared.sample,
+        methods=[one.method for one in prepared.runs],
+        seeds=prepared.seeds,
+        outcomes=outcomes,
+        num_all=len(paths),
+        counts={} if features is None else features.provenance["counts"],
+        beside=_beside(folder / f"{TABLE}.json", features, prepared.target_rate),
+        command=prepared.command,
+    )
+
+
+def _features(directory: str) -> Features | None:
+    """The features of a comparison, where they are on this machine."""
+    return load_features(Path(directory)) if Path(directory).is_dir() else None
+
+
+def _beside(stored: Path, features: Features | None, rate: float) -> Sequence[Row]:
+    """Trivial lines and masks of others: as the comparison's table has them, else computed again."""
+    if stored.is_file():
+        sources = tuple(f"{row.source}: " for row in published.all_rows())
+        rows = read_settings(_StoredTable, stored, "the table of a comparison").rows
+        return [
+            Row(name=row.name, kind=row.kind, cells=row.cells, note=row.note)
+            for row in rows
+            if row.kind != "ours" and not row.name.startswith(sources)
+        ]
+    return [] if features is None else trivial_rows(trivial_test(features, rate))
+
+
+def write(home: Location, output: Path | None) -> list[str]:
+    """Write the page of all tables; returns where the files are.
+
+    Args:
+        home: of all results.
+        output: the HTML file, the other formats beside it; None: in the storage.
+
+    Raises:
+        PipelineError: if a file cannot be written.
+    """
+    found = gather(home)
+    made = sections(found)
+    files = []
+    for suffix, text in _texts(made, found, home).items():
+        if output is None:
+            place = home / FOLDER / Path(PAGE).with_suffix(suffix).name
+            place.write(text.encode())
+            files.append(str(place))
+            continue
+        path = output.with_suffix(suffix)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise PipelineError(f"cannot write `{path}`: {error.strerror}", where="--output") from error
+        files.append(str(path))
+    return files
+
+
+def _texts(made: Sequence[PaperSection], found: Sequence[Compared], home: Location) -> dict[str, str]:
+    notes = [
+        f"comparisons in {home}: {', '.join(f'`{one.name}`' for one in found) or 'none'}",
+        "a cell is the mean over seeds, with the interval of 95 % over draws of texts and seeds, or ± the "
+        "sample standard deviation over seeds where a score cannot be drawn again",
+        "published numbers stand as printed; below each table stands on what they and ours were measured: "
+        "where that differs, a difference between the numbers is no difference between methods alone",
+    ]
+    return {
+        ".html": pages.paper_page(title=TITLE, sections=made, notes=notes),
+        ".md": typeset.paper_markdown(TITLE, made, notes),
+        ".tex": typeset.paper_latex(made, notes),
+    }

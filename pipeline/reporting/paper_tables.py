@@ -1,0 +1,484 @@
+"""The tables of the paper, filled from every comparison that a storage has: ours beside what was published.
+
+A table holds the comparisons of one protocol: the same data, options and selection rate. A method that two of
+them have stands there twice, each time with the name of its comparison.
+"""
+
+import math
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from feature_store.wording import counted
+from infocal.methods.registry import INFOCAL
+from infocal.metrics.resampling import SCORES, TextCounts, is_defined, mean_interval, paired_difference
+from pipeline.reporting import published
+from pipeline.reporting.published import PublishedRow
+from pipeline.reporting.results import number
+from pipeline.reporting.standings import (
+    DEGENERATE,
+    DENSE,
+    MARKS,
+    OFF_TARGET,
+    Outcome,
+    Row,
+    marks_of,
+    over_seeds,
+    too_few_seeds,
+)
+from pipeline.training.columns import Column, columns
+from pipeline.training.data_options import target
+from pipeline.training.naming import target_flags
+from search_spaces import datasets, lookup
+
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key", bound=Hashable)
+
+NOT_MEASURED, NOT_PRINTED = "not measured", "–"
+LANGUAGE_MODELS = "language-models"
+"""Stands for a data set in `published.toml`."""
+PAPER = "[Sha2023] "
+_PAPER_SCORES = {
+    "paper": {
+        "iou_f1": Column("paper_iou_f1", "IOU F1", "iou_f1"),
+        "auprc": Column("paper_auprc", "AUPRC", "auprc"),
+    }
+}
+"""Metric mode -> published columns that a data set's own tables lack, in the paper's definitions."""
+_LESS_IS_BETTER = frozenset({"sufficiency", "mse"})
+_NO_QUALITY = frozenset({"selection_rate", "selection_rate_annotated"})
+_HEADLINES = ("token_f1", "hatexplain_token_f1", "macro_f1", "accuracy")
+_ASPECT_OF_TASK = {"supervised": ""}
+"""Task of a published table that is no target of its own: the table of HateXplain has two parts."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compared:
+    """A comparison, finished or not, as far as it is known."""
+
+    name: str
+    dataset: str
+    aspect: str
+    options: Mapping[str, str]
+    features: str
+    """What tells its features from others."""
+    target_rate: float
+    num_epochs: int
+    is_sample: bool
+    methods: Sequence[str]
+    seeds: Sequence[int]
+    outcomes: Sequence[Outcome]
+    num_all: int
+    """Trainings that it consists of."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Texts and tokens of its splits, as `train_rows`; empty where its features are not on this machine."""
+    beside: Sequence[Row] = ()
+    """Trivial lines, and masks that others published."""
+    command: str = ""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every training has its outcome."""
+        return len(self.outcomes) >= self.num_all
+
+    @property
+    def protocol(self) -> tuple[Any, ...]:
+        """What is equal of comparisons whose rows may stand in one table."""
+        options = tuple(sorted(self.options.items()))
+        return self.is_sample, self.features, options, round(self.target_rate, 6)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PaperRow:
+    """A line of a table."""
+
+    name: str
+    kind: str
+    """`ours`, `missing`, `paper` or `trivial`."""
+    cells: Sequence[str]
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PaperTable:
+    """One table: a target under one protocol."""
+
+    title: str
+    head: Sequence[str]
+    """Labels of the columns, the one of the names first."""
+    rows: Sequence[PaperRow]
+    protocol: Sequence[str]
+    """On what ours and the published numbers were measured."""
+    first: Sequence[str]
+    """Who is first."""
+    notes: Sequence[str] = ()
+    is_unfinished: bool = False
+    is_sample: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PaperSection:
+    """What belongs to one table of a publication."""
+
+    label: str
+    """Short: `Table 2`."""
+    title: str
+    tables: Sequence[PaperTable]
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """The outcomes of one method in one comparison."""
+
+    method: str
+    of: Compared
+    outcomes: Sequence[Outcome]
+
+    @property
+    def title(self) -> str:
+        return lookup.title(self.method)
+
+    @property
+    def marks(self) -> str:
+        return marks_of(self.outcomes, self.of.target_rate)
+
+    def mean(self, score: str) -> float | None:
+        values = [one.scores[score] for one in self.outcomes if score in one.scores]
+        return math.fsum(values) / len(values) if values else None
+
+
+def sections(found: Sequence[Compared]) -> list[PaperSection]:
+    """Every table of the paper that comparisons can fill, and then the comparisons of other data.
+
+    Args:
+        found: all comparisons of a storage.
+    """
+    wanted = {"beer", "cail-small", "hatexplain", *(one.dataset for one in found)}
+    rows = [row for row in published.all_rows() if row.dataset in wanted]
+    made = []
+    for dataset, of_dataset in _grouped(rows, lambda row: row.dataset):
+        known = {row.method for row in of_dataset if row.source.startswith(PAPER)}
+        # what no table of the paper has stands in the first one of its data set
+        spare = {lookup.title(method) for one in found for method in one.methods} - known
+        for source, group in _grouped(of_dataset, lambda row: row.source):
+            if not source.startswith(PAPER):
+                continue
+            titles = {row.method for row in group} | spare
+            tables: list[PaperTable] = []
+            for aspect, of_target in _grouped(group, lambda row: _ASPECT_OF_TASK.get(row.task, row.task)):
+                chosen = [
+                    _of_titles(one, titles) for one in found if (one.dataset, one.aspect) == (dataset, aspect)
+                ]
+                others = [row for row in published.rows(dataset, aspect) if not row.source.startswith(PAPER)]
+                tables += _tables(dataset, aspect, chosen, [*of_target, *others])
+            label = source.removeprefix(PAPER).capitalize()
+            made.append(PaperSection(label=label, title=f"{label} of the paper: {dataset}", tables=tables))
+            spare = set()
+    printed = {(row.dataset, row.task) for row in published.all_rows()}
+    unprinted = [one for one in found if (one.dataset, one.aspect) not in printed]
+    beyond = [
+        table
+        for (dataset, aspect), group in _grouped(unprinted, lambda one: (one.dataset, one.aspect))
+        for table in _tables(dataset, aspect, group, [])
+    ]
+    if beyond:
+        made.append(
+            PaperSection(label="Other data", title="Comparisons that are not in the paper", tables=beyond)
+        )
+    return made
+
+
+def _of_titles(one: Compared, titles: Collection[str]) -> Compared:
+    """A comparison without the methods of other tables; whether it is finished is still said of all."""
+    return replace(one, methods=[name for name in one.methods if lookup.title(name) in titles])
+
+
+def _grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> list[tuple[_Key, list[_Item]]]:
+    """Items with equal keys together, keys in the order in which they first occur."""
+    groups: dict[_Key, list[_Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.items())
+
+
+def _tables(
+    dataset: str, aspect: str, found: Sequence[Compared], printed: Sequence[PublishedRow]
+) -> Iterator[PaperTable]:
+    """A table for each protocol; one without our numbers where nothing was compared."""
+    shown = _columns(dataset, printed)
+    if not found:
+        yield PaperTable(
+            title=target(dataset, aspect, {}),
+            head=["", *map(_label, shown)],
+            rows=[_published(row, shown, 0) for row in printed],
+            protocol=_published_protocol(printed),
+            first=[
+                f"nothing of this table was measured here{_how_to_measure(dataset, aspect, printed)}",
+                *_first_published(printed, shown),
+            ],
+        )
+    for _, group in _grouped(found, lambda one: one.protocol):
+        yield _table(group, printed, shown)
+
+
+def _table(group: Sequence[Compared], printed: Sequence[PublishedRow], shown: Sequence[Column]) -> PaperTable:
+    one = group[0]
+    headline = next((c for name in _HEADLINES for c in shown if c.score == name), None)
+    own = [
+        _Own(method, of, [o for o in of.outcomes if o.method == method and not o.failure])
+        for of in group
+        for method in of.methods
+    ]
+    rows: list[PaperRow] = []
+    titles = [row.method for row in printed]
+    paper = {row.method for row in printed if row.source.startswith(PAPER)}
+    every = dict.fromkeys([*titles, *(row.title for row in own)])
+    for title in every:
+        ours = [row for row in own if row.title == title]
+        rows += [_own_row(row, shown, headline, is_alone=len(group) == 1) for row in ours]
+        if not ours and title in paper:
+            rows.append(_missing(title, shown, headline))
+        more = 0 if headline is None else 1
+        rows += [_published(row, shown, more) for row in printed if row.method == title]
+    beside = next((of.beside for of in group if of.beside), ())
+    rows += [_given(row, shown, headline) for row in beside if row.name not in titles]
+    gap = [f"{headline.label}, less InfoCal's [95 %]"] if headline else []
+    signs = {sign for row in own for sign in row.marks}
+    return PaperTable(
+        title=f"{target(one.dataset, one.aspect, one.options)}: "
+        f"methods at {100 * one.target_rate:g} % of the tokens",
+        head=["", *map(_label, shown), *gap],
+        rows=rows,
+        protocol=[*map(_own_protocol, group), *_published_protocol(printed)],
+        first=[*_first_here(own, shown, group), *_first_published(printed, shown)],
+        notes=[f"{sign} {said}" for sign, said in MARKS.items() if sign in signs]
+        + [f"{row.title}: {said}" for row in own if (said := _failures(row))]
+        + [*_notes_on_trivial(beside)],
+        is_unfinished=not all(of.is_finished for of in group),
+        is_sample=one.is_sample,
+    )
+
+
+# ------------------------------------------------------------------------------------------------- rows
+
+
+def _columns(dataset: str, printed: Sequence[PublishedRow]) -> list[Column]:
+    """The columns that the published table has; without one, those of the data set."""
+    own = {column.published: column for column in columns(dataset) if column.published}
+    own |= _PAPER_SCORES.get(lookup.metric_mode(dataset), {})
+    first = [row for row in printed if row.source.startswith(PAPER)][:1]
+    names = [name for row in first for name in row.printed]
+    return [own[name] for name in names if name in own] or list(columns(dataset))
+
+
+def _label(column: Column) -> str:
+    return column.label + (" %" if column.is_share else "")
+
+
+def _scaled(value: float, column: Column) -> str:
+    return number(100 * value, 1) if column.is_share else number(value, 4)
+
+
+def _own_row(row: _Own, shown: Sequence[Column], headline: Column | None, *, is_alone: bool) -> PaperRow:
+    name = row.title if is_alone else f"{row.title}, in `{row.of.name}`"
+    notes = []
+    if (num := len(row.outcomes)) < len(row.of.seeds):
+        notes.append(f"{num} of {counted(len(row.of.seeds), 'seed')}")
+    cells = [_own_cell(row, column) for column in shown]
+    if headline is not None:
+        cells.append(_gap(row, headline))
+    kind = "ours" if row.outcomes else "missing"
+    return PaperRow(name=f"{name} {row.marks}".rstrip(), kind=kind, cells=cells, note="; ".join(notes))
+
+
+def _own_cell(row: _Own, column: Column) -> str:
+    """The mean over seeds, with its interval over draws of texts and seeds, or its deviation over seeds."""
+    values = [one.scores[column.score] for one in row.outcomes if column.score in one.scores]
+    if not values:
+        return NOT_MEASURED
+    mean = over_seeds(values)
+    text = _scaled(mean.mean, column)
+    texts = [TextCounts.of_lists(one.texts) for one in row.outcomes if one.texts]
+    can_draw = column.score in SCORES and column.score not in _NO_QUALITY and len(texts) == len(values)
+    if can_draw and is_defined(column.score, texts[0]):
+        ends = mean_interval(column.score, texts)
+        return f"{text} [{_scaled(ends.low, column)}, {_scaled(ends.high, column)}]"
+    return text if mean.deviation is None else f"{text} ± {_scaled(mean.deviation, column)}"
+
+
+def _gap(row: _Own, column: Column) -> str:
+    """The difference from InfoCal's mean of the same comparison, over the seeds that both have."""
+    if row.method == INFOCAL:
+        return NOT_PRINTED
+    known = {one.seed: one.texts for one in row.outcomes if one.texts}
+    others = {o.seed: o.texts for o in row.of.outcomes if o.method == INFOCAL and o.texts and not o.failure}
+    seeds = sorted(known.keys() & others.keys())
+    theirs = [TextCounts.of_lists(known[seed]) for seed in seeds]
+    ours = [TextCounts.of_lists(others[seed]) for seed in seeds]
+    if not seeds or column.score not in SCORES or not is_defined(column.score, ours[0]):
+        return NOT_MEASURED
+    gap = paired_difference(column.score, theirs, ours)
+    factor, digits = (100, 1) if column.is_share else (1, 4)
+    estimate, low, high = (factor * v for v in (gap.estimate, gap.interval.low, gap.interval.high))
+    return f"{estimate:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
+
+
+def _missing(title: str, shown: Sequence[Column], headline: Column | None) -> PaperRow:
+    num = len(shown) + (headline is not None)
+    return PaperRow(name=title, kind="missing", cells=[NOT_MEASURED] * num)
+
+
+def _published(row: PublishedRow, shown: Sequence[Column], more: int) -> PaperRow:
+    values = [row.value(column.published) for column in shown]
+    cells = [NOT_PRINTED if v is None else _scaled(v, c) for v, c in zip(values, shown, strict=True)]
+    return PaperRow(name=f"{row.method}, published", kind="paper", cells=[*cells, *[NOT_PRINTED] * more])
+
+
+def _given(row: Row, shown: Sequence[Column], headline: Column | None) -> PaperRow:
+    cells = [
+        _scaled(row.cells[column.score].mean, column) if column.score in row.cells else NOT_PRINTED
+        for column in shown
+    ]
+    more = [] if headline is None else [NOT_PRINTED]
+    return PaperRow(name=row.name, kind=row.kind, cells=[*cells, *more], note=row.note)
+
+
+# --------------------------------------------------------------------------------- what is said of a table
+
+
+def _own_protocol(one: Compared) -> str:
+    """On what the rows of a comparison were measured."""
+    sizes = "number of texts not known, because the features are not on this machine"
+    if one.counts:
+        train, tokens = one.counts["train_rows"], one.counts["train_tokens"]
+        sizes = f"trained on {train:,} texts ({tokens:,} tokens), scored on {one.counts['test_rows']:,} texts"
+    state = "all trainings have ended"
+    if not one.is_finished:
+        state = f"UNFINISHED: {len(one.outcomes)} of {one.num_all} trainings have ended"
+    return (
+        f"ours, `{one.name}`: {100 * one.target_rate:g} % of the tokens held on validation; {sizes}; "
+        f"{counted(one.num_epochs, 'epoch')}; {counted(len(one.seeds), 'seed')} "
+        f"({', '.join(map(str, one.seeds))}); {state}"
+    )
+
+
+def _published_protocol(printed: Sequence[PublishedRow]) -> list[str]:
+    said: dict[str, None] = {}
+    for row in printed:
+        trained = f"trained on {row.trained_on}" if row.trained_on else "training data not stated"
+        said[f"published, {row.source}: {row.note}; {trained}"] = None
+    return list(said)
+
+
+def _how_to_measure(dataset: str, aspect: str, printed: Sequence[PublishedRow]) -> str:
+    titles = {row.method for row in printed}
+    known = [name for name in lookup.method_names() if lookup.title(name) in titles]
+    if dataset not in datasets.names() or not known:
+        return ""
+    flags = f"{target_flags(dataset, aspect)} --methods {','.join(known)} --seeds 8"
+    return f"; this command measures it: `python -m pipeline.compare {flags}`"
+
+
+def _failures(row: _Own) -> str:
+    failed = [one for one in row.of.outcomes if one.method == row.method and one.failure]
+    if not failed:
+        return ""
+    reasons = "; ".join(dict.fromkeys(f"{one.failure}: {one.failure_message}" for one in failed))
+    return f"{counted(len(failed), 'seed')} failed ({reasons})"
+
+
+def _notes_on_trivial(beside: Sequence[Row]) -> Iterator[str]:
+    if not any(row.kind == "trivial" for row in beside):
+        yield "the trivial masks are not here: neither the comparison's table nor its features are"
+
+
+# ---------------------------------------------------------------------------------------------- who is first
+
+
+def _first_here(own: Sequence[_Own], shown: Sequence[Column], group: Sequence[Compared]) -> list[str]:
+    """Where InfoCal is first among the rows measured here, and who is first elsewhere."""
+    so_far = "" if all(of.is_finished for of in group) else "so far, "
+    measured = [row for row in own if row.outcomes]
+    infocal = [row for row in measured if row.method == INFOCAL]
+    if not infocal:
+        return [f"here: {so_far}InfoCal is not measured, so its place is not known"]
+    left_out = {f"{row.title} {row.marks}" for row in measured if _is_apart(row)}
+    rivals = [row for row in measured if row.method != INFOCAL and not _is_apart(row)]
+    ours, theirs = (
+        [(row.title, {c.score: row.mean(c.score) for c in shown}) for row in some]
+        for some in (infocal, rivals)
+    )
+    said = _places(ours, theirs, shown)
+    said = [f"here: {so_far}{text}" for text in said or ["no other method is measured at equal selection"]]
+    if left_out:
+        said[-1] += f"; left out, because at another selection or trivial: {', '.join(sorted(left_out))}"
+    if marks := "".join(dict.fromkeys(sign for row in infocal for sign in row.marks)):
+        said[-1] += f"; InfoCal's own row has the mark {marks}"
+    num_seeds = len({one.seed for row in infocal for one in row.outcomes})
+    if (early := too_few_seeds(num_seeds)) is not None:
+        said.append(early)
+    return said
+
+
+def _is_apart(row: _Own) -> bool:
+    """Whether a row does not compare with the others: dense, off the target, or trivial."""
+    return row.method != INFOCAL and any(sign in row.marks for sign in (DENSE, OFF_TARGET, DEGENERATE))
+
+
+def _first_published(printed: Sequence[PublishedRow], shown: Sequence[Column]) -> list[str]:
+    said = []
+    for source, rows in _grouped(printed, lambda row: row.source):
+        # a row that selects every token has no rationale
+        held = [row for row in rows if row.value("selected") != 1]
+        valued = [(row.method, {c.score: row.value(c.published) for c in shown}) for row in held]
+        ours = [one for one in valued if one[0] == lookup.title(INFOCAL)]
+        others = [one for one in valued if one[0] != lookup.title(INFOCAL)]
+        said += [f"published, {source}: {text}" for text in _places(ours, others, shown)]
+    return said
+
+
+_Valued = tuple[str, Mapping[str, float | None]]
+
+
+def _places(ours: Sequence[_Valued], others: Sequence[_Valued], shown: Sequence[Column]) -> list[str]:
+    """In which columns InfoCal is first, and who is first in the others; empty without both."""
+    if not ours or not others:
+        return []
+    firsts: list[str] = []
+    lost: dict[str, list[str]] = {}
+    for column in shown:
+        sign = -1 if column.score in _LESS_IS_BETTER else 1
+        best, rival = (_best(some, column.score, sign) for some in (ours, others))
+        if column.score in _NO_QUALITY or best is None or rival is None:
+            continue
+        if sign * rival[0] > sign * best[0]:
+            against = f"{_scaled(rival[0], column)} against {_scaled(best[0], column)}"
+            lost.setdefault(rival[1], []).append(f"{column.label} ({against})")
+        else:
+            firsts.append(column.label)
+    if not firsts and not lost:
+        return []
+    text = f"InfoCal is first in {_listed(firsts)}" if firsts else "InfoCal is not first in any column"
+    instead = [f"{name} is first in {_listed(labels)}" for name, labels in lost.items()]
+    return ["; ".join([text, *instead])]
+
+
+def _best(some: Sequence[_Valued], score: str, sign: int) -> tuple[float, str] | None:
+    """The best value of a score, and whose it is; None where nobody has one."""
+    known = [(value, name) for name, values in some if (value := values[score]) is not None]
+    return max(known, key=lambda pair: sign * pair[0], default=None)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def state(table: PaperTable) -> str:
+    """How much of a table was measured here."""
+    num = sum(row.kind == "ours" for row in table.rows)
+    if not num:
+        return NOT_MEASURED
+    missing = sum(row.kind == "missing" for row in table.rows)
+    parts = [counted(num, "row"), *([f"{counted(missing, 'row')} not measured"] if missing else [])]
+    return ", ".join([*parts, *(["unfinished"] if table.is_unfinished else [])])
