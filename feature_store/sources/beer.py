@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feature_store.errors import BadInputError
+from feature_store.errors import BadInputError, RequestError
 from feature_store.fingerprint import unit_interval
 from feature_store.sources.base import (
     NO_OPTIONS,
@@ -27,6 +27,7 @@ from feature_store.sources.base import (
     SourceOption,
     TaskSpec,
 )
+from feature_store.sources.beer_polar import CLASS_NAMES, POLAR, SCORE, polar
 from feature_store.sources.beer_pool import (
     ADJUSTED,
     NO_POOL,
@@ -77,7 +78,7 @@ def _reviews_file(number: int, part: str) -> RemoteFile:
 
 
 class Beer:
-    """The source `beer`: regression of one aspect's score in [0, 1].
+    """The source `beer`: regression of one aspect's score in [0, 1], or two classes of it.
 
     Splits: `train` is the train file where there is one, with the held-out file as `val`; otherwise the
     held-out file is cut 90/10 by a hash of each line. The annotated reviews are cut 20/80 into
@@ -104,6 +105,14 @@ class Beer:
             pool_values=(VECTORS,),
             is_later=True,
         ),
+        SourceOption(
+            name="target",
+            default=SCORE,
+            choices=(SCORE, POLAR),
+            help="predict the aspect's score (score), or whether it is at most .4 or at least .6, without "
+            "the reviews between and with classes of equal size in train (polar)",
+            is_later=True,
+        ),
     )
     tokenizer = "english"
     version = 1
@@ -120,6 +129,11 @@ class Beer:
     ) -> dict[str, Path]:
         """Files by role: `heldout`, `annotations`, `train` where there is one, `pool_ASPECT` of a pool."""
         number = self._number(aspect)
+        if options.get("target") == POLAR and options.get("pool") == ADJUSTED:
+            raise RequestError(
+                f"`pool={ADJUSTED}` changes scores, but `target={POLAR}` predicts classes",
+                hint=f"leave out `--option pool={ADJUSTED}`, or `--option target={POLAR}`",
+            )
         names = {
             "train": plain_or_gz(f"reviews.aspect{number}.train.txt"),
             "heldout": plain_or_gz(f"reviews.aspect{number}.heldout.txt"),
@@ -134,25 +148,30 @@ class Beer:
         return find_inputs(data_dir, f"{self.name}/{aspect}", names, optional=("train",))
 
     def task(self, query: Query, report: Report) -> TaskSpec:
-        """A score, whatever the files hold."""
+        """A score or two classes, as the option says, whatever the files hold."""
+        if query.options.get("target") == POLAR:
+            return TaskSpec(kind="classification", class_names=CLASS_NAMES)
         return TaskSpec(kind="regression")
 
     def frames(self, query: Query, task: TaskSpec, report: Report) -> "Iterator[pl.DataFrame]":
         """Annotated reviews first, then those of the review files, then the pool; see `Source.frames`."""
         import polars as pl  # takes time that a list of the sources need not wait for
 
-        frames = self._frames(query, task, report)
+        if query.options.get("target") == POLAR:
+            yield from polar(lambda told: self._frames(query, told), report)
+            return
+        frames = self._frames(query, report)
         if query.options.get("pool") != ADJUSTED:
             yield from frames
             return
-        targets = self._adjusted(query, task)
+        targets = self._adjusted(query)
         is_train = pl.col("split") == "train"
         for frame in frames:
             joined = frame.join(targets, on="example_id", how="left", maintain_order="left")
             target = pl.when(is_train).then("adjusted").otherwise("target").alias("target")
             yield joined.with_columns(target).drop("adjusted")
 
-    def _adjusted(self, query: Query, task: TaskSpec) -> "pl.DataFrame":
+    def _adjusted(self, query: Query) -> "pl.DataFrame":
         """Columns `example_id` and `adjusted`: training targets without what the other scores tell."""
         import polars as pl
 
@@ -160,7 +179,7 @@ class Beer:
 
         train = pl.concat(
             frame.filter(pl.col("split") == "train").select("example_id")
-            for frame in self._frames(query, task, Report())
+            for frame in self._frames(query, Report())
         )
         files = [path for role, path in query.inputs.items() if role != "annotations"]
         found = pl.concat(
@@ -171,7 +190,7 @@ class Beer:
         targets = adjusted(found["scores"].to_numpy(), self._number(query.aspect))
         return found.select("example_id", adjusted=pl.Series(targets, dtype=pl.Float32))
 
-    def _frames(self, query: Query, task: TaskSpec, report: Report) -> "Iterator[pl.DataFrame]":
+    def _frames(self, query: Query, report: Report) -> "Iterator[pl.DataFrame]":
         """The same with the scores themselves as targets."""
         import polars as pl
 
@@ -181,9 +200,8 @@ class Beer:
         inputs, max_bytes = query.inputs, query.max_bytes
         number = self._number(query.aspect)
         texts = pl.Series("text", [], pl.String)
-        for frame in frames_of(
-            annotated_reviews(inputs["annotations"], number, max_bytes, report), task.kind
-        ):
+        annotated = annotated_reviews(inputs["annotations"], number, max_bytes, report)
+        for frame in frames_of(annotated, "regression"):
             texts.append(frame["tokens"].list.join(" "))
             yield frame
         if unmarked := report.counts["annotated_without_rationale"]:

@@ -140,9 +140,8 @@ def _summary(history: Epochs, criterion: Criterion, best: int | None, dataset: s
     entry = next((entry for entry in history if entry["epoch"] == best), None)
     if entry is None:
         return "No epoch has the scores that it reads."
-    found = ", ".join(
-        f"{label} {number(entry.get(key))}" for key, label in epoch_plots.scores_of(dataset, criterion)
-    )
+    shown = epoch_plots.scores_of(dataset, criterion)
+    found = ", ".join(f"{label} {number(entry[key])}" for key, label in shown if key in entry)
     met = "meets" if criterion.is_met(entry) else "does not meet"
     return f"Best epoch {entry['epoch'] + 1} of {len(history)}: {found}; it {met} the criterion."
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from feature_store.sources.base import NO_OPTIONS
+from feature_store.sources.beer_polar import POLAR
 from feature_store.wording import counted
 from infocal.methods.registry import INFOCAL
 from infocal.metrics.resampling import SCORES, TextCounts, is_defined, mean_interval, paired_difference
@@ -167,15 +169,18 @@ def sections(found: Sequence[Compared]) -> list[PaperSection]:
             tables: list[PaperTable] = []
             for aspect, of_target in _grouped(group, lambda row: _ASPECT_OF_TASK.get(row.task, row.task)):
                 chosen = [
-                    _of_titles(one, titles) for one in found if (one.dataset, one.aspect) == (dataset, aspect)
+                    _of_titles(one, titles) for one in found if _printed_key(one) == (dataset, aspect, "")
                 ]
                 others = [row for row in published.rows(dataset, aspect) if not row.source.startswith(PAPER)]
                 tables += _tables(dataset, aspect, chosen, [*of_target, *others])
             label = source.removeprefix(PAPER).capitalize()
             made.append(PaperSection(label=label, title=f"{label} of the paper: {dataset}", tables=tables))
             spare = set()
-    printed = {(row.dataset, row.task) for row in published.all_rows()}
-    unprinted = [one for one in found if (one.dataset, one.aspect) not in printed]
+    if polar := list(_polar_tables(found, rows)):
+        title = "Rationale models of 2022 to 2025, on the polar reviews of beer"
+        made.append(PaperSection(label="Polar reviews", title=title, tables=polar))
+    printed = {(row.dataset, row.task, row.protocol) for row in published.all_rows()}
+    unprinted = [one for one in found if _printed_key(one) not in printed]
     beyond = [
         table
         for (dataset, aspect), group in _grouped(unprinted, lambda one: (one.dataset, one.aspect))
@@ -186,6 +191,19 @@ def sections(found: Sequence[Compared]) -> list[PaperSection]:
             PaperSection(label="Other data", title="Comparisons that are not in the paper", tables=beyond)
         )
     return made
+
+
+def _printed_key(one: Compared) -> tuple[str, str, str]:
+    """Data set, aspect and protocol, by which published rows are found that may stand beside a comparison."""
+    return one.dataset, one.aspect, published.protocol_of(one.options)
+
+
+def _polar_tables(found: Sequence[Compared], rows: Sequence[PublishedRow]) -> Iterator[PaperTable]:
+    """A table for each aspect whose classes were compared, here or in print."""
+    of_polar = [row for row in rows if row.protocol == POLAR]
+    for (dataset, aspect), printed in _grouped(of_polar, lambda row: (row.dataset, row.task)):
+        chosen = [one for one in found if _printed_key(one) == (dataset, aspect, POLAR)]
+        yield from _tables(dataset, aspect, chosen, printed, {"target": POLAR})
 
 
 def _of_titles(one: Compared, titles: Collection[str]) -> Compared:
@@ -202,18 +220,23 @@ def _grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> list[tuple
 
 
 def _tables(
-    dataset: str, aspect: str, found: Sequence[Compared], printed: Sequence[PublishedRow]
+    dataset: str,
+    aspect: str,
+    found: Sequence[Compared],
+    printed: Sequence[PublishedRow],
+    options: Mapping[str, str] = NO_OPTIONS,
 ) -> Iterator[PaperTable]:
     """A table for each protocol; one without our numbers where nothing was compared."""
     shown = _columns(dataset, printed)
     if not found:
+        command = _how_to_measure(dataset, aspect, printed, options)
         yield PaperTable(
-            title=target(dataset, aspect, {}),
+            title=target(dataset, aspect, options),
             head=["", *map(_label, shown)],
             rows=[_published(row, shown, 0) for row in printed],
             protocol=_published_protocol(printed),
             first=[
-                f"nothing of this table was measured here{_how_to_measure(dataset, aspect, printed)}",
+                f"nothing of this table was measured here{command}",
                 *_first_published(printed, shown),
             ],
         )
@@ -370,12 +393,15 @@ def _published_protocol(printed: Sequence[PublishedRow]) -> list[str]:
     return list(said)
 
 
-def _how_to_measure(dataset: str, aspect: str, printed: Sequence[PublishedRow]) -> str:
+def _how_to_measure(
+    dataset: str, aspect: str, printed: Sequence[PublishedRow], options: Mapping[str, str]
+) -> str:
     titles = {row.method for row in printed}
     known = [name for name in lookup.method_names() if lookup.title(name) in titles]
     if dataset not in datasets.names() or not known:
         return ""
-    flags = f"{target_flags(dataset, aspect)} --methods {','.join(known)} --seeds 8"
+    more = "".join(f" --option {name}={value}" for name, value in options.items())
+    flags = f"{target_flags(dataset, aspect)}{more} --methods {','.join(known)} --seeds 8"
     return f"; this command measures it: `python -m pipeline.compare {flags}`"
 
 

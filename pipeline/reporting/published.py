@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from importlib import resources
 
+from feature_store.sources.base import NO_OPTIONS
+from feature_store.sources.beer_polar import POLAR
+
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
@@ -31,6 +34,9 @@ class PublishedRow:
     """Columns that are printed in percent."""
     trained_on: str = ""
     """The training data, in words; empty where the source does not say."""
+
+    protocol: str = ""
+    """`POLAR` where the targets are classes of scores; empty for the paper's own targets."""
 
     def value(self, column: str) -> float | None:
         """A number as a fraction, or in its own unit; None where it is not reported."""
@@ -61,12 +67,25 @@ def all_rows() -> tuple[PublishedRow, ...]:
             },
             frozenset(table.get("percent", ())),
             table.get("trained_on", ""),
+            table.get("protocol", ""),
         )
         for table in tomllib.loads(text, parse_float=Decimal)["table"]
         for method, numbers in table["rows"].items()
     )
 
 
-def rows(dataset: str, task: str) -> list[PublishedRow]:
-    """The rows of a dataset's aspect or sub-task; empty where nothing is recorded."""
-    return [row for row in all_rows() if (row.dataset, row.task) == (dataset, task)]
+def protocol_of(options: Mapping[str, str]) -> str:
+    """The protocol whose published rows may stand beside results on data with these options."""
+    return POLAR if options.get("target") == POLAR else ""
+
+
+def rows(dataset: str, task: str, options: Mapping[str, str] = NO_OPTIONS) -> list[PublishedRow]:
+    """The rows of a dataset's aspect or sub-task under one protocol; empty where nothing is recorded.
+
+    Args:
+        dataset: its name.
+        task: aspect or sub-task; empty where there is but one.
+        options: of the data, which say under which protocol results are measured.
+    """
+    wanted = dataset, task, protocol_of(options)
+    return [row for row in all_rows() if (row.dataset, row.task, row.protocol) == wanted]

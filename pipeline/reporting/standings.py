@@ -223,7 +223,8 @@ def standings(
     methods = list(dict.fromkeys(outcome.method for outcome in outcomes))
     by_method = {name: [o for o in outcomes if o.method == name] for name in methods}
     ceiling = _ceiling(outcomes, target_rate)
-    rows = [*_own_rows(dataset, aspect, by_method, target_rate), *beside]
+    printed = published.rows(dataset, aspect, options)
+    rows = [*_own_rows(dataset, printed, by_method, target_rate), *beside]
     rows = [_with_share(row, ceiling) for row in rows]
     every = [*compared(dataset)]
     place = max((i + 1 for i, c in enumerate(every) if c.score in (_F1, "hatexplain_token_f1")), default=0)
@@ -251,10 +252,12 @@ def standings(
 
 
 def _own_rows(
-    dataset: str, aspect: str, by_method: Mapping[str, Sequence[Outcome]], target_rate: float
+    dataset: str,
+    printed: Sequence[published.PublishedRow],
+    by_method: Mapping[str, Sequence[Outcome]],
+    target_rate: float,
 ) -> Iterator[Row]:
     """A row for each method, the published one below it where there is one."""
-    printed = published.rows(dataset, aspect)
     reference = by_method.get(INFOCAL, ())
     for name, outcomes in by_method.items():
         label = lookup.title(name)

@@ -81,7 +81,7 @@ def page(tracker: Tracker, study_run_id: str) -> str:
 
 def of(found: Findings) -> str:
     """The page of what a study found, as HTML."""
-    return pages.study_page(found, published.rows(found.dataset, found.aspect))
+    return pages.study_page(found, published.rows(found.dataset, found.aspect, found.options))
 
 
 def linked(tracker: Tracker, found: Findings, folder: Path | None) -> Findings:

@@ -42,7 +42,15 @@ def trials(study_run_id: str, searched: Sequence[str], scores: Sequence[str], ch
         "selectedParams": list(searched),
         "selectedMetrics": [in_mlflow(chosen_by)],
     }
-    section = {"display": True, "isReordered": False, "deleted": False, "isGenerated": False}
+    # one chart a row: with MLflow's three, the names of the axes overlap
+    section = {
+        "columns": 1,
+        "cardHeight": 480,
+        "display": True,
+        "isReordered": False,
+        "deleted": False,
+        "isGenerated": False,
+    }
     view = {
         "searchFilter": f"tags.`mlflow.parentRunId` = '{study_run_id}'",
         "orderByKey": _column("metrics", "best_objective"),

@@ -32,6 +32,7 @@ def test_the_chart_has_every_searched_parameter_and_the_criterions_metric():
     (chart,), (section,) = found["compareRunCharts"], found["compareRunSections"]
     assert chart["selectedParams"] == ["lambda_ib", "lambda_g", "lambda_mi", "lambda_lm"]
     assert chart["selectedMetrics"] == ["best/token_recall"]
+    assert section["columns"] == 1, "in a third of the page, the names of the axes overlap"
     assert (chart["type"], chart["metricSectionId"]) == ("PARALLEL", section["uuid"])
     assert found["isAccordionReordered"] is True, "else MLflow sorts it below the charts of every metric"
 

@@ -269,5 +269,29 @@ def test_each_line_of_the_latex_table_has_as_many_cells_as_the_head():
 
 
 def test_a_page_of_nothing_still_has_the_published_tables():
-    assert {one.label for one in sections([])} == {"Table 2", "Table 3", "Table 5", "Table 10"}
+    assert {one.label for one in sections([])} == {
+        "Table 2",
+        "Table 3",
+        "Table 5",
+        "Table 10",
+        "Polar reviews",
+    }
     assert paper_tables.sections([])[0].tables[0].rows
+
+
+def test_comparisons_of_classes_have_a_section_and_published_rows_of_their_own():
+    polar = compared([outcome("fr", 0), outcome("infocal", 0)], options={"target": "polar"})
+    scores = compared([outcome("infocal", 0)], name="second")
+    shown = table(polar, scores, label="Polar reviews")
+    assert "target=polar" in shown.title
+    assert {"FR", "InfoCal", "FR, published", "RNP, published"} <= {one.name for one in shown.rows}
+    of_scores = table(polar, scores)
+    assert "HardKuma, published" in {one.name for one in of_scores.rows}
+    assert not any(one.name.startswith("FR,") or one.name == "FR" for one in of_scores.rows)
+    assert all("`first`" not in said for said in of_scores.protocol)
+
+
+def test_a_protocol_that_was_never_compared_names_the_command_that_does():
+    (said, *_) = table(label="Polar reviews").first
+    assert "nothing of this table was measured here" in said
+    assert "--option target=polar --methods " in said

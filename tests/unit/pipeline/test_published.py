@@ -139,7 +139,8 @@ def test_f1_follows_from_precision_and_recall():
     wrong = {
         cell(row)
         for row in BEER
-        if outside(span(f1, value(row, "precision"), value(row, "recall")), value(row, "f1"))
+        if "precision" in row.printed
+        and outside(span(f1, value(row, "precision"), value(row, "recall")), value(row, "f1"))
     }
     assert wrong == set()
 
