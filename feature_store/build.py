@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from feature_store import embeddings
+from feature_store.annotator_table import build_shares
 from feature_store.cache import (
     MANIFEST,
     Manifest,
@@ -58,6 +59,7 @@ def build(stage: Path, recipe: Recipe, on_rows: Callable[[int], None] | None = N
     ids = ids_by_code(words["word"], vocabulary.tokens)
     for split in splits:
         _number_tokens(stage, split, words["word"], ids, spec.kind)
+    build_shares(stage, recipe)
     np.save(stage / EMBEDDINGS_FILE, _embed(stage, recipe, vocabulary, counts, report), allow_pickle=False)
     task = task_info(stage / "train.arrow", spec, raw_files(recipe))
     names = [*(f"{split}.arrow" for split in splits), VOCABULARY_FILE, EMBEDDINGS_FILE]

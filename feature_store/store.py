@@ -26,8 +26,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from feature_store import cache
+from feature_store import cache, derived_tables
 from feature_store.columns import VOCABULARY_SCHEMA, check_layout, check_numbers, check_values, table_schema
+from feature_store.derived_tables import DERIVED_FILE
 from feature_store.errors import (
     BadInputError,
     DamagedCacheError,
@@ -53,8 +54,6 @@ from feature_store.vocabulary import Vocabulary
 from feature_store.wording import counted
 
 logger = logging.getLogger("feature_store")
-
-DERIVED_FILE = "table.arrow"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -523,12 +522,7 @@ def derived(
         if found is None:
             table = build()
             with cache.staging(directory) as stage:
-                cache.write_table(stage / DERIVED_FILE, table)
-                files = cache.describe_files(stage, [DERIVED_FILE])
-                meta = {"step": step, "version": version, "parameters": dict(parameters)}
-                cache.write_manifest(
-                    stage / cache.MANIFEST, cache.Manifest(fingerprint=key, files=files, meta=meta)
-                )
+                derived_tables.fill(stage, key, step, version, parameters, table)
             found = cache.open_table(directory / DERIVED_FILE)
     return found
 
@@ -536,7 +530,7 @@ def derived(
 def derived_dir(features: Features, step: str, version: int, parameters: Mapping[str, Any]) -> Path:
     """Folder of a table that `derived` keeps, whether it is there or not."""
     key = fingerprint(step, version, parameters, [features.fingerprint])
-    return features.directory / "derived" / f"{step}-{key[:16]}"
+    return derived_tables.folder_below(features.directory, step, key)
 
 
 def verify_derived(features: Features) -> None:

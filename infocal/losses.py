@@ -7,7 +7,7 @@ import math
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int, Num
+from jaxtyping import Bool, Float, Num
 from torch import Tensor
 from torch.nn import functional
 
@@ -190,13 +190,29 @@ def representation_norm(feature: Float[Tensor, "B Z"]) -> Float[Tensor, ""]:
     return -norm.clamp(min=1e-6).log().mean()
 
 
-def balanced_class_weights(class_counts: Int[Tensor, " C"]) -> Float[Tensor, " C"]:
-    """N / (C n_c): weights that let each class count alike, whatever its share of the n texts.
+def attention_supervision(
+    log_attention: Float[Tensor, "B T"],
+    human_rationale: Float[Tensor, "B T"],
+    is_token: Bool[Tensor, "B T"],
+    sharpness: float,
+) -> Float[Tensor, ""]:
+    """Cross-entropy of a text's attention to what its annotators marked [Mathew2021].
 
-    A class without a text counts as one with one text.
+        -sum_t a_t log alpha_t,   a = softmax(sharpness r) over the text's tokens
+
+    averaged over texts; in nats, >= 0. With r_t the share of annotators who marked token t: a text in which
+    nobody marked anything asks for attention to all tokens alike.
+
+    Args:
+        log_attention: log alpha_t, where alpha sums to 1 over the tokens of a text.
+        human_rationale: r_t, in [0, 1].
+        is_token: where tokens stand.
+        sharpness: >= 0; the published code calls it variance.
+
+    Differs: the published code takes a softmax of alpha, which is a softmax already.
     """
-    num_classes = len(class_counts)
-    return class_counts.sum() / (num_classes * class_counts.clamp(min=1).float())
+    wanted = (sharpness * human_rationale).masked_fill(~is_token, -torch.inf).softmax(dim=1)
+    return -(wanted * log_attention.masked_fill(~is_token, 0.0)).sum(dim=1).mean()
 
 
 def mean_selection_rate(

@@ -4,6 +4,24 @@ from search_spaces.space import Range, Search
 
 _OURS = "ours: nothing weighs the rationale, so what is tuned is how well the whole text is read"
 _DROPOUTS = "the values of [Mathew2021] are .1, .2 and .5"
+_WEIGHT = "ours: around the 100 of [Mathew2021] for BiRNN and the .001 for BERT, of values from .001 to 100"
+_PIECES = "ours: around the .1 of [Devlin2019]"
+
+_OF_FC = Range(name="fc_dropout", low=0.05, high=0.5, step=0.05, role="nuisance", why=_PIECES)
+_ANY_FC = Range(name="fc_dropout", low=0.0, high=0.8, role="nuisance", why=_PIECES)
+
+
+def _lambda(low: float, high: float, step: float | None = None) -> Range:
+    return Range(
+        name="lambda_attention",
+        low=low,
+        high=high,
+        step=step,
+        log=step is None,
+        role="scientific",
+        why=_WEIGHT,
+    )
+
 
 SEARCH = Search(
     spaces={
@@ -17,4 +35,25 @@ SEARCH = Search(
         ),
     },
     first_points=[{"embedding_dropout": 0.2, "fc_dropout": 0.2}],
+)
+
+SUPERVISED_SEARCH = Search(
+    spaces={
+        "paper": (*SEARCH.spaces["paper"], _lambda(20.0, 200.0, 20.0)),
+        "wide": (*SEARCH.spaces["wide"], _lambda(1e-4, 1e3)),
+    },
+    first_points=[{"embedding_dropout": 0.5, "fc_dropout": 0.2, "lambda_attention": 100.0}],
+)
+
+PRETRAINED_SEARCH = Search(
+    spaces={"paper": (_OF_FC,), "wide": (_ANY_FC,)},
+    first_points=[{"fc_dropout": 0.1}],
+)
+
+SUPERVISED_PRETRAINED_SEARCH = Search(
+    spaces={
+        "paper": (_OF_FC, _lambda(0.0005, 0.005, 0.0005)),
+        "wide": (_ANY_FC, _lambda(1e-4, 1e3)),
+    },
+    first_points=[{"fc_dropout": 0.1, "lambda_attention": 0.001}],
 )

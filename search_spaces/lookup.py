@@ -5,6 +5,7 @@ from typing import Any, Literal, TypeVar
 
 from feature_store.sources import get_source
 from feature_store.sources.base import FeatureDefaults
+from infocal.encoder_registry import ENCODERS
 from infocal.errors import ConfigError, did_you_mean
 from infocal.methods.registry import METHODS, Method
 from search_spaces import (
@@ -35,6 +36,9 @@ _SEARCHES: dict[str, Search | None] = {
     "cnn_gru": classifiers.SEARCH,
     "birnn": classifiers.SEARCH,
     "birnn_attn": classifiers.SEARCH,
+    "birnn_hatexplain": classifiers.SUPERVISED_SEARCH,
+    "bert": classifiers.PRETRAINED_SEARCH,
+    "bert_hatexplain": classifiers.SUPERVISED_PRETRAINED_SEARCH,
 }
 """Method -> what is searched, on every data set; None: the data set's own ranges."""
 
@@ -80,8 +84,21 @@ def method_names() -> list[str]:
     return [*_SEARCHES, *VARIANTS]
 
 
+def unaided_names() -> list[str]:
+    """The methods and variants that need nothing but texts and targets.
+
+    The others learn from the human rationales of training texts, or start from a pretrained encoder.
+    """
+    return [
+        name
+        for name in method_names()
+        if not (found := implementation(name)).is_supervised
+        and not any(ENCODERS[known].is_pretrained for known in found.encoders)
+    ]
+
+
 def chosen_methods(text: str, dataset: str, where: str) -> list[str]:
-    """The methods that a comma list names, each once and in its order; `all` stands for every one.
+    """The methods that a comma list names, each once and in its order; `all` stands for `unaided_names`.
 
     Args:
         text: names between commas, or `all`.
@@ -93,7 +110,7 @@ def chosen_methods(text: str, dataset: str, where: str) -> list[str]:
     """
     known = {name: name for name in method_names() if dataset in datasets.names()}
     if text.strip() == "all":
-        return list(known)
+        return [name for name in unaided_names() if name in known]
     names = [name.strip() for name in text.split(",")]
     return list(dict.fromkeys(_find(known, name, f"method on {dataset}", where) for name in names))
 

@@ -38,7 +38,7 @@ def random_batch(lengths: list[int], seed: int = 0, task: Task = REGRESSION, fir
         is_token=is_token,
         target=target if task.kind == "regression" else (target * task.num_classes).long(),
         lm_logit=torch.randn(shape, generator=generator) * is_token,
-        human_rationale=torch.zeros(shape, dtype=torch.bool),
+        human_rationale=torch.zeros(shape),
         has_human_rationale=torch.zeros(len(lengths), dtype=torch.bool),
         index=torch.arange(first_row, first_row + len(lengths)),
     )

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from feature_store.errors import RequestError, did_you_mean, quoted
 
@@ -261,6 +261,22 @@ class Source(Protocol):
 
     def write_sample(self, data_dir: Path, seed: int) -> None:
         """Write a small made-up corpus in the official format under `data_dir/name/`."""
+        ...
+
+
+@runtime_checkable
+class TellsAnnotatorsApart(Protocol):
+    """A source that says which annotators marked a token, where `Example.rationale` is one mask for all."""
+
+    def annotator_shares(self, query: Query) -> dict[str, list[float]]:
+        """For each training text with a mask, the share of its annotators who marked each token.
+
+        Args:
+            query: what to read.
+
+        Raises:
+            BadInputError: at the first line that breaks the format.
+        """
         ...
 
 

@@ -156,6 +156,17 @@ class HateXplain(ReadsRows):
         _tell(report, cases)
         seen.tell(report)
 
+    def annotator_shares(self, query: Query) -> dict[str, list[float]]:
+        """The mean of the annotators' masks of each toxic training post; see `TellsAnnotatorsApart`."""
+        split_of, _ = _read_divisions(query.inputs["divisions"], query.max_bytes)
+        found = {}
+        for post, _ in _read_posts(query.inputs["posts"], query.max_bytes):
+            masks = _fitting(post)
+            if split_of.get(post.post_id) == "train" and post.label not in (None, NORMAL) and masks:
+                votes = _votes(masks, len(post.tokens))
+                found[post.post_id] = [count / len(masks) for count in votes]
+        return found
+
     def write_sample(self, data_dir: Path, seed: int) -> None:
         """Write the made-up corpus of `feature_store.sample_posts`."""
         from feature_store import sample_posts
@@ -280,15 +291,12 @@ def _rationale(post: _Post, split: str, gold: str, cases: _Cases) -> list[int] |
     if not post.masks:
         cases.add("toxic_without_mask", post, split)
         return None
-    fitting = []
     for mask in post.masks:
         if not any(mask):
             cases.add("empty_mask", post, split)
         elif len(mask) != len(post.tokens):
             cases.add("mask_of_other_length", post, split)
-            continue
-        fitting.append(mask or [0] * len(post.tokens))
-    marked = _marked(fitting, len(post.tokens), gold)
+    marked = _marked(_fitting(post), len(post.tokens), gold)
     if not marked:
         cases.add("toxic_without_marked_token", post, split)
     return marked or None
@@ -296,8 +304,17 @@ def _rationale(post: _Post, split: str, gold: str, cases: _Cases) -> list[int] |
 
 def _marked(masks: Sequence[Sequence[int]], num_tokens: int, gold: str) -> list[int]:
     least = 1 if gold == _UNION else len(masks) // 2 + 1
-    votes = [sum(mask[i] for mask in masks if i < len(mask)) for i in range(num_tokens)]
-    return [i for i, count in enumerate(votes) if count >= least]
+    return [i for i, count in enumerate(_votes(masks, num_tokens)) if count >= least]
+
+
+def _fitting(post: _Post) -> list[list[int]]:
+    """The masks that count: those of the post's length, and those that mark nothing."""
+    return [mask for mask in post.masks if not any(mask) or len(mask) == len(post.tokens)]
+
+
+def _votes(masks: Sequence[Sequence[int]], num_tokens: int) -> list[int]:
+    """How many annotators marked each token; a mask that marks nothing may have another length."""
+    return [sum(mask[i] for mask in masks if i < len(mask)) for i in range(num_tokens)]
 
 
 _NOTES = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -147,6 +147,25 @@ class Classifier(Rationalizer):
         return is_token.to(mask.dtype)
 
 
+def balanced_class_weights(class_counts: Int[Tensor, " C"]) -> Float[Tensor, " C"]:
+    """N / (C n_c): weights that let each class count alike, whatever its share of the n texts.
+
+    A class without a text counts as one with one text.
+    """
+    num_classes = len(class_counts)
+    return class_counts.sum() / (num_classes * class_counts.clamp(min=1).float())
+
+
+def supervision(batch: Batch, reading: Reading, sharpness: float, num_heads: int = 1) -> Float[Tensor, ""]:
+    """`losses.attention_supervision` of the first heads of a reading, summed over them."""
+    assert reading.log_attention is not None
+    heads = reading.log_attention.unbind(dim=1)[:num_heads]
+    each = [
+        losses.attention_supervision(head, batch.human_rationale, batch.is_token, sharpness) for head in heads
+    ]
+    return torch.stack(each).sum()
+
+
 class ClassifierTrainer(Trainer):
     """The prediction's loss by AdamW: nothing asks for a rationale.
 
@@ -170,7 +189,7 @@ class ClassifierTrainer(Trainer):
         if task.kind == "classification" and config.class_weights == "balanced":
             if self.class_counts is None:
                 raise StateError("`class_weights` balanced needs the number of training texts of each class")
-            self.class_weight = losses.balanced_class_weights(torch.tensor(self.class_counts)).to(self.device)
+            self.class_weight = balanced_class_weights(torch.tensor(self.class_counts)).to(self.device)
 
     def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
         """L_sp of the whole text."""

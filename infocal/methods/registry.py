@@ -75,6 +75,25 @@ METHODS = {
         "infocal.methods.birnn_attn:BirnnAttnTrainer",
         "BiRNN-Attn [Attn]",
     ),
+    "birnn_hatexplain": Method(
+        "infocal.methods.birnn_hatexplain:BirnnHatexplainConfig",
+        "infocal.methods.birnn_hatexplain:BirnnHatexplainTrainer",
+        "BiRNN-HateXplain [Attn]",
+        is_supervised=True,
+    ),
+    "bert": Method(
+        "infocal.methods.bert:BertConfig",
+        "infocal.methods.bert:BertTrainer",
+        "BERT [Attn]",
+        encoders=("transformer",),
+    ),
+    "bert_hatexplain": Method(
+        "infocal.methods.bert_hatexplain:BertHatexplainConfig",
+        "infocal.methods.bert_hatexplain:BertHatexplainTrainer",
+        "BERT-HateXplain [Attn]",
+        encoders=("transformer",),
+        is_supervised=True,
+    ),
 }
 
 

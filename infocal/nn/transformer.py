@@ -4,7 +4,7 @@ Shapes: B texts, T positions, R windows, C places in a window, Z dimensions of a
 """
 
 import inspect
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -13,7 +13,15 @@ from torch import Tensor, nn
 from infocal.config import MethodConfig
 from infocal.errors import ConfigError
 from infocal.nn.encoders import Embedded, Encoder
-from infocal.nn.pieces import EXTRA, Pretrained
+from infocal.nn.pieces import EXTRA, Layout, Pretrained
+
+
+class FirstMark(NamedTuple):
+    """What the mark before a text, such as `[CLS]`, makes of it in the last block."""
+
+    state: Float[Tensor, "B Z"]
+    attention: Float[Tensor, "B H T"]
+    """Of each head to the pieces of each word, summed over them; what goes to marks is left out."""
 
 
 class Transformer(Encoder):
@@ -64,6 +72,31 @@ class Transformer(Encoder):
 
     def forward(self, embedded: Embedded, gate: Float[Tensor, "B T"]) -> Float[Tensor, "B T Z"]:
         """See `Encoder.forward`."""
+        layout, output = self._run(embedded, gate)
+        states = self._of_words(layout, output.last_hidden_state * layout.share.unsqueeze(-1), gate)
+        return states * gate.unsqueeze(-1)
+
+    def read_by_mark(self, embedded: Embedded, gate: Float[Tensor, "B T"]) -> FirstMark:
+        """State and attention of the mark before the text; differentiable by the gates.
+
+        Of a text in several windows, the mean of the windows' states, and the sum of their attention.
+        """
+        layout, output = self._run(embedded, gate, output_attentions=True)
+        # a window's text is that of its words, which come before the number of the marks
+        num_slots, num_texts = gate.numel(), len(gate)
+        text = layout.word.masked_fill(layout.word >= num_slots, -1).amax(dim=1) // gate.shape[1]
+        windows = torch.bincount(text, minlength=num_texts)
+        first = output.last_hidden_state[:, 0]
+        state = first.new_zeros(num_texts, self.output_size).index_add(0, text, first) / windows[:, None]
+        attention = self._of_words(layout, output.attentions[-1][:, :, 0].transpose(1, 2), gate)
+        return FirstMark(state, attention.transpose(1, 2))
+
+    def show_attention(self) -> None:
+        """Compute attention in the form that can be given out, which is slower; for `read_by_mark`."""
+        self.model.set_attn_implementation("eager")
+
+    def _run(self, embedded: Embedded, gate: Float[Tensor, "B T"], **asked: bool) -> tuple[Layout, Any]:
+        """The pieces, and what the model gives for them."""
         layout = embedded.pieces
         assert layout is not None
         num_slots = gate.numel()
@@ -73,12 +106,15 @@ class Transformer(Encoder):
         if embedded.hides_unselected:
             attended = attended & (gates > 0)
         vectors = self.model.get_input_embeddings()(layout.ids) * gates.unsqueeze(-1)
-        states = self.model(inputs_embeds=vectors, attention_mask=attended.long()).last_hidden_state
-        shares = (states * layout.share.unsqueeze(-1)).flatten(0, 1)
-        summed = shares.new_zeros(num_slots + 2, self.output_size)
-        summed = summed.index_add(0, layout.word.flatten(), shares)
-        found: Tensor = summed[:num_slots].view(*gate.shape, -1) * gate.unsqueeze(-1)
-        return found
+        return layout, self.model(inputs_embeds=vectors, attention_mask=attended.long(), **asked)
+
+    def _of_words(
+        self, layout: Layout, values: Float[Tensor, "R C V"], gate: Float[Tensor, "B T"]
+    ) -> Float[Tensor, "B T V"]:
+        """The sum of the values of each word's pieces."""
+        summed = values.new_zeros(gate.numel() + 2, values.shape[-1])
+        summed = summed.index_add(0, layout.word.flatten(), values.flatten(0, 1))
+        return summed[: gate.numel()].view(*gate.shape, -1)
 
 
 def _built(pretrained: Pretrained) -> Any:

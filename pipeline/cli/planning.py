@@ -27,7 +27,7 @@ from search_spaces.criteria import PAPER, RELATIVE, RIVAL, expected, with_min_pr
 from search_spaces.datasets import out_of_reach
 
 if TYPE_CHECKING:
-    from feature_store.store import FeatureRequest
+    from feature_store.store import FeatureRequest, Features
     from feature_store.survey import Survey
 
 logger = logging.getLogger("pipeline.cli.planning")
@@ -322,6 +322,7 @@ def with_features(
         logger.info("note: %s", note)
     run = dataclasses.replace(run, features_dir=str(features.directory.resolve()), origin=origin_of(features))
     validation = features.annotated_validation()["rationale"]
+    _check_supervision(run, features)
     if lookup.depends_on_data(run.dataset):
         num_texts = len(features.table("train"))
         run = _settled(given, run, criterion_of(features), num_texts)
@@ -388,6 +389,18 @@ def _check_annotated(
             f"{naming.title(run.dataset, run.aspect)} has a human rationale: no epoch could be chosen",
             where=given.data_dir,
             hint="the criterion needs annotated texts; check that the file of annotations is complete",
+        )
+
+
+def _check_supervision(run: settings.RunSettings, features: "Features") -> None:
+    """Refuse a method that learns from human rationales where no training text has one."""
+    marked = features.table("train")["rationale"]
+    if lookup.implementation(run.method).is_supervised and marked.null_count == len(marked):
+        raise PipelineError(
+            f"`{run.method}` learns from the human rationales of training texts, but none of the "
+            f"{counted(len(marked), 'training text')} of {naming.title(run.dataset, run.aspect)} has one",
+            where="--method",
+            hint="choose a method that needs no rationales to learn from",
         )
 
 

@@ -223,7 +223,7 @@ def conduct(
         The table as Markdown, and what broke, by entry.
     """
     torch.set_num_threads(prepared.runs[0].num_threads)
-    prepared = _with_language_model(prepared, folder)
+    prepared = _with_derived(prepared, folder)
     tracker = Tracker(uri)
     prepared = _with_parent(prepared, tracker)
     make_folder(folder.directory, "--storage")
@@ -262,20 +262,20 @@ def _ending(tracker: Tracker, run_id: str, comparison: Comparison) -> Iterator[N
         tracker.finish(run_id, status)
 
 
-def _with_language_model(prepared: ComparisonSettings, folder: StudyFolder) -> ComparisonSettings:
-    """The settings once the language model's scores are there; behind a URI, sent with the features."""
-    derived: dict[str, Path] = {}
+def _with_derived(prepared: ComparisonSettings, folder: StudyFolder) -> ComparisonSettings:
+    """The settings once what methods read beside the features is there; behind a URI, sent with them."""
+    derived: dict[str, list[Path]] = {}
     with terminal.step("training the language model, or finding its scores"):
         for run in prepared.runs:
-            if (found := outcome.prepare_language_model(run, features_of(run))) is not None:
-                derived[run.features_dir] = found
+            known = derived.setdefault(run.features_dir, [])
+            known += [one for one in outcome.prepare_derived(run, features_of(run)) if one not in known]
     if folder.remote is None or prepared.runs[0].features_uri:
         return prepared
     home = folder.storage.opened()
     runs = [
         dataclasses.replace(
             run,
-            features_uri=feature_copies.send(features_of(run), derived.get(run.features_dir), home).portable,
+            features_uri=feature_copies.send(features_of(run), derived[run.features_dir], home).portable,
         )
         for run in prepared.runs
     ]

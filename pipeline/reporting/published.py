@@ -14,6 +14,9 @@ from importlib import resources
 from feature_store.sources.base import NO_OPTIONS
 from feature_store.sources.beer_polar import POLAR
 
+SUPERVISED = "supervised"
+"""Task of the rows whose methods learn from human rationales."""
+
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:

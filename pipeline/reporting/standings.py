@@ -223,7 +223,9 @@ def standings(
     methods = list(dict.fromkeys(outcome.method for outcome in outcomes))
     by_method = {name: [o for o in outcomes if o.method == name] for name in methods}
     ceiling = _ceiling(outcomes, target_rate)
-    printed = published.rows(dataset, aspect, options)
+    # rows with and without human rationales; no method has a row in both
+    tasks = (aspect, published.SUPERVISED)
+    printed = [row for task in tasks for row in published.rows(dataset, task, options)]
     rows = [*_own_rows(dataset, printed, by_method, target_rate), *beside]
     rows = [_with_share(row, ceiling) for row in rows]
     every = [*compared(dataset)]

@@ -79,7 +79,7 @@ def conduct(
     logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
     check_bf16(run.bf16, resolve_device(run.device))
     with terminal.step("training the language model, or finding its scores"):
-        derived = outcome.prepare_language_model(run, features)
+        derived = outcome.prepare_derived(run, features)
     make_folder(folder.directory.parents[1], "--storage")
     tracker = Tracker(uri)
     make_folder(folder.directory, "--storage")

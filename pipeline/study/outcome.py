@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store import terminal
+from feature_store.annotators import shares_dir
 from feature_store.store import Features, load_features
 from infocal.config import LanguageModelConfig
 from infocal.trainer import resolve_device
@@ -41,25 +42,32 @@ from pipeline.training.loaders import embeddings_of, language_model_dir, languag
 from pipeline.training.scoring import final_validation, rate_of_lines, trivial_validation
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import best_shown, train
-from search_spaces import datasets
+from search_spaces import datasets, lookup
 from search_spaces.criteria import paper_bar
 from search_spaces.lookup import depends_on_data
 
 logger = logging.getLogger("pipeline.study.outcome")
 
 
-def prepare_language_model(run: RunSettings, features: Features) -> Path | None:
-    """Train the language model here, once; trials find the stored scores.
+def prepare_derived(run: RunSettings, features: Features) -> list[Path]:
+    """Train the language model here, once, where the method reads its scores; trials find them stored.
 
     Returns:
-        Where they are; None where the method reads none.
+        Folders of the tables beside the features that the method reads: those scores, and what annotators
+        marked, for a supervised method.
+
+    Raises:
+        MissingDataError: if the features lack what annotators marked.
     """
+    if lookup.implementation(run.method).is_supervised:
+        found = shares_dir(features)
+        return [] if found is None else [found]
     if not run.config().reads_language_model:
-        return None
+        return []
     language_model = LanguageModelConfig(**run.language_model)
     device = resolve_device(run.device)
     language_model_scores(features, language_model, device, may_train=not run.features_uri)
-    return language_model_dir(features, language_model)
+    return [language_model_dir(features, language_model)]
 
 
 def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) -> dict[str, str]:

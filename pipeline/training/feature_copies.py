@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import socket
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,12 +32,12 @@ _NUM_TRIES = 2
 """Downloads of a file whose digest is wrong."""
 
 
-def send(features: Features, derived: Path | None, storage: Location) -> Location:
+def send(features: Features, derived: Sequence[Path], storage: Location) -> Location:
     """Copy built features to the storage, where they are not there yet.
 
     Args:
         features: to be sent.
-        derived: folder of the one derived table that goes along; None: none does.
+        derived: folders of the derived tables that go along.
         storage: of all results.
 
     Raises:
@@ -72,15 +73,15 @@ def _name(uri: str) -> str:
     return PurePosixPath(urlsplit(uri).path).name
 
 
-def _contents(features: Features, derived: Path | None) -> dict[str, dict[str, Any]]:
+def _contents(features: Features, derived: Sequence[Path]) -> dict[str, dict[str, Any]]:
     """Size and digest of every file that is sent, by its path below the features' folder."""
     files = cache.describe_files(features.directory, [cache.MANIFEST]) | features.manifest.files
-    if derived is None:
-        return dict(sorted(files.items()))
-    below = derived.relative_to(features.directory).as_posix()
-    tables = cache.read_manifest(derived / cache.MANIFEST).files
-    described = cache.describe_files(derived, [cache.MANIFEST]) | tables
-    return dict(sorted((files | {f"{below}/{name}": entry for name, entry in described.items()}).items()))
+    for folder in derived:
+        below = folder.relative_to(features.directory).as_posix()
+        tables = cache.read_manifest(folder / cache.MANIFEST).files
+        described = cache.describe_files(folder, [cache.MANIFEST]) | tables
+        files |= {f"{below}/{name}": entry for name, entry in described.items()}
+    return dict(sorted(files.items()))
 
 
 def fetched(uri: str, cache_dir: Path) -> Path:

@@ -1,7 +1,7 @@
 """The one place where an Arrow table becomes tensors."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
+from feature_store.annotators import annotator_shares
 from feature_store.cache import as_numpy
 from feature_store.sources.base import POOL
 from feature_store.store import Features, derived, derived_dir
@@ -51,6 +52,10 @@ class Ragged:
         return len(self.lengths)
 
 
+Marks = npt.NDArray[np.float32]
+"""Share of annotators who marked each token of a text, in [0, 1]."""
+
+
 class Loader:
     """Batches of one table.
 
@@ -58,14 +63,23 @@ class Loader:
         table: columns as `feature_store.store.Features.table` gives them.
         task: what is predicted.
         lm_logit: language-model score of each token, in the order of the table; None: zeros.
+        shares: share of its annotators who marked each token of a text, None for a text without; where they
+            are not given, the table's own masks.
     """
 
-    def __init__(self, table: pa.Table, task: Task, lm_logit: Ragged | None = None) -> None:
+    def __init__(
+        self,
+        table: pa.Table,
+        task: Task,
+        lm_logit: Ragged | None = None,
+        shares: Sequence[Marks | None] | None = None,
+    ) -> None:
         self.token_ids = Ragged(table["token_ids"])
         self.targets = as_numpy(table["target"])
         self.task = task
         self.target_type = torch.float32 if task.kind == "regression" else torch.int64
         self.rationales = _rationales(table["rationale"])
+        self.shares = [_as_shares(g) for g in self.golds()] if shares is None else shares
         self.lm_logit = lm_logit
         if lm_logit is not None and not np.array_equal(lm_logit.lengths, self.token_ids.lengths):
             raise ValueError(
@@ -113,21 +127,21 @@ class Loader:
         is_token = np.arange(lengths.max()) < lengths[:, None]
         token_ids = np.zeros(is_token.shape, np.int64)
         lm_logit = np.zeros(is_token.shape, np.float32)
-        human = np.zeros(is_token.shape, bool)
+        human = np.zeros(is_token.shape, np.float32)
         for i, row in enumerate(rows):
             token_ids[i, : lengths[i]] = self.token_ids[row]
             if self.lm_logit is not None:
                 lm_logit[i, : lengths[i]] = self.lm_logit[row]
-            rationale = self.rationales[row]
-            if rationale is not None:
-                human[i, rationale] = True
+            share = self.shares[row]
+            if share is not None:
+                human[i, : lengths[i]] = share
         return Batch(
             token_ids=torch.from_numpy(token_ids),
             is_token=torch.from_numpy(is_token),
             target=torch.as_tensor(self.targets[rows], dtype=self.target_type),
             lm_logit=torch.from_numpy(lm_logit),
             human_rationale=torch.from_numpy(human),
-            has_human_rationale=torch.tensor([self.rationales[row] is not None for row in rows]),
+            has_human_rationale=torch.tensor([self.shares[row] is not None for row in rows]),
             index=torch.from_numpy(rows.astype(np.int64)),
         )
 
@@ -153,6 +167,35 @@ class Loader:
             mask[positions] = True
             masks.append(mask)
         return masks
+
+
+def training_loader(
+    features: Features, lm_logit: Ragged | None = None, *, is_supervised: bool = False
+) -> Loader:
+    """Batches of the training texts; human rationales are in those of a supervised method alone.
+
+    Raises:
+        MissingDataError: if a supervised method wants them of features that do not have them apart.
+    """
+    table, task = features.table("train"), task_of(features)
+    if not is_supervised:
+        return Loader(_unmarked(table), task, lm_logit)
+    apart = annotator_shares(features)
+    if apart is None:
+        return Loader(table, task, lm_logit)
+    shares = [None if row is None else np.asarray(row, np.float32) for row in apart.to_pylist()]
+    return Loader(table, task, lm_logit, shares)
+
+
+def _unmarked(table: pa.Table) -> pa.Table:
+    """The same texts, as if nobody had annotated any."""
+    place = table.schema.get_field_index("rationale")
+    field = table.schema.field(place)
+    return table.set_column(place, field, pa.nulls(len(table), field.type))
+
+
+def _as_shares(gold: npt.NDArray[np.bool_] | None) -> Marks | None:
+    return None if gold is None else gold.astype(np.float32)
 
 
 def prefetched(batches: Iterable[Batch], prepare: Callable[[Batch], Batch]) -> Iterator[Batch]:
@@ -221,12 +264,12 @@ def language_model_scores(
                 where=str(language_model_dir(features, config)),
                 hint="remove the features' folder: the features are fetched again, with the scores",
             )
-        loader = Loader(features.table("train"), task_of(features))
+        loader = training_loader(features)
         learnt = loader
         if POOL in features.splits:
             # literal names: a test reads here that the test split is not opened
             words = [features.table("train"), features.table("pool")]
-            learnt = Loader(pa.concat_tables(words), task_of(features))
+            learnt = Loader(_unmarked(pa.concat_tables(words)), task_of(features))
         trainer = LanguageModelTrainer(
             config, embeddings_of(features), torch.tensor(features.token_counts), device
         )

@@ -25,7 +25,7 @@ from pipeline.base.trajectories import Failure
 from pipeline.training import checkpoints, columns, feature_copies
 from pipeline.training.best import best_first, judged
 from pipeline.training.epochs import BestEpoch, BestSoFar, Epoch
-from pipeline.training.loaders import Loader, language_model_scores, prefetched, task_of
+from pipeline.training.loaders import language_model_scores, prefetched, task_of, training_loader
 from pipeline.training.midway import Midway
 from pipeline.training.pretrained import inputs_of
 from pipeline.training.scoring import Validation, ValidationData, hold_rate, validate
@@ -101,9 +101,10 @@ class Trial:
             scores = language_model_scores(
                 features, LanguageModelConfig(**run.language_model), device, may_train=not run.features_uri
             )
-        self.loader = Loader(features.table("train"), task_of(features), scores)
+        method = lookup.implementation(run.method)
+        self.loader = training_loader(features, scores, is_supervised=method.is_supervised)
         self.validation = ValidationData.of(features)
-        self.trainer = lookup.implementation(run.method).trainer_class()(
+        self.trainer = method.trainer_class()(
             config,
             task_of(features),
             inputs_of(features, config),

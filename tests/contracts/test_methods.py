@@ -26,7 +26,7 @@ from pipeline.training.checkpoints import Package, load_best, load_package, save
 from pipeline.training.epochs import Epoch
 from pipeline.training.trainable import train
 from search_spaces import lookup
-from tests.small_encoder import given_to, naming
+from tests.small_encoder import given_to, naming, write_encoder
 from tests.small_model import (
     CLASSES,
     NUM_WORDS,
@@ -378,6 +378,32 @@ def test_packages_and_best_epochs_answer_as_the_model_does(name, encoder, task, 
 
 @every_method
 @every_task
+def test_it_learns_from_human_rationales_only_if_it_is_called_supervised(name, task):
+    states = []
+    for seed in (0, 1):
+        trainer = trainer_of(name, task)
+        for epoch in range(math.ceil(trainer.config.start_epochs) + 1):
+            batches = random_batches(3, task, seed=epoch)
+            trainer.train_epoch([marked(batch, seed) for batch in batches])
+        states.append(trainer.model.state_dict())
+    is_same = all(torch.equal(a, b) for a, b in zip(*(s.values() for s in states), strict=True))
+    assert is_same is not METHODS[name].is_supervised
+
+
+def marked(batch: Batch, seed: int) -> Batch:
+    """The same texts with marks that nobody made."""
+    share = torch.rand(batch.is_token.shape, generator=torch.Generator().manual_seed(seed)) * batch.is_token
+    everyone = torch.ones_like(batch.has_human_rationale)
+    return dataclasses.replace(batch, human_rationale=share, has_human_rationale=everyone)
+
+
+def test_supervised_is_what_its_name_says():
+    named = {name for name in METHODS if name.endswith("_hatexplain")}
+    assert {name for name, found in METHODS.items() if found.is_supervised} == named
+
+
+@every_method
+@every_task
 def test_the_prediction_has_the_form_of_the_task(name, task: Task):
     trainer = trained(name, task)
     for prediction in trainer.predict(random_batches(1, task)):
@@ -409,6 +435,8 @@ def test_a_dense_row_selects_everything(name, task):
 def test_the_pipeline_trains_it_on_the_sample(name, tmp_path: Path):
     encoder = (METHODS[name].encoders or ("lstm",))[0]
     base = small(name, target_selection_rate=0.18, encoder=encoder, batch_size=256).to_dict()
+    if ENCODERS[encoder].is_pretrained:
+        base["pretrained"] = str(write_encoder(tmp_path / "encoder", ["the"]))
     run = run_settings(method=name, num_epochs=1, hold_rate=True)
     run = dataclasses.replace(run, base=base)
     results = []

@@ -148,7 +148,7 @@ def test_a_comparison_on_a_new_data_set_is_planned(letters: Path, capsys: pytest
     assert run_command(compare.main, [*asked, "--device", "cpu", "--dry-run", "--methods", "all"]) == 0
     plan = capsys.readouterr().out
     assert "selection    12.5% of the tokens" in plan
-    for method in lookup.method_names():
+    for method in lookup.unaided_names():
         assert f"\n  {method} " in plan
 
 

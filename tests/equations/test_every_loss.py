@@ -35,6 +35,20 @@ def naive_cross_entropy(output, target, task):
     return -sum(math.log(v) for v in p) / len(p)
 
 
+def naive_weighted_cross_entropy(output, target, task, class_weight):
+    p = [math.exp(o[y]) / sum(math.exp(v) for v in o) for o, y in zip(output, target, strict=True)]
+    weight = [class_weight[y] for y in target]
+    return -sum(w * math.log(v) for w, v in zip(weight, p, strict=True)) / sum(weight)
+
+
+def naive_attention_supervision(log_attention, human_rationale, sharpness):
+    total = 0.0
+    for b, length in enumerate((3, 2)):
+        wanted = [math.exp(sharpness * r) for r in human_rationale[b][:length]]
+        total -= sum(a * log_attention[b][t] for t, a in enumerate(wanted)) / sum(wanted)
+    return total / 2
+
+
 def naive_information_bottleneck(select_logit, prior_selection_rate):
     total, r = 0.0, prior_selection_rate
     for row, t in REAL:
@@ -168,6 +182,23 @@ CASES = {
         {"output": (2, 3)},
         {"target": torch.tensor([2, 0]), "task": CLASSES},
     ),
+    "weighted_classification": Case(
+        losses.prediction_loss,
+        naive_weighted_cross_entropy,
+        {"output": (2, 3)},
+        {
+            "target": torch.tensor([2, 0]),
+            "task": CLASSES,
+            "class_weight": torch.tensor([0.5, 1.0, 2.0]).double(),
+        },
+        mean_of_texts=False,
+    ),
+    "attention_supervision": Case(
+        losses.attention_supervision,
+        naive_attention_supervision,
+        {"log_attention": TOKENS, "human_rationale": TOKENS},
+        {"sharpness": 2.0},
+    ),
     "ib": Case(
         losses.information_bottleneck,
         naive_information_bottleneck,
@@ -297,7 +328,8 @@ def test_more_padding_changes_nothing(case):
 
 
 @pytest.mark.parametrize(
-    "case", [c for c in CASES.values() if "reduction" in inspect.signature(c.loss).parameters]
+    "case",
+    [c for c in CASES.values() if c.mean_of_texts and "reduction" in inspect.signature(c.loss).parameters],
 )
 def test_unreduced_it_is_each_texts_own(case):
     inputs = case.inputs(seed=3)

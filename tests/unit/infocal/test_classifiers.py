@@ -8,8 +8,8 @@ import pytest
 import torch
 from sklearn.utils.class_weight import compute_class_weight
 
-from infocal import losses
 from infocal.errors import ConfigError, StateError
+from infocal.methods.classifier import balanced_class_weights
 from infocal.methods.cnn_gru import pooled_maxima
 from infocal.methods.registry import method
 from infocal.nn.ranking import quantiles, top_tokens
@@ -44,19 +44,19 @@ def model_of(name, task=CLASSES, **changes):
 
 def test_golden_class_weights():
     # 10 texts, 3 classes: 10 / (3 * 5), 10 / (3 * 3), 10 / (3 * 2)
-    found = losses.balanced_class_weights(torch.tensor([5, 3, 2]))
+    found = balanced_class_weights(torch.tensor([5, 3, 2]))
     assert found.tolist() == pytest.approx([2 / 3, 10 / 9, 5 / 3], rel=1e-6)
 
 
 def test_class_weights_are_those_of_scikit_learn():
     labels = np.random.default_rng(0).integers(0, 4, 97)
     theirs = compute_class_weight("balanced", classes=np.arange(4), y=labels)
-    ours = losses.balanced_class_weights(torch.from_numpy(np.bincount(labels)))
+    ours = balanced_class_weights(torch.from_numpy(np.bincount(labels)))
     assert ours.tolist() == pytest.approx(theirs.tolist(), rel=1e-6)
 
 
 def test_a_class_without_a_text_has_a_weight():
-    assert losses.balanced_class_weights(torch.tensor([4, 0])).tolist() == [0.5, 2.0]
+    assert balanced_class_weights(torch.tensor([4, 0])).tolist() == [0.5, 2.0]
 
 
 @every_classifier

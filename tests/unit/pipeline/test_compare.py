@@ -67,7 +67,7 @@ def test_all_methods_get_one_target_one_budget_and_the_same_seeds(planned, capsy
     assert run_command(compare.main, [*SAMPLE, "--epochs", "7", "--seed", "3", "--name", "first"]) == 0
     assert capsys.readouterr().out == "the table\n"
     (prepared,) = planned
-    assert [run.method for run in prepared.runs] == lookup.method_names()
+    assert [run.method for run in prepared.runs] == lookup.unaided_names()
     assert prepared.seeds == [3, 4, 5]
     assert prepared.target_rate == 0.18, "the preset's"
     assert {run.num_epochs for run in prepared.runs} == {7}

@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pipeline.base.errors import PipelineError
 from pipeline.training import explainer as explainer_module
 from pipeline.training.checkpoints import Package, load_package
 from pipeline.training.explainer import Explainer, Explanation, NoTokenError
+from tests.small_encoder import naming, small_pretrained
 from tests.small_store import WORDS, metadata, small_package
 
 TEXT = "A  Smooth body\n(isn't it creamy?)  thin ..."
@@ -204,7 +206,7 @@ def test_a_text_that_spells_a_special_word_holds_an_unknown_one(package: Package
 # -------------------------------------------------------------------------------------- counterfactual
 
 
-READERS = ("attention", "cnn_gru", "birnn", "birnn_attn")
+READERS = ("attention", "cnn_gru", "birnn", "birnn_attn", "birnn_hatexplain", "bert", "bert_hatexplain")
 """Methods whose model predicts from the whole text."""
 
 
@@ -213,8 +215,14 @@ def of_method(name: str, task: Task) -> Explainer:
     torch.manual_seed(1)
     found = method(name)
     encoder = (found.encoders or ("lstm",))[0]
-    config = found.config_class().from_mapping({"hidden_size": 3, "encoder": encoder})
-    model = found.trainer_class().model_class(config, task, torch.randn(len(WORDS), 5)).eval()
+    config = found.config_class().from_mapping({"hidden_size": 3, **naming(encoder)})
+    given = torch.randn(len(WORDS), 5)
+    if encoder == "transformer":
+        # one piece for each word but the padding
+        pieces = 4 + torch.arange(len(WORDS) - 1) % 20
+        first = torch.tensor([0, 0, *range(1, len(WORDS))])
+        given = dataclasses.replace(small_pretrained(), piece_ids=pieces, first_piece=first)
+    model = found.trainer_class().model_class(config, task, given).eval()
     return Explainer(Package(model, WORDS, metadata()))
 
 

@@ -41,7 +41,7 @@ def storage(tmp_path: Path) -> Location:
 
 
 def sent(features: Features, storage: Location) -> Location:
-    return feature_copies.send(features, language_model_dir(features, CONFIG), storage)
+    return feature_copies.send(features, [language_model_dir(features, CONFIG)], storage)
 
 
 def test_a_fetched_copy_is_the_features_with_their_scores(
@@ -60,7 +60,7 @@ def test_a_fetched_copy_is_the_features_with_their_scores(
 def test_features_travel_without_scores_where_none_are_read(
     features: Features, storage: Location, tmp_path: Path
 ):
-    copy = feature_copies.send(features, None, storage)
+    copy = feature_copies.send(features, [], storage)
     assert copy != sent(features, storage)
     there = load_features(feature_copies.fetched(copy.portable, tmp_path / "cache"), verify=True)
     assert there.table("train") == features.table("train")
@@ -93,7 +93,7 @@ def test_other_scores_are_another_copy(features: Features, storage: Location):
     other = dataclasses.replace(CONFIG, seed=1)
     language_model_scores(features, other, torch.device("cpu"))
     sent(features, storage)
-    feature_copies.send(features, language_model_dir(features, other), storage)
+    feature_copies.send(features, [language_model_dir(features, other)], storage)
     names = (storage / "features").names()
     assert len(names) == 2 and all(name.startswith(features.directory.name) for name in names)
 
