@@ -74,16 +74,23 @@ class Halving(ASHAScheduler):
         grace_period: epochs before a trial may be stopped.
         max_t: epochs of a trial.
         past: trials of the study so far.
+        reduction_factor: one of so many trials goes on from each rung.
     """
 
-    def __init__(self, grace_period: int, max_t: int, past: Sequence[TrialRecord]) -> None:
+    def __init__(
+        self,
+        grace_period: int,
+        max_t: int,
+        past: Sequence[TrialRecord],
+        reduction_factor: int = _REDUCTION_FACTOR,
+    ) -> None:
         super().__init__(
             time_attr=EPOCHS,
             metric=OBJECTIVE,
             mode="max",
             max_t=max_t,
             grace_period=grace_period,
-            reduction_factor=_REDUCTION_FACTOR,
+            reduction_factor=reduction_factor,
         )
         reached = [(reported, record.trial_id) for record in past for reported in record.epochs.values()]
         for reported, trial_id in sorted(reached, key=lambda pair: pair[0].time):

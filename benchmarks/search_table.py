@@ -1,0 +1,184 @@
+"""Train every point of a grid for every epoch, as a table on which searches can be replayed.
+
+python -m benchmarks.search_table --dataset beer --aspect palate --sample --epochs 10 --levels 4 4 4 3 \
+    --out benchmarks/tables/beer-palate-sample.arrow
+
+The grid has the given number of levels of each range of the space, at equal distances, or equal ratios on a
+log scale. Nothing is stopped early. A command that was stopped continues where it ended.
+"""
+
+import argparse
+import concurrent.futures
+import itertools
+import json
+import logging
+import math
+import multiprocessing
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from feature_store import terminal
+from pipeline.base import command_text
+from pipeline.base.errors import PipelineError, run_command
+from pipeline.base.trajectories import Failure
+from pipeline.cli import common_flags, flag_values, search_flags, search_settings
+from pipeline.training.epochs import Epoch
+from pipeline.training.settings import RunSettings
+from pipeline.training.trainable import train
+from search_spaces.space import Range, Space, without_noise
+
+logger = logging.getLogger("benchmarks.search_table")
+
+OBJECTIVE, VIOLATION, ERROR = "objective", "violation", "error"
+"""Columns: of the best epoch so far, as early stopping reads it; `error` is its standard error."""
+POINT, EPOCH, SECONDS = "point", "epoch", "seconds"
+COMMAND, LEVELS, RANGES = b"command", b"levels", b"ranges"
+"""Metadata of the table's schema: the command, the levels of each range, and whether it has a log scale."""
+
+
+def levels_of(one: Range, number: int) -> list[float]:
+    """Values of a range, its ends included.
+
+    Args:
+        one: the range.
+        number: of values, at least 2.
+    """
+    shares = [i / (number - 1) for i in range(number)]
+    if one.log:
+        return [without_noise(one.low * (one.high / one.low) ** share) for share in shares]
+    return [without_noise(one.low + (one.high - one.low) * share) for share in shares]
+
+
+def points(space: Space, numbers: Sequence[int]) -> list[dict[str, float]]:
+    """Every point of the grid, the last hyper-parameter running fastest.
+
+    Raises:
+        PipelineError: if there is not one number for each range, or something else than ranges is varied.
+    """
+    ranges = [one for one in space if isinstance(one, Range)]
+    if len(ranges) != len(space) or len(numbers) != len(space):
+        raise PipelineError(
+            f"expected a number of levels for each of {', '.join(one.name for one in space)}, "
+            f"but got {len(numbers)}",
+            where="--levels",
+        )
+    levels = [levels_of(one, number) for one, number in zip(ranges, numbers, strict=True)]
+    names = [one.name for one in ranges]
+    return [dict(zip(names, values, strict=True)) for values in itertools.product(*levels)]
+
+
+def rows_of(values: Mapping[str, float], number: int, run: RunSettings) -> list[dict[str, float | int]]:
+    """Train one point; returns a row for each epoch.
+
+    Raises:
+        PipelineError: if the training fails.
+    """
+    rows: list[dict[str, float | int]] = []
+    metric = run.criterion.metric
+
+    def report(result: Epoch | Failure, folder: Path) -> None:
+        if isinstance(result, Failure):
+            raise PipelineError(f"point {number} failed: {result.message}")
+        best = result.best
+        rows.append(
+            {
+                POINT: number,
+                EPOCH: result.number + 1,
+                OBJECTIVE: best.value,
+                VIOLATION: best.violation,
+                ERROR: best.errors.get(metric, math.nan),
+                SECONDS: result.epoch_s or math.nan,
+            }
+        )
+
+    with tempfile.TemporaryDirectory(prefix="infocal-table-") as folder:
+        train(dict(values), run, report, Path(folder))
+    return rows
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = common_flags.parser("benchmarks.search_table", "Train a grid of points for every epoch.")
+    common_flags.add_data_arguments(parser)
+    common_flags.add_training_arguments(parser)
+    common_flags.add_storage_arguments(parser)
+    search_flags.add(parser)
+    parser.set_defaults(space="wide")
+    parser.add_argument(
+        "--levels", type=flag_values.positive_int, nargs="+", required=True, help="of each range, at least 2"
+    )
+    parser.add_argument("--jobs", type=flag_values.positive_int, default=1, help="trainings at once")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="Arrow file to write")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    given = build_parser().parse_args(arguments)
+    terminal.log_to_stderr()
+    prepared = search_settings.with_features(given, search_settings.new_study(given, arguments))
+    grid = points(prepared.space, given.levels)
+    from feature_store.store import load_features
+    from pipeline.study.outcome import prepare_derived
+
+    prepare_derived(prepared.run, load_features(Path(prepared.run.features_dir)))
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    part = given.out.with_name(given.out.name + ".part")
+    done = _done(part)
+    logger.info("%d of %d points are done", len(done), len(grid))
+    missing = [number for number in range(len(grid)) if number not in done]
+    context = multiprocessing.get_context("spawn")
+    with (
+        part.open("a", encoding="utf-8") as stream,
+        concurrent.futures.ProcessPoolExecutor(given.jobs, context) as pool,
+    ):
+        running = [pool.submit(rows_of, grid[number], number, prepared.run) for number in missing]
+        for ended in concurrent.futures.as_completed(running):
+            stream.write(json.dumps(ended.result()) + "\n")
+            stream.flush()
+    _write(given.out, grid, list(_done(part).values()), prepared.space, arguments)
+    part.unlink()
+    return 0
+
+
+def _done(part: Path) -> dict[int, list[dict[str, float]]]:
+    """Rows of the points that were trained before, by number; a line that was not finished is left out."""
+    if not part.exists():
+        return {}
+    lines = part.read_text(encoding="utf-8").split("\n")[:-1]
+    return {rows[0][POINT]: rows for rows in map(json.loads, lines)}
+
+
+def _write(
+    out: Path,
+    grid: Sequence[Mapping[str, float]],
+    found: Sequence[Sequence[Mapping[str, float]]],
+    space: Space,
+    arguments: Sequence[str],
+) -> None:
+    rows = list(_rows(grid, found))
+    levels = {one.name: sorted({point[one.name] for point in grid}) for one in space}
+    metadata = {
+        COMMAND: command_text.stored_command("benchmarks.search_table", arguments).encode(),
+        LEVELS: json.dumps(levels).encode(),
+        RANGES: json.dumps({one.name: getattr(one, "log", False) for one in space}).encode(),
+    }
+    table = pa.Table.from_pylist(rows).replace_schema_metadata(metadata)
+    with pa.OSFile(str(out), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _rows(
+    grid: Sequence[Mapping[str, float]], found: Sequence[Sequence[Mapping[str, float]]]
+) -> Iterator[dict[str, float]]:
+    for rows in sorted(found, key=lambda one: one[0][POINT]):
+        for row in rows:
+            yield {**grid[int(row[POINT])], **row}
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,147 @@
+"""Replays of searches: what they count, what they reach, and that they run the product's own search."""
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from benchmarks import search_efficiency, search_table
+from benchmarks.search_efficiency import Needed, Reached, Setting, Table, epochs_to, needed, read, replay
+from feature_store.errors import BadInputError
+from pipeline.base.errors import PipelineError
+from search_spaces.space import Choice, Range
+
+LEVELS = {"a": [1.0, 2.0, 3.0], "b": [0.1, 1.0, 10.0, 100.0]}
+NUM_EPOCHS = 9
+
+
+def objective(a: int, b: int, epoch: int) -> float:
+    """Best at a = 2, b = 3; each point comes closer to its own value with each epoch."""
+    return (0.9 - 0.1 * (2 - a) - 0.05 * (3 - b)) * (1 - 0.5**epoch)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    space = (Range(name="a", low=1, high=3, why=""), Range(name="b", low=0.1, high=100, log=True, why=""))
+    grid = search_table.points(space, [3, 4])
+    found = [
+        [
+            {
+                search_table.POINT: number,
+                search_table.EPOCH: epoch,
+                search_table.OBJECTIVE: objective(number // 4, number % 4, epoch),
+                search_table.VIOLATION: 0.0,
+                search_table.ERROR: 0.02,
+                search_table.SECONDS: 1.0,
+            }
+            for epoch in range(1, NUM_EPOCHS + 1)
+        ]
+        for number in reversed(range(len(grid)))
+    ]
+    out = tmp_path / "small.arrow"
+    search_table._write(out, grid, found, space, ["--out", "FILE"])
+    return out
+
+
+@pytest.fixture
+def table(path: Path) -> Table:
+    return read(path)
+
+
+def test_levels_have_equal_distances_or_ratios():
+    linear = Range(name="a", low=0, high=2, step=0.5, why="")
+    assert search_table.levels_of(linear, 3) == [0, 1, 2]
+    log = Range(name="b", low=0.01, high=100, log=True, why="")
+    assert search_table.levels_of(log, 5) == pytest.approx([0.01, 0.1, 1, 10, 100])
+
+
+def test_a_grid_needs_a_number_for_each_range():
+    space = (Range(name="a", low=0, high=1, why=""), Range(name="b", low=0, high=1, why=""))
+    assert len(search_table.points(space, [2, 3])) == 6
+    with pytest.raises(PipelineError, match="a number of levels for each of a, b, but got 1"):
+        search_table.points(space, [2])
+    with pytest.raises(PipelineError, match="a number of levels for each of a, c, but got 2"):
+        search_table.points((space[0], Choice(name="c", choices=("x", "y"), why="")), [2, 2])
+
+
+def test_a_table_is_read_as_it_was_written(path: Path, table: Table):
+    assert list(table.points) == list(itertools.product(range(3), range(4)))
+    assert table.points[1, 2] == [Reached(objective(1, 2, e), 0.0, 0.02) for e in range(1, NUM_EPOCHS + 1)]
+    assert (table.num_epochs, table.best) == (NUM_EPOCHS, table.points[2, 3][-1])
+    assert table.targets["near"] == pytest.approx(0.99 * objective(2, 3, NUM_EPOCHS))
+    assert table.targets["noise"] == pytest.approx(objective(2, 3, NUM_EPOCHS) - 0.02)
+    with pa.memory_map(str(path)) as source:
+        metadata = pa.ipc.open_file(source).schema.metadata
+    assert json.loads(metadata[search_table.LEVELS]) == LEVELS
+    assert b"benchmarks.search_table" in metadata[search_table.COMMAND]
+
+
+def test_another_file_is_refused(tmp_path: Path):
+    (tmp_path / "x.arrow").write_bytes(b"no table")
+    with pytest.raises(BadInputError, match="cannot be read as a table of trained points"):
+        read(tmp_path / "x.arrow")
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random", "grid"])
+@pytest.mark.parametrize("reduction", [None, 3])
+def test_a_whole_search_finds_the_best_point_and_counts_every_epoch(table, sampler, reduction):
+    curve = replay(table, Setting(sampler=sampler, reduction=reduction, grace=2), 0, 100)
+    assert curve == sorted(curve)
+    whole = len(table.points) * NUM_EPOCHS
+    if reduction is None:
+        assert len(curve) == whole
+        assert curve[-1] == table.best.objective
+    else:
+        assert 2 * len(table.points) <= len(curve) < whole, "each trial has its grace; some are stopped"
+
+
+def test_a_replay_is_repeatable_and_may_be_left_early(table: Table):
+    first, second = (replay(table, Setting(), 5, 10) for _ in range(2))
+    assert first == second != replay(table, Setting(), 6, 10)
+    assert replay(table, Setting(), 5, 10, most_epochs=7) == first[:7]
+
+
+def test_stopped_trials_are_told_as_the_setting_says(table, monkeypatch):
+    told: list[dict[str, int]] = []
+    ended = search_efficiency.ConstrainedOptunaSearch
+
+    class Seen(ended):
+        def on_trial_complete(self, trial_id, result=None, error=False):
+            number = self._ot_trials[trial_id].number
+            super().on_trial_complete(trial_id, result, error)
+            state = self.study.get_trials(deepcopy=False)[number].state.name
+            told[-1][state] = told[-1].get(state, 0) + 1
+
+    monkeypatch.setattr(search_efficiency, "ConstrainedOptunaSearch", Seen)
+    for is_pruned in (True, False):
+        told.append({})
+        replay(table, Setting(sampler="random", grace=1, is_pruned=is_pruned), 1, 12)
+    pruned, complete = told
+    assert pruned["PRUNED"] > 0 and pruned["PRUNED"] + pruned["COMPLETE"] == 12
+    assert complete == {"COMPLETE": 12}
+
+
+def test_needed_epochs_are_a_median_and_where_nine_of_ten_lie():
+    curves = [[0.0] * i + [1.0] for i in range(21)]
+    assert epochs_to(curves[4], 1.0) == 5
+    assert needed(curves, 1.0) == Needed(11, 2, 20)
+    assert math.isinf(epochs_to([0.5], 0.6))
+    assert str(needed([[0.5], [0.7], [0.5]], 0.6)) == "not reached [1, not reached]"
+
+
+def test_the_command_compares_settings_and_the_figures_name_the_default(path: Path, capsys):
+    assert search_efficiency.main([str(path), "--replays", "3", "--samplers", "tpe", "random"]) == 0
+    printed = capsys.readouterr().out
+    assert "12 points of 9 epochs; near: " in printed
+    for line in (
+        "| tpe, 1 of 3 after 4, told pruned | ",
+        "| random, 1",
+        "told complete | ",
+        "| tpe, no stop",
+    ):
+        assert line in printed
+    names = [figure.name for figure in search_efficiency.run(3, path)]
+    assert names == ["epochs_to_near", "epochs_to_noise", "epochs_to_best_of_100_random"]
