@@ -94,6 +94,18 @@ def num_gpus(text: str) -> float | str:
     return steps / GPU_STEPS
 
 
+def num_seeds(text: str) -> int | str:
+    """An argument that says with how many seeds the best trial is trained: `AUTO`, or a number above zero."""
+    if text == AUTO:
+        return AUTO
+    try:
+        return positive_int(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(
+            str(error).replace("expected a", f"expected `{AUTO}` or a")
+        ) from None
+
+
 def _number(text: str, fits: Callable[[float], bool], wanted: str) -> float:
     try:
         value = float(text)

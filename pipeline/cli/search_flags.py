@@ -38,9 +38,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     study.add_argument(
         "--seeds",
-        type=flag_values.positive_int,
+        type=flag_values.num_seeds,
         default=1,
-        help="number of seeds for the best configuration, including the first (default: %(default)s)",
+        help="seeds for the best trial, including the first (default: %(default)s); auto: train the four "
+        "best trials again with further seeds, at most eight trainings, and choose the best mean",
     )
     study.add_argument(
         "--max-concurrent",

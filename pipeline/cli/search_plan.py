@@ -7,7 +7,7 @@ from feature_store.wording import counted
 from pipeline.base.storage import Location
 from pipeline.cli import planning
 from pipeline.reporting.results import setting
-from pipeline.study import cluster
+from pipeline.study import cluster, race
 from pipeline.training import data_options
 from pipeline.training.settings import RunSettings
 from search_spaces import lookup
@@ -32,6 +32,7 @@ def plan(
         *data,
         *_criterion(run),
         f"trials       {_trials(prepared.num_trials, space)} of {counted(run.num_epochs, 'epoch')}",
+        *_seeds(prepared),
         f"GPUs         {_gpus(prepared, address)}",
         f"sampler      {prepared.sampler}, seed {run.seed}",
         *_first(prepared),
@@ -74,6 +75,16 @@ def _first(prepared: "StudySettings") -> list[str]:
         return [f"first        none: {why}"]
     lines = [", ".join(f"{name} = {setting(value, 6)}" for name, value in point.items()) for point in points]
     return [f"first        {lines[0]}", *(f"             {line}" for line in lines[1:])]
+
+
+def _seeds(prepared: "StudySettings") -> list[str]:
+    """With how many seeds the best trials are trained, where with more than one."""
+    if prepared.is_raced:
+        (trials, _), *_ = race.ROUNDS
+        return [
+            f"seeds        the best {trials} trials race: at most {race.MOST_TRAININGS} further trainings"
+        ]
+    return [f"seeds        {prepared.num_seeds} for the best trial"] if prepared.num_seeds > 1 else []
 
 
 def _trials(asked: int, space: Space) -> str:

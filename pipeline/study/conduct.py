@@ -13,7 +13,7 @@ from pipeline.base import uris
 from pipeline.base.command_text import Commands
 from pipeline.base.errors import USER_ERRORS, PipelineError
 from pipeline.base.locations import make_folder
-from pipeline.study import cluster, gpus, outcome
+from pipeline.study import cluster, gpus, outcome, race
 from pipeline.study.criterion import CRITERION_TAG
 from pipeline.study.ledger import Ledger
 from pipeline.study.mirror import Mirror
@@ -143,8 +143,9 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
                     study.run([progress, stopwatch])
                 candidates = study.candidates(study.searched)
                 if candidates:
-                    with terminal.step("training the best trial with further seeds"):
-                        study.replicate(candidates[0], [progress])
+                    what = "trials" if prepared.is_raced else "trial"
+                    with terminal.step(f"training the best {what} with further seeds"):
+                        study.replicate(candidates, [progress])
     study.ledger.flush()
     return utilisation(stopwatch.epochs, num_cores, prepared.run.num_threads)
 
@@ -157,7 +158,7 @@ def plan_of(study: Study) -> Plan:
         criterion=run.criterion,
         num_trials=study.num_trials,
         num_epochs=run.num_epochs,
-        num_seeds=prepared.num_seeds,
+        num_further=race.MOST_TRAININGS if prepared.is_raced else prepared.num_seeds - 1,
         slots=cluster.num_slots(prepared.cpus_per_trial, prepared.gpus_per_trial, prepared.max_concurrent),
         rungs=rungs(study.base_config, run.num_epochs, study.space),
     )

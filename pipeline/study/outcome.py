@@ -109,7 +109,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     tracker, study_run, runs = tracking.tracker, tracking.study_run_id, tracking.runs
     folder, prepared = study.folder, study.settings
     midway.clear(folder.place)
-    candidates, replicates = study.candidates(study.searched), study.candidates(study.replicates)
+    candidates = study.candidates(study.searched)
     artifacts: dict[str, str | Path] = {OPTUNA_DB: study.export()}
     if not candidates:
         tracker.finish(study_run, "FAILED", artifacts=artifacts)
@@ -119,9 +119,12 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
             f"none of the {prepared.num_trials} trials finished an epoch{last}",
             hint=f"MLflow shows why each of them failed: `{mlflow_page.how_to_open(tracker.uri)}`",
         )
-    winner = candidates[0]
     commands = commands_of(prepared, folder.storage)
-    check_nothing_better_is_lost(study, winner, commands.register)
+    check_nothing_better_is_lost(study, candidates[0], commands.register)
+    racers = study.racers(candidates)
+    winner, replicates = racers[0].trial, racers[0].results
+    candidates.sort(key=lambda one: one is not winner)
+    names = {one.trial_id: f"trial-{study.ledger.number(one.trial_id):02d}" for one in candidates}
     before = _registered_before(tracker.run(study_run).tags)
     # what `pipeline.register` packed stays: it is the trial that the user chose
     is_kept = bool(before) and not winner.is_met
@@ -151,6 +154,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
                 registered,
                 before,
             ),
+            *summary.of_race(racers, names, prepared.run),
             f"Open [the trials as a table]({mlflow_view.table(experiment_id, study_run)}), "
             f"[as a chart]({mlflow_view.chart(experiment_id, study_run)}), "
             f"or [the best one]({mlflow_view.run(experiment_id, runs[winner.trial_id])}).",
@@ -176,7 +180,8 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         register=commands.register,
         text=example_text(features),
         storage=folder.storage,
-        names={one.trial_id: f"trial-{study.ledger.number(one.trial_id):02d}" for one in candidates},
+        names=names,
+        raced=summary.of_race(racers, names, prepared.run),
     )
 
 

@@ -44,8 +44,8 @@ class Plan:
     num_trials: int
     num_epochs: int
     """Of a trial that is not stopped early."""
-    num_seeds: int = 1
-    """Seeds that the winner is trained with in all."""
+    num_further: int = 0
+    """Most trainings of the best trials with further seeds."""
     slots: int = 1
     """Trials that can run at once."""
     rungs: Sequence[int] = ()
@@ -144,7 +144,7 @@ class ProgressLines(tune.Callback):
         again = [record for record in self.records if record.begin.proposal is None]
         if again:
             ended = sum(record.is_over for record in again)
-            text += f", {ended} of {counted(self.plan.num_seeds - 1, 'further seed')}"
+            text += f", {ended} of {counted(self.plan.num_further, 'further seed')}"
         return f"{text}, {trial_table.under_way(map(self._state, self.records))}"
 
     def _is_running(self, record: TrialRecord) -> bool:
@@ -183,7 +183,7 @@ class ProgressLines(tune.Callback):
     def _phases(self) -> list[Phase]:
         again = [self._track(r) for r in self.records if r.begin.proposal is None]
         search = Phase([self._track(r) for r in self._searched], self.plan.num_trials, self.plan.rungs)
-        return [search, Phase(again, self.plan.num_seeds - 1)]
+        return [search, Phase(again, self.plan.num_further)]
 
     def _track(self, record: TrialRecord) -> Track:
         reports = [record.epochs[number] for number in sorted(record.epochs)]

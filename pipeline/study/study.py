@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import math
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from infocal.errors import StateError
 from pipeline.base.storage import STAGED
 from pipeline.base.stored_files import read_settings
 from pipeline.base.uris import of_sqlite
+from pipeline.study import race
 from pipeline.study.criterion import Candidate, ranked
 from pipeline.study.engine import Engine
 from pipeline.study.ledger import Ledger, TrialRecord
@@ -44,6 +45,7 @@ class StudySettings:
     cpus_per_trial: float
     gpus_per_trial: float
     num_seeds: int
+    """Seeds that the winner is trained with in all; 1 where the best trials race."""
     sample: bool
     model_name: str
     """Registered model that the winner becomes a version of."""
@@ -54,6 +56,8 @@ class StudySettings:
     packs_gpus: bool = False
     """Whether `gpus_per_trial` and `run.gpu_memory_rate` are measured when the study starts, and anew when it
     is resumed: the cards may be others."""
+    is_raced: bool = False
+    """Whether the best trials are trained with further seeds, and the best mean wins: see `race`."""
     own_space: str = ""
     """The space as JSON where the user gave a file; empty: the space of that name is registered."""
 
@@ -159,7 +163,7 @@ class Study:
 
     @property
     def replicates(self) -> list[TrialRecord]:
-        """The trials that train the winner again with further seeds."""
+        """The trainings of the best trials with further seeds."""
         return [record for record in self.ledger.trials() if record.begin.proposal is None]
 
     @property
@@ -183,8 +187,10 @@ class Study:
     @property
     def is_complete(self) -> bool:
         """Whether nothing is left to train."""
-        seeds = 0 if not self.candidates(self.searched) else self.settings.num_seeds - 1
-        return self.num_missing <= 0 and sum(record.is_over for record in self.replicates) >= seeds
+        if self.num_missing > 0:
+            return False
+        candidates = self.candidates(self.searched)
+        return not candidates or not self._again(candidates)
 
     @property
     def failures(self) -> list[str]:
@@ -203,17 +209,52 @@ class Study:
         halving = asha(self.base_config, self.settings.run.num_epochs, past, self.space)
         self.engine.train(TUNE, self.searcher(past), self.num_missing, callbacks, halving)
 
-    def replicate(self, winner: Candidate, callbacks: Sequence[tune.Callback]) -> None:
-        """Train the winner's configuration again with the further seeds that were asked for."""
-        there = {record.begin.config["seed"]: record for record in self.replicates}
-        configs = []
-        for i in range(1, self.settings.num_seeds):
-            config = {**winner.config, "seed": self.settings.run.seed + i}
-            record = there.get(config["seed"])
-            if record is None or not record.is_over:
-                configs.append(config if record is None else resumed(config, record))
-        if configs:
+    def replicate(self, candidates: Sequence[Candidate], callbacks: Sequence[tune.Callback]) -> None:
+        """Train the best trials again with the further seeds that were asked for.
+
+        Args:
+            candidates: trials of the search, best first; at least one.
+            callbacks: progress, for one.
+        """
+        for _ in race.ROUNDS if self.settings.is_raced else range(1):
+            missing = self._again(candidates)
+            if not missing:
+                return
+            there = {_key(record.begin.config): record for record in self.replicates}
+            configs = [
+                config if (record := there.get(_key(config))) is None else resumed(config, record)
+                for config in missing
+            ]
             self.engine.train(REPLICATES, Listed(configs), len(configs), callbacks)
+
+    def racers(self, candidates: Sequence[Candidate]) -> Sequence[race.Racer]:
+        """The trials that were trained with further seeds, and these trainings; the winner first.
+
+        Args:
+            candidates: trials of the search, best first; at least one.
+        """
+        if self.settings.is_raced:
+            return self._race(candidates).racers
+        return [race.Racer(candidates[0], self.candidates(self.replicates))]
+
+    def _again(self, candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
+        """Configs with further seeds that have to be trained next; empty where nothing is left to train."""
+        if self.settings.is_raced:
+            return [dict(config) for config in self._race(candidates).missing]
+        over = {record.begin.config["seed"] for record in self.replicates if record.is_over}
+        seeds = [self.settings.run.seed + i for i in range(1, self.settings.num_seeds)]
+        return [{**candidates[0].config, "seed": seed} for seed in seeds if seed not in over]
+
+    def _race(self, candidates: Sequence[Candidate]) -> race.Race:
+        there = {_key(record.begin.config): record for record in self.replicates}
+
+        def again(config: Mapping[str, Any]) -> race.Outcome:
+            record = there.get(_key(config))
+            if record is None or not record.is_over:
+                return race.Outcome(is_over=False)
+            return race.Outcome(is_over=True, result=self._candidate(record))
+
+        return race.stands(candidates, self.settings.run.seed, again)
 
     def candidates(self, records: Sequence[TrialRecord]) -> list[Candidate]:
         """The best epochs of trials that have one, best first."""
@@ -271,3 +312,8 @@ class Study:
         with checkpoint.localised(*parts) as folder:
             best = checkpoints.load_scores(folder / checkpoints.BEST)
         return Candidate.of(best, trial_id=record.trial_id, config=record.begin.config, checkpoint=checkpoint)
+
+
+def _key(config: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """What tells configs apart, whatever the order of their values."""
+    return tuple(sorted(config.items()))

@@ -17,6 +17,7 @@ from pipeline.base.storage import Location, Storage
 from pipeline.base.uris import without_password
 from pipeline.reporting.results import give_or_take, setting
 from pipeline.study.criterion import Candidate, within_reach
+from pipeline.study.race import Racer
 from pipeline.study.study import StudySettings
 from pipeline.study.utilisation import Utilisation
 from pipeline.tracking import mlflow_page
@@ -59,12 +60,13 @@ def of_study(
     text: str = "a text",
     storage: Storage | None = None,
     names: Mapping[str, str] | None = None,
+    raced: Sequence[str] = (),
 ) -> str:
     """The table of trials, best first, what was chosen, and what to run next.
 
     Args:
         prepared: what was asked for.
-        candidates: the trials, best first.
+        candidates: the trials, the winner first, the others best first.
         replicates: the winner with further seeds.
         tracking_uri: where MLflow tracks.
         directory: the study's folder, as it is called.
@@ -77,6 +79,7 @@ def of_study(
         text: to try the registered model on.
         storage: of all results; None: the default.
         names: id of a trial -> how it is called, such as `trial-02`.
+        raced: what `of_race` says.
     """
     run = prepared.run
     trials = counted(len(candidates), "trial")
@@ -85,6 +88,8 @@ def of_study(
     lines = [head, *why, "", table(candidates, run.dataset, run.criterion)]
     if legend := _legend(candidates, run.criterion, run.dataset):
         lines += ["", legend.strip()]
+    if raced:
+        lines += ["", *raced]
     over_seeds = spread([candidates[0], *replicates], run.dataset)
     if over_seeds:
         parts = [
@@ -103,6 +108,26 @@ def of_study(
         lines += registered(prepared, version, tracking_uri, text, storage, challenger, champion)
     lines.append(f"  {mlflow_page.how_to_open(tracking_uri)}")
     return "\n".join(lines)
+
+
+def of_race(racers: Sequence[Racer], names: Mapping[str, str], run: RunSettings) -> list[str]:
+    """How the best trials stood against each other over seeds, as one line; none where they did not race.
+
+    Args:
+        racers: the winner first.
+        names: id of a trial -> how it is called.
+        run: whose criterion gives each training its value.
+    """
+    if len(racers) < 2:
+        return []
+    score = columns.label_of(run.criterion.metric, run.dataset)
+    stood = ", ".join(
+        f"{names[one.trial.trial_id]} {one.mean:.3f} ({counted(1 + len(one.again), 'seed')})"
+        for one in racers
+    )
+    broken = any(result.value < 0 for one in racers for result in (one.trial, *one.results))
+    below = "; a training that breaks a bound counts as minus its violation" if broken else ""
+    return [f"the best trials, by the mean {score} over their seeds: {stood}{below}"]
 
 
 def note(

@@ -92,7 +92,7 @@ def searching(monkeypatch: pytest.MonkeyPatch, *trials: Found, replicates: tuple
         for one in trials:
             one(self)
 
-    def replicate(self: Study, winner: Candidate, callbacks: list[Any]) -> None:
+    def replicate(self: Study, candidates: list[Candidate], callbacks: list[Any]) -> None:
         for one in replicates:
             one(self)
 
@@ -187,6 +187,30 @@ def test_a_study_is_packed_before_its_first_trial(
     assert (stored.packs_gpus, stored.gpus_per_trial) == (packs, gpus)
     assert stored.run.gpu_memory_rate == pytest.approx(rate)
     assert parent(tracker).metrics.get("gpus_per_trial_measured") == (gpus if packs else None)
+
+
+def test_the_winner_of_a_race_is_registered_and_the_page_says_how_it_won(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    configs = {name: {**POINT, "lambda_lm": lm} for name, lm in (("a", 0.001), ("b", 0.002))}
+    searched = [trial(name, config=configs[name], value=v) for name, v in (("a", 0.5), ("b", 0.4))]
+    again = [
+        trial(f"{name}{seed}", config={**configs[name], "seed": seed}, value=value)
+        for name, value in (("a", 0.1), ("b", 0.4))
+        for seed in (1, 2, 3)
+    ]
+    searching(monkeypatch, *searched, replicates=tuple(again))
+    text = conducted(tracker, tmp_path, is_raced=True, num_trials=2)
+    stood = "trial-01 0.400 (4 seeds), trial-00 0.200 (4 seeds)"
+    said = f"the best trials, by the mean recall over their seeds: {stood}"
+    assert said in text
+    assert "winner over 4 seeds: " in text
+    run = parent(tracker)
+    assert run.tags["winner_trial_id"] == "b"
+    assert said in run.tags[NOTE_TAG]
+    assert run.metrics["num_seeds"] == 4
+    version = model_registry.find(tracker, NAME, model_registry.CHALLENGER)
+    assert tracker.run(version.run_id).tags[TRIAL_TAG] == "b"
 
 
 def test_nothing_is_registered_where_the_best_misses_the_criterion(

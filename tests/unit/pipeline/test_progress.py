@@ -199,7 +199,7 @@ def test_how_trials_end_is_counted(recorder: Recorder):
 
 
 def test_further_seeds_are_counted_beside_the_trials(recorder: Recorder):
-    lines = lines_of(recorder, 1, num_seeds=3)
+    lines = lines_of(recorder, 1, num_further=2)
     report(recorder, lines, trial(recorder, "a"), epoch(0, done=True))
     recorder.ledger.begin("replicate", {**POINT, "seed": 1}, None)
     one = SimpleNamespace(trial_id="replicate", config={**POINT, "seed": 1})

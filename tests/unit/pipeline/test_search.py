@@ -111,7 +111,7 @@ DID_YOU_MEAN = {"tpee": "did you mean `--sampler tpe`", "3": "did you mean `--tr
     [
         (["--trials", "0"], "argument --trials: expected a whole number above 0, but got '0'"),
         (["--epochs", "0"], "argument --epochs: expected a whole number above 0, but got '0'"),
-        (["--seeds", "-1"], "argument --seeds: expected a whole number above 0, but got '-1'"),
+        (["--seeds", "-1"], "argument --seeds: expected `auto` or a whole number above 0, but got '-1'"),
         (
             ["--min-precision", "1.5"],
             "argument --min-precision: expected a number from 0 to 1",
@@ -157,6 +157,29 @@ def test_debug_shows_where_a_mistake_was_found(capsys: pytest.CaptureFixture[str
     assert "Traceback (most recent call last)" in capsys.readouterr().err
     assert run_command(search.main, [*PALATE, "--space", "pape"]) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("seeds", "stored", "line"),
+    [
+        ("1", (1, False), None),
+        ("3", (3, False), "seeds        3 for the best trial"),
+        ("auto", (1, True), "seeds        the best 4 trials race: at most 8 further trainings"),
+    ],
+)
+def test_seeds_are_a_number_or_a_race(
+    seeds: str,
+    stored: tuple[int, bool],
+    line: str | None,
+    conducted: list[dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
+):
+    search.main([*SAMPLE, "--seeds", seeds])
+    prepared = conducted[0]["prepared"]
+    assert (prepared.num_seeds, prepared.is_raced) == stored
+    search.main([*SAMPLE, "--seeds", seeds, "--dry-run"])
+    said = [one for one in capsys.readouterr().out.splitlines() if one.startswith("seeds")]
+    assert said == ([] if line is None else [line])
 
 
 LIGHT = """

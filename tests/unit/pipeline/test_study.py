@@ -333,7 +333,7 @@ def test_replicates_are_the_winner_with_further_seeds(tmp_path: Path, tuner: Fak
     with_best(one, "r6", config={**POINT, "seed": 6})
     with_best(one, "r7", 1, config={**POINT, "seed": 7})
     assert not one.is_complete
-    one.replicate(winner, [])
+    one.replicate([winner], [])
     (given,) = tuner.made
     search = given["tune_config"].search_alg
     assert given["tune_config"].num_samples == 2
@@ -355,9 +355,38 @@ def test_no_replicate_is_trained_twice(tmp_path: Path, tuner: FakeTuner, num_see
     with_best(one, "winner")
     with_best(one, "r1", config={**POINT, "seed": 1})
     (winner,) = one.candidates(one.searched)
-    one.replicate(winner, [])
+    one.replicate([winner], [])
     assert tuner.made == []
     assert one.is_complete
+
+
+def test_the_best_trials_race_over_seeds(tmp_path: Path, tuner: FakeTuner):
+    one = small_study(tmp_path, run=run_settings(seed=5), is_raced=True, num_trials=3)
+    configs = {
+        name: {**POINT, "lambda_lm": lm} for name, lm in zip("abc", (0.001, 0.002, 0.003), strict=True)
+    }
+    for name, value in zip("abc", (0.5, 0.4, 0.3), strict=True):
+        with_best(one, name, config=configs[name], value=value)
+    candidates = one.candidates(one.searched)
+    assert not one.is_complete
+    with_best(one, "a6", config={**configs["a"], "seed": 6}, value=0.1)
+    with_best(one, "b6", 1, config={**configs["b"], "seed": 6})
+    one.replicate(candidates, [])
+    search = tuner.made[0]["tune_config"].search_alg
+    assert tuner.made[0]["tune_config"].num_samples == 2
+    resumed = search.suggest("x")
+    assert resumed[RESUMED] == {"trial_id": "b6", "checkpoints": [checkpoint("b6", 0)]}
+    assert search.suggest("y") == {**configs["c"], "seed": 6}
+    two = small_study(tmp_path / "two", run=run_settings(seed=5), is_raced=True, num_trials=2)
+    for name, value in zip("ab", (0.5, 0.4), strict=True):
+        with_best(two, name, config=configs[name], value=value)
+        for seed in (6, 7, 8):
+            again = {**configs[name], "seed": seed}
+            with_best(two, f"{name}{seed}", config=again, value=0.1 if name == "a" else 0.4)
+    assert two.is_complete
+    winner, other = two.racers(two.candidates(two.searched))
+    assert (winner.trial.trial_id, other.trial.trial_id) == ("b", "a")
+    assert [result.trial_id for result in winner.results] == ["b6", "b7", "b8"]
 
 
 # ---------------------------------------------------------------------------------------------- export
