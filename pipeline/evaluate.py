@@ -2,6 +2,7 @@
 
 python -m pipeline.evaluate --model models:/infocal-beer-palate@challenger
 python -m pipeline.evaluate --run RUN_ID
+python -m pipeline.evaluate --run RUN_ID --explainer lime
 """
 
 import argparse
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feature_store import terminal
+from infocal.explainers import EXPLAINERS
 from pipeline.base import locations
 from pipeline.base.errors import run_command
 from pipeline.cli import common_flags, json_output
@@ -33,6 +35,12 @@ def build_parser() -> argparse.ArgumentParser:
         "--json",
         metavar="FILE",
         help="also write every score to this file; `-`: write to stdout instead of the table",
+    )
+    parser.add_argument(
+        "--explainer",
+        metavar="NAME",
+        choices=EXPLAINERS,
+        help=f"what ranks a classifier's tokens: {', '.join(EXPLAINERS)} (default: as trained)",
     )
     parser.add_argument("--sample", action="store_true", help="look in runs/sample for results, not in runs")
     common_flags.add_storage_arguments(parser)
@@ -61,6 +69,8 @@ def main(arguments: Sequence[str]) -> int:
                 subject = assessment.of_version(tracker, version, given, Path(folder))
             else:
                 subject = assessment.of_run(tracker, given.run, given, Path(folder))
+            if given.explainer:
+                subject = assessment.explained_by(subject, given.explainer)
         with terminal.step("reading the test split"):
             reading = assessment.read_test(tracker, subject)
     if given.json == "-":
@@ -76,6 +86,7 @@ def _document(subject: "Subject", reading: "TestReading") -> dict[str, Any]:
     return {
         "model": subject.label,
         "run_id": subject.run_id,
+        "explainer": subject.explainer or None,
         "data_fingerprint": subject.features.fingerprint,
         "num_texts": len(reading.predictions),
         "scores": reading.scores,

@@ -6,11 +6,13 @@ from typing import Any
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from infocal import losses
+from infocal import explainers, losses
 from infocal.batch import Batch
-from infocal.config import MethodConfig, Task, positive_unit
+from infocal.config import MethodConfig, Task, one_of, positive, positive_unit
 from infocal.nn.attention_reader import AttentionReader
 from infocal.nn.encoders import Embedded
+from infocal.nn.explained import Explained
+from infocal.nn.explaining import contributions
 from infocal.nn.pieces import Pretrained
 from infocal.nn.ranking import top_share
 from infocal.nn.rationalizer import Rationalizer, output_layer
@@ -27,7 +29,13 @@ class AttentionConfig(MethodConfig):
     """
 
     target_selection_rate: float = positive_unit(0.1)
-    """Share of a text's tokens, those of the highest weights, that are its rationale, in (0, 1]."""
+    """Share of a text's tokens, those that rank highest, that are its rationale, in (0, 1]."""
+
+    explainer: str = one_of(explainers.ATTENTION, explainers.EXPLAINERS)
+    """What ranks the tokens of a text: its `attention`, or what `infocal.nn.explaining` computes."""
+
+    lime_samples: int = positive(100)
+    """Samples of a text by which `explainer` lime explains it, >= 1."""
 
 
 class AttentionModel(Rationalizer):
@@ -42,6 +50,7 @@ class AttentionModel(Rationalizer):
         self, config: AttentionConfig, task: Task, embeddings: Float[Tensor, "V E"] | Pretrained
     ) -> None:
         super().__init__(config, task, embeddings)
+        explainers.check_installed(config.explainer)
         self.reader = AttentionReader(config, self.new_encoder())
         self.output = output_layer(config.feature_size, task)
 
@@ -52,14 +61,30 @@ class AttentionModel(Rationalizer):
         return weight
 
     def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-        """0.5 and more for the tokens of the highest weights; see `top_share`."""
-        return top_share(self.weights(embedded, is_token), is_token, self.config.target_selection_rate)
+        """0.5 and more for the tokens that rank highest; see `top_share`."""
+        score = self.importance(embedded, is_token)
+        return top_share(score, is_token, self.config.target_selection_rate)
+
+    def importance(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+        """How much each token of the whole text matters, by the explainer; zero at padding."""
+        config = self.config
+        if config.explainer == explainers.ATTENTION:
+            return self.weights(embedded, is_token)
+        is_score = self.task.kind == "regression"
+        explained = Explained(self.logits, self.respond, embedded, is_token, config.lime_samples, is_score)
+        return contributions(config.explainer, explained)
 
     def respond(
         self, embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B C"]:
         """Logits from the tokens of the mask."""
-        feature, _ = self.reader(self.hiding(embedded), mask, is_token)
+        return self.logits(self.hiding(embedded), mask, is_token)
+
+    def logits(
+        self, embedded: Embedded, gate: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+    ) -> Float[Tensor, "B C"]:
+        """Logits where each token is seen as far as its gate says; differentiable by the gates."""
+        feature, _ = self.reader(embedded, gate, is_token)
         logit: Tensor = self.output(feature)
         return logit
 

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from infocal import explainers
 from infocal.config import Task, half_open_unit, non_negative, one_of, positive
 from infocal.errors import ConfigError
 from infocal.methods.classifier import Classifier, ClassifierConfig, ClassifierTrainer, ClassWeights, Reading
-from infocal.nn import explaining
 from infocal.nn.encoders import Embedded
 from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import output_layer
@@ -30,7 +30,7 @@ class BertConfig(ClassifierConfig):
     encoder: str = one_of("transformer", ("transformer",))
     """`transformer`: the method reads the mark of a pretrained encoder, which `pretrained` names."""
 
-    explainer: str = one_of(explaining.ATTENTION, (explaining.ATTENTION, *explaining.AFTER_TRAINING))
+    explainer: str = one_of(explainers.ATTENTION, explainers.EXPLAINERS)
     """What ranks the tokens of a text: the `attention` of the mark before it in the last block, the mean over
     heads, or what `infocal.nn.explaining` computes."""
 

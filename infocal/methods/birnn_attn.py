@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from infocal import explainers
 from infocal.config import Task, one_of, positive
 from infocal.encoder_registry import ENCODERS
 from infocal.methods.classifier import Classifier, ClassifierConfig, ClassifierTrainer, Reading
-from infocal.nn import explaining
 from infocal.nn.attention_reader import AttentionReader
 from infocal.nn.encoders import Embedded
 from infocal.nn.pieces import Pretrained
@@ -30,7 +30,7 @@ class BirnnAttnConfig(ClassifierConfig):
     encoder: str = one_of("lstm", ENCODERS)
     """Encoder of the texts; that of [Mathew2021] is `lstm`."""
 
-    explainer: str = one_of(explaining.ATTENTION, (explaining.ATTENTION, *explaining.AFTER_TRAINING))
+    explainer: str = one_of(explainers.ATTENTION, explainers.EXPLAINERS)
     """What ranks the tokens of a text: its `attention`, or what `infocal.nn.explaining` computes."""
 
     hidden_size: int = positive(128)

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from infocal import losses
+from infocal import explainers, losses
 from infocal.batch import Batch
 from infocal.config import (
     MethodConfig,
@@ -25,8 +25,9 @@ from infocal.config import (
     positive_unit,
 )
 from infocal.errors import StateError
-from infocal.nn import explaining
 from infocal.nn.encoders import Embedded
+from infocal.nn.explained import Explained
+from infocal.nn.explaining import contributions
 from infocal.nn.pieces import Pretrained
 from infocal.nn.ranking import top_share, top_tokens
 from infocal.nn.rationalizer import Rationalizer
@@ -44,8 +45,11 @@ class ClassifierConfig(MethodConfig):
         ConfigError: if a value is of the wrong type or out of its range.
     """
 
-    explainer: str = one_of("gradient_x_input", explaining.AFTER_TRAINING)
+    explainer: str = one_of("gradient_x_input", explainers.AFTER_TRAINING)
     """What ranks the tokens of a text; see `infocal.nn.explaining`."""
+
+    lime_samples: int = positive(100)
+    """Samples of a text by which `explainer` lime explains it, >= 1."""
 
     num_top_tokens: int = non_negative(5)
     """Tokens of a text, those that rank highest, that are its rationale, >= 0; 0: `target_selection_rate`."""
@@ -105,7 +109,7 @@ class Classifier(Rationalizer):
         self, config: ClassifierConfig, task: Task, embeddings: Float[Tensor, "V E"] | Pretrained
     ) -> None:
         super().__init__(config, task, embeddings)
-        self.config = config
+        explainers.check_installed(config.explainer)
 
     def read(self, embedded: Embedded, gate: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Reading:
         """Logits and attention where a gate says how far its token is seen; differentiable by the gates."""
@@ -123,11 +127,15 @@ class Classifier(Rationalizer):
 
     def importance(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
         """How much each token of the whole text matters, by the explainer; zero at padding."""
-        if self.config.explainer == explaining.ATTENTION:
+        if self.config.explainer == explainers.ATTENTION:
             log_attention = self.read(embedded, is_token.to(embedded.vectors.dtype), is_token).log_attention
             assert log_attention is not None  # its config has this choice
             return log_attention.exp().mean(dim=1) * is_token
-        return explaining.gradient_x_input(self.logits, embedded, is_token)
+        is_score = self.task.kind == "regression"
+        explained = Explained(
+            self.logits, self.respond, embedded, is_token, self.config.lime_samples, is_score
+        )
+        return contributions(self.config.explainer, explained)
 
     def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
         """0.5 and more for the tokens that rank highest; see `top_tokens` and `top_share`."""

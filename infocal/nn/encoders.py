@@ -38,6 +38,21 @@ class Embedded:
     hides_unselected: bool = False
     """Whether a pretrained encoder sees nothing of words that are gated off, not even their places."""
 
+    def repeated(self, num: int) -> "Embedded":
+        """All texts of the batch, then all of them again, `num` times in all."""
+        pieces = None if self.pieces is None else self.pieces.repeated(num, self.index.numel())
+        return replace(self, index=self.index.repeat(num, 1), pieces=pieces)
+
+    def text(self, row: int, length: int) -> "Embedded":
+        """One text alone, without padding.
+
+        Args:
+            row: of the text.
+            length: number of its tokens.
+        """
+        pieces = None if self.pieces is None else self.pieces.text(row, length, *self.index.shape)
+        return replace(self, index=self.index[row : row + 1, :length], pieces=pieces)
+
     def detached(self) -> "Embedded":
         """The same words, whose vectors no gradient reaches."""
         return replace(self, vectors=self.vectors.detach())

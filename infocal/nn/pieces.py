@@ -66,6 +66,34 @@ class Layout:
     share: Float[Tensor, "R C"]
     """Share of the piece's state in that of its word; 0 at marks and padding."""
 
+    def repeated(self, num: int, num_slots: int) -> "Layout":
+        """The windows of all texts, then of all of them again, `num` times in all.
+
+        Args:
+            num: number of copies.
+            num_slots: B T of these texts.
+        """
+        copy = torch.arange(num, device=self.word.device).repeat_interleave(len(self.word)).unsqueeze(1)
+        word = self.word.repeat(num, 1)
+        moved = torch.where(word < num_slots, copy * num_slots, (num - 1) * num_slots)
+        return Layout(self.ids.repeat(num, 1), word + moved, self.share.repeat(num, 1))
+
+    def text(self, row: int, length: int, num_texts: int, width: int) -> "Layout":
+        """The windows of one text, whose padding is left out.
+
+        Args:
+            row: of the text.
+            length: number of its tokens.
+            num_texts: B of these texts.
+            width: T of these texts.
+        """
+        num_slots = num_texts * width
+        last = self.word.masked_fill(self.word >= num_slots, -1).amax(dim=1)
+        own = last // width == row
+        word = self.word[own]
+        word = torch.where(word < num_slots, word - row * width, word - num_slots + length)
+        return Layout(self.ids[own], word, self.share[own])
+
 
 def longest_window(architecture: dict[str, Any]) -> int:
     """Pieces that a model of this architecture reads at once, marks included.

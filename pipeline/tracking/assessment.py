@@ -1,6 +1,7 @@
 """A finished model on the sealed test split: what `pipeline.evaluate` and `pipeline.promote` share."""
 
 import argparse
+import dataclasses
 import json
 import logging
 import math
@@ -9,11 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from feature_store import terminal
 from feature_store.command_line import cache_folder
 from feature_store.store import FeatureRequest, Features, fingerprint_of, open_features
 from feature_store.wording import counted
 from infocal.errors import ConfigError, StateError
+from infocal.explainers import check_installed
 from infocal.nn.rationalizer import Rationalizer
 from pipeline.base.errors import PipelineError
 from pipeline.base.stored_files import copied
@@ -54,6 +58,8 @@ class Subject:
     metadata: dict[str, Any]
     version: ModelVersion | None = None
     """Where it is registered; readings are tagged there too."""
+    explainer: str = ""
+    """What ranks tokens in the place of the model's own explanation; empty: its own does."""
 
 
 def of_version(tracker: Tracker, version: ModelVersion, given: argparse.Namespace, folder: Path) -> Subject:
@@ -126,6 +132,29 @@ def of_run(tracker: Tracker, run_id: str, given: argparse.Namespace, folder: Pat
     )
 
 
+def explained_by(subject: Subject, name: str) -> Subject:
+    """The same model, whose tokens another explanation ranks; its predictions stay.
+
+    Raises:
+        PipelineError: if the model selects its own rationale, or has no such explanation.
+    """
+    config = subject.model.config
+    if "explainer" not in config.to_dict():
+        raise PipelineError(
+            f"the model of {subject.label} selects its own rationale: only a classifier of whole texts has "
+            "several explanations",
+            where="--explainer",
+            hint="leave out the flag",
+        )
+    try:
+        subject.model.config = type(config).from_mapping(config.to_dict() | {"explainer": name})
+        check_installed(name)
+    except ConfigError as error:
+        raise PipelineError(error.message, where="--explainer", hint=error.hint) from error
+    is_own = subject.model.config == config
+    return dataclasses.replace(subject, explainer="" if is_own else name)
+
+
 def features_of(metadata: Mapping[str, Any], given: argparse.Namespace) -> Features:
     """The very features that a model was trained on, from the cache or built again.
 
@@ -176,21 +205,32 @@ def _check_fingerprint(given: str, wanted: str, where: str) -> None:
 
 
 def read_test(tracker: Tracker, subject: Subject) -> TestReading:
-    """Score a model on test; the reading is recorded on its run and its version before it is returned."""
+    """Score a model on test; the reading is recorded on its run and its version before it is returned.
+
+    With another explanation than the model's own, scores have its name in theirs: `test_lime_token_f1`.
+    """
 
     def log_reading(scores: Scores) -> None:
-        count = log_test_reading(tracker, subject.run_id, scores)
+        named = {_with_explainer(name, subject.explainer): value for name, value in scores.items()}
+        count = log_test_reading(tracker, subject.run_id, named)
         logger.info("reading %d of the test split, recorded in run %s", count, subject.run_id)
         if subject.version is not None:
             names = [f"test_{name}" for name in (*columns.shown(subject.features.dataset), "iou_f1")]
-            tags: dict[str, Any] = {name: round(scores[name], 6) for name in names if name in scores}
+            own = {} if subject.explainer else scores
+            tags: dict[str, Any] = {name: round(own[name], 6) for name in names if name in own}
             model_registry.tag(tracker, subject.version, tags | {READINGS_TAG: count})
 
     reading = score_test(subject.model, subject.features, subject.calibrated_threshold, log_reading)
-    if reading.groups:
+    if reading.groups and not subject.explainer:
         text = json.dumps(reading.groups, indent=1, sort_keys=True)
         tracker.log_text(subject.run_id, text, GROUPS_ARTIFACT)
     return reading
+
+
+def _with_explainer(score: str, explainer: str) -> str:
+    """The name of a score on test of rationales by another explanation, `test_lime_token_f1`."""
+    prefix, _, name = score.partition("_")
+    return f"{prefix}_{explainer}_{name}" if explainer else score
 
 
 def describe(subject: Subject, reading: TestReading, width: int | None = None) -> str:
@@ -212,10 +252,11 @@ def describe(subject: Subject, reading: TestReading, width: int | None = None) -
     for line, scores in reading.trivial.items() if "test_token_f1" in reading.scores else ():
         rows[line] = _cells(shown, scores.get)
     name = data_options.target_of(features)
-    lines = [f"{subject.label} on test of {name}, {counted(len(reading.predictions), 'text')}", ""]
+    how = f", explained by {subject.explainer}" if subject.explainer else ""
+    lines = [f"{subject.label}{how} on test of {name}, {counted(len(reading.predictions), 'text')}", ""]
     lines += [*_table([column.label.lower() for column in shown], rows, width), ""]
     for prefix, names, what in (
-        ("test_", columns.TASK_SCORES, "prediction from the rationale"),
+        ("test_", columns.TASK_SCORES, _what_is_read(subject.model)),
         ("test_guider_", columns.TASK_SCORES, "prediction by the guider, from the whole text"),
         ("test_", _FAITHFULNESS, "faithfulness"),
     ):
@@ -228,6 +269,13 @@ def describe(subject: Subject, reading: TestReading, width: int | None = None) -
     lines += _group_lines(reading, features.dataset, width)
     lines += [f"note: {note}" for note in features.notes]
     return "\n".join(lines)
+
+
+def _what_is_read(model: Rationalizer) -> str:
+    """What the prediction of a model is made from."""
+    nothing = torch.zeros(1, 1)
+    is_whole = bool(model.seen(nothing, torch.ones(1, 1, dtype=torch.bool)).any())
+    return "prediction from the whole text" if is_whole else "prediction from the rationale"
 
 
 def _cells(shown: Sequence[Column], score: Callable[[str], float | None]) -> list[str]:

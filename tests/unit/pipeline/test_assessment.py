@@ -6,15 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from feature_store import terminal
 from feature_store.errors import MissingDataError
 from feature_store.store import FeatureRequest, open_features
 from infocal.errors import StateError
+from infocal.methods.birnn import BirnnConfig, BirnnModel
+from infocal.methods.birnn_attn import BirnnAttnConfig, BirnnAttnModel
 from pipeline.base.errors import PipelineError
 from pipeline.tracking import assessment, model_registry
 from pipeline.tracking.studies import start_study
 from pipeline.tracking.tracking import CONFIG_ARTIFACT, Tracker
+from pipeline.training.loaders import embeddings_of, task_of
 from tests.own_corpora import own_records, write_own
 from tests.small_store import (
     CONFIG,
@@ -261,6 +265,50 @@ def test_a_reading_of_posts_shows_and_stores_the_scores_of_each_group(tmp_path: 
         (row,) = [found for found in lines if found.startswith(group)]
         assert row.split()[1] == f"{scores['num_documents']:.0f}"
         assert f"{scores['accuracy']:.4f}" in row and f"{scores['hatexplain_token_f1']:.4f}" in row
+
+
+def classifier_of_posts() -> BirnnAttnModel:
+    """An untrained classifier of the sample posts, which has attention."""
+    torch.manual_seed(0)
+    features = post_features()
+    config = BirnnAttnConfig(hidden_size=4, lime_samples=10)
+    return BirnnAttnModel(config, task_of(features), embeddings_of(features)).eval()
+
+
+def test_another_explanation_is_recorded_under_its_own_names(tmp_path: Path):
+    tracker = new_store(tmp_path / "store")
+    run_id = tracker.start_run(tracker.experiment("hatexplain", ""), "trial-00", {}, {})
+    own = assessment.Subject("run trial-00", classifier_of_posts(), post_features(), None, run_id, {})
+    first = assessment.read_test(tracker, assessment.explained_by(own, "attention")).scores
+    other = assessment.explained_by(own, "gradient_x_input")
+    second = assessment.read_test(tracker, other)
+    found = tracker.run(run_id).metrics
+    assert found["test_hatexplain_token_f1"] == pytest.approx(first["test_hatexplain_token_f1"])
+    assert found["test_gradient_x_input_hatexplain_token_f1"] == pytest.approx(
+        second.scores["test_hatexplain_token_f1"]
+    )
+    assert first["test_hatexplain_token_f1"] != second.scores["test_hatexplain_token_f1"]
+    assert first["test_comprehensiveness"] != second.scores["test_comprehensiveness"]
+    # the prediction rests on the whole text, whatever explains it
+    assert first["test_accuracy"] == second.scores["test_accuracy"]
+    text = assessment.describe(other, second)
+    assert "run trial-00, explained by gradient_x_input on test of hatexplain, 300 texts" in text
+    assert "prediction from the whole text: accuracy" in text
+
+
+def test_a_model_that_selects_its_own_rationale_has_no_other_explanation():
+    own = assessment.Subject("run trial-00", post_model(), post_features(), None, "run", {})
+    with pytest.raises(PipelineError, match="the model of run trial-00 selects its own rationale") as caught:
+        assessment.explained_by(own, "lime")
+    assert "--explainer" in str(caught.value)
+
+
+def test_an_explanation_that_a_classifier_lacks_is_refused():
+    features = post_features()
+    model = BirnnModel(BirnnConfig(hidden_size=4), task_of(features), embeddings_of(features))
+    own = assessment.Subject("run trial-00", model, features, None, "run", {})
+    with pytest.raises(PipelineError, match="`explainer` must be one of gradient_x_input, .*'attention'"):
+        assessment.explained_by(own, "attention")
 
 
 def test_reviews_have_no_groups(tmp_path: Path):
