@@ -37,6 +37,10 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
     terminal.log_to_stderr()
+    if given.table == compare_flags.LANGUAGE_MODELS:
+        from pipeline.cli import language_model_table
+
+        return language_model_table.run(given, arguments, build_parser().parse_args([]))
     cluster.prepare_environment(given.address)
     storage = locations.storage(given.storage, given.sample)
     stated = given.tracking_uri

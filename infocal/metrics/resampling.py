@@ -229,7 +229,7 @@ def _size(name: str, counts: TextCounts) -> int:
     return len(counts.target if SCORES[name][0] in _OF_TASK else counts.lengths)
 
 
-def _draws(size: int, num_draws: int, seed: int) -> Iterator[NDArray[np.float64]]:
+def draws(size: int, num_draws: int, seed: int) -> Iterator[NDArray[np.float64]]:
     """Blocks of rows (R, D): how often each text is drawn where D texts are drawn with replacement."""
     generator = np.random.default_rng(seed)
     step = max(1, _BLOCK // max(1, size))
@@ -251,7 +251,8 @@ class Interval:
     """Standard deviation of the draws: the standard error."""
 
 
-def _interval(drawn: Values) -> Interval:
+def interval_of(drawn: Values) -> Interval:
+    """Standard error, and the ends between which `LEVEL` of the draws (R,) lie."""
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail])
     return Interval(float(low), float(high), float(drawn.std(ddof=1)))
@@ -274,10 +275,10 @@ def intervals(
         of_size = [name for name in known if _size(name, counts) == size]
         columns = {name: SCORES[name][0](counts) for name in of_size}
         drawn: dict[str, list[Values]] = {name: [] for name in of_size}
-        for block in _draws(size, num_draws, seed):
+        for block in draws(size, num_draws, seed):
             for name in of_size:
                 drawn[name].append(SCORES[name][1](_summed(block, columns[name])))
-        found |= {name: _interval(np.concatenate(blocks)) for name, blocks in drawn.items()}
+        found |= {name: interval_of(np.concatenate(blocks)) for name, blocks in drawn.items()}
     return {name: found[name] for name in known}
 
 
@@ -330,7 +331,7 @@ def paired_difference(
     values, scores = _over_seeds(name, (theirs, ours), num_draws, seed)
     sides = [(int((values <= 0).sum()) + 1), (int((values >= 0).sum()) + 1)]
     gap = (math.fsum(scores[0]) - math.fsum(scores[1])) / len(theirs)
-    return Difference(gap, _interval(values), min(1.0, 2 * min(sides) / (len(values) + 1)))
+    return Difference(gap, interval_of(values), min(1.0, 2 * min(sides) / (len(values) + 1)))
 
 
 def mean_interval(
@@ -351,7 +352,7 @@ def mean_interval(
     """
     if not seeds:
         raise ValueError("expected the counts of at least one seed, but got none")
-    return _interval(_over_seeds(name, (seeds,), num_draws, seed)[0])
+    return interval_of(_over_seeds(name, (seeds,), num_draws, seed)[0])
 
 
 def _over_seeds(
@@ -366,7 +367,7 @@ def _over_seeds(
         raise ValueError(f"expected the same texts, but got {sorted(sizes)} of them")
     seeds = np.random.default_rng([seed, 1])
     drawn = []
-    for block in _draws(size, num_draws, seed):
+    for block in draws(size, num_draws, seed):
         scores = np.stack([of_sums(_summed(block, one)) for one in every], axis=1)
         gaps = scores[:, :num_seeds] - (scores[:, num_seeds:] if len(groups) > 1 else 0.0)
         taken = seeds.integers(num_seeds, size=(len(block), num_seeds))

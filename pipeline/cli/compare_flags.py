@@ -5,10 +5,18 @@ import argparse
 from pipeline.cli import common_flags, flag_values
 from search_spaces import lookup
 
+LANGUAGE_MODELS = "language-models"
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """What is compared, where and under which name."""
     group = parser.add_argument_group("comparison")
+    group.add_argument(
+        "--table",
+        choices=("methods", LANGUAGE_MODELS),
+        default="methods",
+        help=f"what to compare: methods, or the perplexities of {LANGUAGE_MODELS} (default: %(default)s)",
+    )
     group.add_argument(
         "--methods",
         default="all",

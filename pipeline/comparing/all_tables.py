@@ -10,10 +10,12 @@ from infocal.errors import StateError
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Location
 from pipeline.base.stored_files import read_settings
+from pipeline.comparing import language_models
 from pipeline.comparing.comparison_settings import ComparisonSettings, entries
 from pipeline.comparing.comparison_table import TABLE
 from pipeline.comparing.places import COMPARISON, OUTCOMES, SETTINGS
 from pipeline.reporting import pages, published, typeset
+from pipeline.reporting.language_model_tables import section
 from pipeline.reporting.paper_tables import Compared, PaperSection, sections
 from pipeline.reporting.standings import MeanScore, Outcome, Row, trivial_rows
 from pipeline.training.scoring import trivial_test
@@ -23,6 +25,7 @@ logger = logging.getLogger("pipeline.comparing.all_tables")
 FOLDER, PAGE = "tables", "tables.html"
 """Of the page, in the storage; Markdown and LaTeX lie beside it."""
 TITLE = "All tables"
+_LANGUAGE_MODEL_DATASETS = ("beer", "cail-small", "hatexplain")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,7 +121,7 @@ def write(home: Location, output: Path | None) -> list[str]:
         PipelineError: if a file cannot be written.
     """
     found = gather(home)
-    made = sections(found)
+    made = [*sections(found), section(language_models.gather(home), _LANGUAGE_MODEL_DATASETS)]
     files = []
     for suffix, text in _texts(made, found, home).items():
         if output is None:

@@ -242,6 +242,30 @@ def language_model_dir(features: Features, config: LanguageModelConfig) -> Path:
     return derived_dir(features, LM_STEP, LM_VERSION, config.to_dict())
 
 
+def language_model_texts(features: Features) -> Loader:
+    """What language models learn from: the training texts, and the pool, where there is one."""
+    # literal names: a test reads here that the test split is not opened
+    words = [features.table("train")]
+    if POOL in features.splits:
+        words.append(features.table("pool"))
+    return Loader(_unmarked(pa.concat_tables(words)), task_of(features))
+
+
+def trained_language_model(
+    features: Features, config: LanguageModelConfig, device: torch.device
+) -> LanguageModelTrainer:
+    """The language model of Eq. (17) to (19) of [Sha2023], trained on `language_model_texts`."""
+    learnt = language_model_texts(features)
+    trainer = LanguageModelTrainer(
+        config, embeddings_of(features), torch.tensor(features.token_counts), device
+    )
+    for epoch in range(config.num_epochs):
+        texts = counted(len(learnt), "text")
+        logger.info("language model: epoch %d/%d on %s", epoch + 1, config.num_epochs, texts)
+        trainer.train_epoch(learnt.shuffled(config.batch_size, seed=config.seed, epoch=epoch))
+    return trainer
+
+
 def language_model_scores(
     features: Features, config: LanguageModelConfig, device: torch.device, *, may_train: bool = True
 ) -> Ragged:
@@ -265,18 +289,7 @@ def language_model_scores(
                 hint="remove the features' folder: the features are fetched again, with the scores",
             )
         loader = training_loader(features)
-        learnt = loader
-        if POOL in features.splits:
-            # literal names: a test reads here that the test split is not opened
-            words = [features.table("train"), features.table("pool")]
-            learnt = Loader(_unmarked(pa.concat_tables(words)), task_of(features))
-        trainer = LanguageModelTrainer(
-            config, embeddings_of(features), torch.tensor(features.token_counts), device
-        )
-        for epoch in range(config.num_epochs):
-            texts = counted(len(learnt), "text")
-            logger.info("language model: epoch %d/%d on %s", epoch + 1, config.num_epochs, texts)
-            trainer.train_epoch(learnt.shuffled(config.batch_size, seed=config.seed, epoch=epoch))
+        trainer = trained_language_model(features, config, device)
         scores = trainer.score(loader.in_order(config.batch_size))
         rows = [scores[row].numpy() for row in range(len(loader))]
         offsets = pa.array(np.concatenate([[0], np.cumsum([len(row) for row in rows])]), pa.int32())

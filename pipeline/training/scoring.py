@@ -233,6 +233,14 @@ def score_test(
     )
 
 
+def texts_of_language_models(features: Features) -> Loader:
+    """The test texts, on which language models have their perplexity.
+
+    Neither targets nor rationales are read, and no model of these is scored: not a reading that is recorded.
+    """
+    return Loader(features.table("test"), task_of(features))
+
+
 def texts_for_people(features: Features, split: str) -> pa.Table:
     """Texts of a split that people are to read: to judge rationales on them, or to mark their own.
 

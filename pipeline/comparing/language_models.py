@@ -1,0 +1,141 @@
+"""The table of language models: each is trained and scored once, and its outcome is kept."""
+
+import dataclasses
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from feature_store import terminal
+from feature_store.store import load_features
+from infocal.errors import StateError
+from infocal.trainer import resolve_device
+from pipeline.base.locations import make_folder
+from pipeline.base.storage import Location
+from pipeline.base.stored_files import read_settings
+from pipeline.comparing.places import LANGUAGE_MODEL_SETTINGS, LANGUAGE_MODELS, OUTCOMES
+from pipeline.reporting import pages, typeset
+from pipeline.reporting.language_model_tables import MeasuredModels, section
+from pipeline.study.study_folder import StudyFolder
+from pipeline.training import checkpoints, language_models
+from pipeline.training.language_models import LanguageModelData, LanguageModelOutcome, LanguageModelRun
+
+logger = logging.getLogger("pipeline.comparing.language_models")
+
+DATA, TABLE = "data.json", "table"
+TITLE = "Language models"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LanguageModelSettings:
+    """Everything that decides a table; stored with it, so that it can be resumed."""
+
+    name: str
+    dataset: str
+    aspect: str
+    options: dict[str, str]
+    features_dir: str
+    sample: bool
+    run: LanguageModelRun
+    command: str
+
+    def save(self, directory: Path) -> None:
+        """Write `language_models.json`, whole or not at all."""
+        checkpoints.write_json_whole(directory / LANGUAGE_MODEL_SETTINGS, dataclasses.asdict(self))
+
+    @classmethod
+    def load(cls, directory: Path) -> "LanguageModelSettings":
+        """Read `language_models.json`.
+
+        Raises:
+            StateError: if it is missing, not JSON, or not what `save` writes.
+        """
+        path = directory / LANGUAGE_MODEL_SETTINGS
+        return read_settings(cls, path, "the settings of a table of language models")
+
+
+def conduct(prepared: LanguageModelSettings, folder: StudyFolder) -> str:
+    """Train and score every model without an outcome, and write the table.
+
+    Args:
+        prepared: what to do, the features built.
+        folder: where its results go.
+
+    Returns:
+        The table as Markdown.
+    """
+    make_folder(folder.directory / OUTCOMES, "--storage")
+    prepared.save(folder.directory)
+    folder.publish(LANGUAGE_MODEL_SETTINGS)
+    features, device = load_features(Path(prepared.features_dir)), resolve_device(prepared.run.device)
+    torch.set_num_threads(max(1, torch.get_num_threads()))
+    if not (folder.directory / DATA).is_file():
+        data = language_models.data_of(features)
+        checkpoints.write_json_whole(folder.directory / DATA, dataclasses.asdict(data))
+        folder.publish(DATA)
+    for model in language_models.MODELS:
+        name = f"{OUTCOMES}/{model}.json"
+        if (folder.directory / name).is_file():
+            logger.info("%s is done already", model)
+            continue
+        with terminal.step(f"training and scoring {model}"):
+            found = language_models.measure(model, features, prepared.run, device)
+        checkpoints.write_json_whole(folder.directory / name, dataclasses.asdict(found))
+        folder.publish(name)
+    return _write(_measured(folder.directory, prepared.name), folder)
+
+
+def _write(found: MeasuredModels, folder: StudyFolder) -> str:
+    sections = [section([found])]
+    notes = [f"command: `{found.command}`"]
+    texts = {
+        f"{TABLE}.html": pages.paper_page(title=TITLE, sections=sections, notes=notes),
+        f"{TABLE}.md": typeset.paper_markdown(TITLE, sections, notes),
+        f"{TABLE}.tex": typeset.paper_latex(sections, notes),
+    }
+    for name, text in texts.items():
+        (folder.directory / name).write_text(text, encoding="utf-8")
+    checkpoints.write_json(folder.directory / f"{TABLE}.json", dataclasses.asdict(found))
+    folder.publish(*texts, f"{TABLE}.json")
+    return texts[f"{TABLE}.md"]
+
+
+def _measured(directory: Path, name: str) -> MeasuredModels:
+    prepared = LanguageModelSettings.load(directory)
+    paths = [directory / OUTCOMES / f"{model}.json" for model in language_models.MODELS]
+    return MeasuredModels(
+        name=name,
+        dataset=prepared.dataset,
+        aspect=prepared.aspect,
+        options=prepared.options,
+        is_sample=prepared.sample,
+        data=read_settings(LanguageModelData, directory / DATA, "what language models were measured on"),
+        outcomes=[
+            read_settings(LanguageModelOutcome, path, "the outcome of a language model")
+            for path in paths
+            if path.is_file()
+        ],
+        command=prepared.command,
+    )
+
+
+def gather(home: Location) -> list[MeasuredModels]:
+    """Every table of language models in a storage, finished or not, by name.
+
+    One that cannot be read is left out with a warning.
+
+    Args:
+        home: of all results.
+    """
+    found = []
+    for name in (home / LANGUAGE_MODELS.home).names():
+        place = home / LANGUAGE_MODELS.home / name
+        if not (place / DATA).exists():
+            continue
+        try:
+            with place.localised(LANGUAGE_MODEL_SETTINGS, DATA, OUTCOMES) as here:
+                found.append(_measured(here, name))
+        except StateError as error:
+            logger.warning("the table of language models `%s` is left out: %s", name, error)
+    return found
