@@ -1,4 +1,4 @@
-"""Integrated gradients and LIME by captum, which is imported here alone.
+"""Integrated gradients and LIME by captum, which is imported where one is computed.
 
 Shapes: B texts, T positions, S samples, N tokens of one text.
 """
@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import torch
-from captum.attr import IntegratedGradients, LimeBase
 from jaxtyping import Float
 from torch import Tensor
 
@@ -28,6 +27,8 @@ def integrated_gradients(explained: Explained, predicted: Tensor) -> Float[Tenso
 
     Its sum over the tokens of a text is f(1) - f(0).
     """
+    from captum.attr import IntegratedGradients
+
     method = IntegratedGradients(lambda gate: logit_of(explained, gate, predicted))
     with gradients_in_evaluation():
         found: Tensor = method.attribute(
@@ -54,6 +55,8 @@ def lime(explained: Explained, predicted: Tensor) -> Float[Tensor, "B T"]:
 
 
 def _lime_of_text(explained: Explained, row: int, length: int, predicted: int) -> Float[Tensor, " N"]:
+    from captum.attr import LimeBase
+
     text = explained.embedded.text(row, length)
     everything = explained.is_token.new_ones(1, length)
 

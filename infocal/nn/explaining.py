@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from infocal import explainers
+from infocal.nn import captum_explaining
 from infocal.nn.explained import Explained, gradients_in_evaluation, logit_of
 
 
@@ -31,8 +32,6 @@ def contributions(name: str, explained: Explained) -> Float[Tensor, "B T"]:
     if name == explainers.GRADIENT_X_INPUT:
         found = gradient_x_input(explained, predicted)
     else:
-        from infocal.nn import captum_explaining  # only where that package is
-
         compute = {
             explainers.INTEGRATED_GRADIENTS: captum_explaining.integrated_gradients,
             explainers.LIME: captum_explaining.lime,
