@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from feature_store.sources import get_source
 from pipeline.reporting import published
 from pipeline.reporting.paper_tables import (
     LANGUAGE_MODELS,
@@ -15,6 +16,7 @@ from pipeline.reporting.published import PublishedRow
 from pipeline.reporting.results import number
 from pipeline.training.data_options import target
 from pipeline.training.language_models import LanguageModelData, LanguageModelOutcome
+from pipeline.training.naming import target_flags
 
 PERPLEXITY = "perplexity"
 _MODELS = (
@@ -102,7 +104,8 @@ def _table(one: MeasuredModels, printed: Sequence[PublishedRow]) -> PaperTable:
 
 
 def _unmeasured(dataset: str, printed: Sequence[PublishedRow]) -> PaperTable:
-    command = f"python -m pipeline.compare --table language-models --dataset {dataset}"
+    aspect = next(iter(get_source(dataset).aspects), "")
+    command = f"python -m pipeline.compare --table language-models {target_flags(dataset, aspect)}"
     return PaperTable(
         title=f"{dataset}: language models",
         head=["", PERPLEXITY],

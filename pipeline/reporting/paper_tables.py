@@ -21,7 +21,6 @@ from pipeline.reporting.standings import (
     DEGENERATE,
     DENSE,
     MARKS,
-    OFF_TARGET,
     Outcome,
     Row,
     marks_of,
@@ -428,16 +427,16 @@ def _first_here(own: Sequence[_Own], shown: Sequence[Column], group: Sequence[Co
     infocal = [row for row in measured if row.method == INFOCAL]
     if not infocal:
         return [f"here: {so_far}InfoCal is not measured, so its place is not known"]
-    left_out = {f"{row.title} {row.marks}" for row in measured if _is_apart(row)}
+    left_out = {_marked(row) for row in measured if _is_apart(row)}
     rivals = [row for row in measured if row.method != INFOCAL and not _is_apart(row)]
     ours, theirs = (
-        [(row.title, {c.score: row.mean(c.score) for c in shown}) for row in some]
+        [(_marked(row), {c.score: row.mean(c.score) for c in shown}) for row in some]
         for some in (infocal, rivals)
     )
     said = _places(ours, theirs, shown)
-    said = [f"here: {so_far}{text}" for text in said or ["no other method is measured at equal selection"]]
+    said = [f"here: {so_far}{text}" for text in said or ["no other method is measured that compares"]]
     if left_out:
-        said[-1] += f"; left out, because at another selection or trivial: {', '.join(sorted(left_out))}"
+        said[-1] += f"; left out, because dense or trivial: {', '.join(sorted(left_out))}"
     if marks := "".join(dict.fromkeys(sign for row in infocal for sign in row.marks)):
         said[-1] += f"; InfoCal's own row has the mark {marks}"
     num_seeds = len({one.seed for row in infocal for one in row.outcomes})
@@ -447,8 +446,15 @@ def _first_here(own: Sequence[_Own], shown: Sequence[Column], group: Sequence[Co
 
 
 def _is_apart(row: _Own) -> bool:
-    """Whether a row does not compare with the others: dense, off the target, or trivial."""
-    return row.method != INFOCAL and any(sign in row.marks for sign in (DENSE, OFF_TARGET, DEGENERATE))
+    """Whether a row does not compare with the others: dense, or trivial.
+
+    One that is off the target takes part, with its mark: it may be ahead though it selects less.
+    """
+    return row.method != INFOCAL and any(sign in row.marks for sign in (DENSE, DEGENERATE))
+
+
+def _marked(row: _Own) -> str:
+    return f"{row.title} {row.marks}".rstrip()
 
 
 def _first_published(printed: Sequence[PublishedRow], shown: Sequence[Column]) -> list[str]:

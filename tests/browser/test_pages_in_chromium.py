@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from infocal.metrics.resampling import Difference, Interval
-from pipeline.reporting import pages
+from pipeline.reporting import language_model_tables, pages, paper_tables
 from pipeline.reporting.results import Findings, Links, ScoreRow, Searched, TrialResult
 from pipeline.reporting.standings import MeanScore, Row, Standings
 from pipeline.tracking import model_registry
@@ -101,6 +101,20 @@ def test_the_runs_of_an_experiment_are_nested_under_their_study(chromium: Browse
         visited.page.locator(".ag-row").first.locator("button, [role=button]").first.click()
         visited.wait_for(*(trial.name for trial in finished.trials))
     check(visited)
+
+
+@pytest.mark.parametrize("width", [800, 1280])
+def test_the_page_of_all_tables_fits_the_window(chromium: Browser, tmp_path: Path, width: int):
+    models = language_model_tables.section([], ["beer", "hatexplain"])
+    made = [*paper_tables.sections([]), models]
+    page = tmp_path / "tables.html"
+    page.write_text(pages.paper_page(title="All tables", sections=made, notes=[]), encoding="utf-8")
+    with chromium.visit(page.as_uri(), f"tables-{width}", width=width) as visited:
+        visited.wait_for("Table 2 of the paper: beer", "MPBFN-WCA, published", "KenLM, published")
+        assert not visited.is_cut_off()
+        visited.page.get_by_role("link", name="Table 12: hatexplain").click()
+        assert visited.page.evaluate("location.hash").startswith("#table-")
+    assert visited.foreign_requests() == [] and visited.complaints == []
 
 
 def test_trials_are_compared_by_their_lambdas_in_parallel_coordinates(chromium: Browser, finished: Finished):

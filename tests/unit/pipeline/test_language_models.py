@@ -230,6 +230,7 @@ def test_it_says_who_has_the_lowest_perplexity():
 
 def test_published_tables_without_ours_say_who_is_first_too():
     (table,) = section([], ["cail-small"]).tables
+    assert table.first[0].endswith("--table language-models --dataset cail-small --aspect charges`")
     assert table.first[1] == (
         "published, [Sha2023] table 12: our LM is not first: RNNLM has the lowest perplexity "
         "(20.0 against 29.0)"

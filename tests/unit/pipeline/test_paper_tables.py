@@ -223,12 +223,17 @@ def test_less_is_better_for_sufficiency():
     )
 
 
-def test_rows_at_another_selection_do_not_take_part():
+def test_a_row_off_the_target_takes_part_with_its_mark():
     off = [outcome("hardkuma", 0, 2, rate=0.5), outcome("infocal", 0, 1)]
     said = table(compared(off)).first[0]
+    assert "InfoCal is not first in any column; HardKuma † is first in precision (75.0 against 50.0)" in said
+
+
+def test_trivial_rows_do_not_take_part():
+    trivial = [outcome("hardkuma", 0, 2, degenerate="first_k"), outcome("infocal", 0, 1)]
+    said = table(compared(trivial)).first[0]
     assert said == (
-        "here: no other method is measured at equal selection; left out, because at another selection or "
-        "trivial: HardKuma †"
+        "here: no other method is measured that compares; left out, because dense or trivial: HardKuma ‡"
     )
 
 
