@@ -24,6 +24,7 @@ from feature_store.errors import (
 )
 from feature_store.sources import DEFAULT_DATASET, REGISTRY, aspects_in_words, get_source
 from feature_store.sources.base import Source, resolve_aspect, source_options
+from feature_store.targets import in_names, main_of
 from feature_store.wording import counted
 
 _T = TypeVar("_T")
@@ -131,7 +132,7 @@ def _list(args: argparse.Namespace) -> None:
 
 
 def _built(cache_dir: Path, dataset: str, aspect: str | None) -> list[Path]:
-    name = "-".join((dataset, *([aspect] if aspect else ()), "*"))
+    name = "-".join((dataset, *([in_names(aspect)] if aspect else ()), "*"))
     found = (cache_dir / "features").glob(name)
     return sorted(path for path in found if not path.name.startswith("."))
 
@@ -151,7 +152,7 @@ def _fetch(args: argparse.Namespace) -> None:
         )
     from feature_store.fetch import fetch
 
-    for path in fetch(source, aspect, data_dir):
+    for path in fetch(source, main_of(aspect), data_dir):
         print(path)
 
 

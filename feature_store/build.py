@@ -25,9 +25,10 @@ from feature_store.cache import (
 from feature_store.columns import VOCABULARY_SCHEMA, batches, table_schema
 from feature_store.errors import BadInputError
 from feature_store.recipe import TOKENIZER_FILE, Recipe
-from feature_store.sources.base import Report, TaskKind, TaskSpec, word_splits
+from feature_store.sources.base import Report, SideSpec, TaskSpec, word_splits
 from feature_store.sources.lines import read_lines
 from feature_store.staging import raw_files, stage_rows, staged_file
+from feature_store.targets import column_of, main_of
 from feature_store.vocabulary import Vocabulary
 from feature_store.words import build_vocabulary, ids_by_code
 
@@ -58,10 +59,10 @@ def build(stage: Path, recipe: Recipe, on_rows: Callable[[int], None] | None = N
     write_table(stage / VOCABULARY_FILE, written)
     ids = ids_by_code(words["word"], vocabulary.tokens)
     for split in splits:
-        _number_tokens(stage, split, words["word"], ids, spec.kind)
+        _number_tokens(stage, split, words["word"], ids, spec)
     build_shares(stage, recipe)
     np.save(stage / EMBEDDINGS_FILE, _embed(stage, recipe, vocabulary, counts, report), allow_pickle=False)
-    task = task_info(stage / "train.arrow", spec, raw_files(recipe))
+    task = task_info(stage / "train.arrow", spec, raw_files(recipe), main_of(recipe.aspect) or "")
     names = [*(f"{split}.arrow" for split in splits), VOCABULARY_FILE, EMBEDDINGS_FILE]
     if contents := _tokenizer_files(recipe):
         (stage / TOKENIZER_FILE).write_text(json.dumps(contents), encoding="utf-8")
@@ -96,11 +97,11 @@ def _tokenizer_files(recipe: Recipe) -> dict[str, str]:
 
 
 def _number_tokens(
-    stage: Path, split: str, words: pl.Series, ids: npt.NDArray[np.int32], kind: TaskKind
+    stage: Path, split: str, words: pl.Series, ids: npt.NDArray[np.int32], spec: TaskSpec
 ) -> None:
     """Write the split's final file: words and their numbers in the vocabulary in place of codes."""
     texts = words.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.string())
-    schema = table_schema(kind)
+    schema = table_schema(spec.kind, spec.side_kinds)
     staged = staged_file(stage, split)
     with (
         pa.memory_map(str(staged)) as source,
@@ -148,15 +149,33 @@ def _embed(
     return embeddings.word2vec(vocabulary, counts, embeddings.Sentences(sentences), size=size, seed=seed)
 
 
-def task_info(rows: Path, spec: TaskSpec, where: str) -> dict[str, Any]:
-    """Kind of the task, and mean and variance of the training targets, which `rows` holds."""
+def task_info(rows: Path, spec: TaskSpec, where: str, name: str = "") -> dict[str, Any]:
+    """Kind of the task, and mean and variance of the training targets, which `rows` holds.
+
+    Args:
+        rows: file of the training rows.
+        spec: what the source says of the targets.
+        where: the raw files, for messages.
+        name: of the main target; kept where there are side targets.
+    """
+    found = _target_info(rows, "target", spec, where)
+    if not spec.sides:
+        return found
+    sides = [
+        {"name": side.name, **_target_info(rows, column_of(side.name), side, where)} for side in spec.sides
+    ]
+    return found | {"name": name, "sides": sides}
+
+
+def _target_info(rows: Path, column: str, spec: TaskSpec | SideSpec, where: str) -> dict[str, Any]:
     with pa.memory_map(str(rows)) as file:
-        targets = np.concatenate([as_numpy(batch.column("target")) for batch in batches(file)]).astype(
+        targets = np.concatenate([as_numpy(batch.column(column)) for batch in batches(file)]).astype(
             np.float64
         )
     if targets.var() == 0:
+        of = f" of `{spec.name}`" if isinstance(spec, SideSpec) else ""
         raise BadInputError(
-            f"all {len(targets)} training targets are {targets[0]:g}: nothing to learn",
+            f"all {len(targets)} training targets{of} are {targets[0]:g}: nothing to learn",
             where=where,
         )
     return {

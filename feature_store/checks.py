@@ -63,7 +63,7 @@ def dropped_table(features: Features) -> list[str]:
 
 
 def _check_split(features: Features, split: str) -> list[str]:
-    kind = features.task.kind
+    kind, sides = features.task.kind, features.task.side_kinds
     table = features.table(split)
     problems = []
     try:
@@ -72,7 +72,8 @@ def _check_split(features: Features, split: str) -> list[str]:
         problems.append(f"`{split}`: {error.message}")
     for batch in table.to_batches():
         try:
-            validate(pl.DataFrame(batch.select(staged_schema(kind).names)), split, kind)
+            rows = pl.DataFrame(batch.select(staged_schema(kind, sides).names))
+            validate(rows, split, kind, sides)
         except BadInputError as error:
             problems.append(f"`{split}`: {error.message}")
         for row in batch.select(["example_id", "tokens", "token_ids"]).to_pylist():

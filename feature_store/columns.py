@@ -1,7 +1,8 @@
 """Columns of the cached tables, and cheap checks that what a file holds can be read without going astray."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,15 @@ import pyarrow as pa
 from feature_store.errors import DamagedCacheError
 from feature_store.sources.base import TaskKind
 from feature_store.sources.staged_columns import staged_schema
+from feature_store.targets import NO_SIDES, column_of
 
 VOCABULARY_SCHEMA = pa.schema([pa.field("token", pa.string()), pa.field("count", pa.int64())])
 """Arrow schema of the words and how often each stands in train."""
 
 
-def table_schema(kind: TaskKind) -> pa.Schema:
+def table_schema(kind: TaskKind, sides: Mapping[str, TaskKind] = NO_SIDES) -> pa.Schema:
     """Arrow schema of `Features.table`: the staged columns and `token_ids` (int32, one per token)."""
-    return staged_schema(kind).insert(2, pa.field("token_ids", pa.list_(pa.int32()), nullable=False))
+    return staged_schema(kind, sides).insert(2, pa.field("token_ids", pa.list_(pa.int32()), nullable=False))
 
 
 def batches(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:
@@ -57,7 +59,13 @@ def check_values(table: pa.Table, path: Path) -> None:
         raise DamagedCacheError(f"not a valid table ({error})", where=str(path)) from error
 
 
-def check_numbers(table: pa.Table, num_words: int, num_classes: int | None, path: Path) -> None:
+def check_numbers(
+    table: pa.Table,
+    num_words: int,
+    num_classes: int | None,
+    path: Path,
+    side_classes: Mapping[str, int | None] = MappingProxyType({}),
+) -> None:
     """That numbers of words, targets and positions of rationales point at what is there.
 
     Args:
@@ -65,25 +73,32 @@ def check_numbers(table: pa.Table, num_words: int, num_classes: int | None, path
         num_words: words of the vocabulary, V.
         num_classes: of a classification; None for a regression.
         path: its file, for messages.
+        side_classes: the same for each side target, by its name.
 
     Raises:
         DamagedCacheError: if one points elsewhere.
     """
-    highest = 1 if num_classes is None else num_classes - 1
+    targets = {"target": num_classes, **{column_of(name): number for name, number in side_classes.items()}}
     for batch in table.to_batches():
         lengths, ids = _lists(batch.column("token_ids"))
-        target = batch.column("target").to_numpy()
         right = {
             # <pad>, 0, is the number of no token
             "token_ids": lengths.min(initial=1) > 0
             and ids.min(initial=1) > 0
             and ids.max(initial=1) < num_words,
             "tokens": np.array_equal(lengths, _lists(batch.column("tokens"))[0]),
-            "target": ((target >= 0) & (target <= highest)).all(),
+            **{name: _fits(batch.column(name), number) for name, number in targets.items()},
             "rationale": _point_into(batch.column("rationale"), lengths),
         }
         if wrong := [name for name, is_right in right.items() if not is_right]:
             raise DamagedCacheError(f"numbers in `{wrong[0]}` are out of range", where=str(path))
+
+
+def _fits(column: pa.Array, num_classes: int | None) -> bool:
+    """Whether targets are scores in [0, 1], or numbers of classes."""
+    target = column.to_numpy()
+    highest = 1 if num_classes is None else num_classes - 1
+    return bool(((target >= 0) & (target <= highest)).all())
 
 
 def _lists(column: pa.ListArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:

@@ -45,6 +45,7 @@ from feature_store.sources.fields import (
     whole,
 )
 from feature_store.sources.lines import filled_lines, parse_record
+from feature_store.targets import main_of
 from feature_store.tokenize import TOKENIZERS, Token, split_at_blanks
 from feature_store.wording import counted
 
@@ -114,7 +115,7 @@ def check_dataset(dataset: str | None, aspect: str | None) -> str | None:
             where="--dataset",
             hint="leave out the flag, and give the rationales as JSON lines (see docs/scoring.md)",
         )
-    return resolve_aspect(source, aspect)
+    return main_of(resolve_aspect(source, aspect))
 
 
 def read_masks(path: Path, *, aspect: str | None, max_bytes: int = MAX_BYTES) -> MaskFile:
@@ -145,9 +146,10 @@ def read_masks(path: Path, *, aspect: str | None, max_bytes: int = MAX_BYTES) ->
             hint="add `--dataset beer --aspect appearance|smell|palate`",
         )
     elif "x" in first:
-        records = _annotations(path, aspect, max_bytes)
+        records = _annotations(path, main_of(aspect) or "", max_bytes)
     else:
-        records = (_aspect_positions(line, where, aspect) for where, line in _lines(path, max_bytes))
+        main = main_of(aspect) or ""
+        records = (_aspect_positions(line, where, main) for where, line in _lines(path, max_bytes))
     return MaskFile(
         path=path,
         records=list(_checked(records)),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.sources.base import Query, Source, tables_of
+from feature_store.targets import main_of, sides_of
 
 VERSION = 4
 """Version of the build; raise it when equal files and parameters give other features."""
@@ -20,6 +21,7 @@ class Recipe:
 
     source: Source
     aspect: str | None
+    """The targets, as `feature_store.targets.joined` writes several."""
     inputs: dict[str, Path]
     """Role -> raw file."""
 
@@ -53,7 +55,8 @@ class Recipe:
         """What the source is asked to read."""
         return Query(
             inputs=self.inputs,
-            aspect=self.aspect,
+            aspect=main_of(self.aspect),
+            sides=sides_of(self.aspect),
             options=self.options,
             max_bytes=self.max_bytes,
             digests=self.digests,

@@ -1,12 +1,13 @@
 """What a source must deliver, row by row; the tables' columns stand in `feature_store.columns`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 import pyarrow as pa
 
 from feature_store.errors import BadInputError
 from feature_store.sources.base import TaskKind
+from feature_store.targets import NO_SIDES, column_of
 from feature_store.wording import counted
 
 MAX_TOKENS = 2**16
@@ -39,10 +40,21 @@ _RULES: dict[str, pl.Expr] = {
 }
 """Name of each rule, and where a row breaks it; null counts as kept."""
 
-_KIND_RULES: dict[TaskKind, dict[str, pl.Expr]] = {
-    "regression": {"target|max": pl.col("target") > 1, "target|nan": pl.col("target").is_nan()},
-    "classification": {},
-}
+
+def _kind_rules(kind: TaskKind, column: str = "target") -> dict[str, pl.Expr]:
+    """What the numbers of a target must keep besides being there and not below 0."""
+    if kind == "classification":
+        return {}
+    return {f"{column}|max": pl.col(column) > 1, f"{column}|nan": pl.col(column).is_nan()}
+
+
+def _side_rules(sides: Mapping[str, TaskKind]) -> dict[str, pl.Expr]:
+    rules: dict[str, pl.Expr] = {}
+    for name, kind in sides.items():
+        column = column_of(name)
+        rules |= {f"{column}|nullability": pl.col(column).is_null(), f"{column}|min": pl.col(column) < 0}
+        rules |= _kind_rules(kind, column)
+    return rules
 
 
 def check_keys(example_ids: Iterable[pa.Array], split: str) -> None:
@@ -65,18 +77,21 @@ def check_keys(example_ids: Iterable[pa.Array], split: str) -> None:
         )
 
 
-def validate(rows: pl.DataFrame, split: str, kind: TaskKind) -> None:
+def validate(
+    rows: pl.DataFrame, split: str, kind: TaskKind, sides: Mapping[str, TaskKind] = NO_SIDES
+) -> None:
     """Check rows of one split against the rules; of the key, whether it stands once among these rows.
 
     Args:
         rows: the staged columns.
         split: that they are of.
-        kind: of the task.
+        kind: of the main target.
+        sides: name -> kind of each side target.
 
     Raises:
         BadInputError: naming the broken rules and the first example that breaks one.
     """
-    rules = _RULES | _KIND_RULES[kind]
+    rules = _RULES | _kind_rules(kind) | _side_rules(sides)
     if not any(rows.select(**{name: rule.any() for name, rule in rules.items()}).row(0)):
         return
     broken = rows.select(**{name: rule.fill_null(False) for name, rule in rules.items()})

@@ -14,7 +14,7 @@ from feature_store.errors import BadInputError
 from feature_store.recipe import Recipe
 from feature_store.schema import MAX_TOKENS, check_keys, validate
 from feature_store.scripts import clauses
-from feature_store.sources.base import Report, TaskKind, TaskSpec, cut_splits, word_splits
+from feature_store.sources.base import Report, TaskSpec, cut_splits, word_splits
 from feature_store.sources.staged_columns import staged_schema
 from feature_store.wording import counted
 from feature_store.words import WordCodes, WordCounts
@@ -24,17 +24,15 @@ class _SplitWriter:
     """Writes the rows of one table."""
 
     def __init__(
-        self, path: Path, split: str, kind: TaskKind, max_length: int | None, raw_files: str
+        self, path: Path, split: str, spec: TaskSpec, max_length: int | None, raw_files: str
     ) -> None:
-        names = [name if name != "tokens" else "codes" for name in staged_schema(kind).names]
-        types = [
-            pa.list_(pa.uint32()) if name == "codes" else staged_schema(kind).field(name).type
-            for name in names
-        ]
+        schema = staged_schema(spec.kind, spec.side_kinds)
+        names = [name if name != "tokens" else "codes" for name in schema.names]
+        types = [pa.list_(pa.uint32()) if name == "codes" else schema.field(name).type for name in names]
         self._schema = pa.schema(list(zip(names, types, strict=True)))
         self._sink = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._sink, self._schema)
-        self._split, self._kind, self._max_length = split, kind, max_length
+        self._split, self._spec, self._max_length = split, spec, max_length
         self._raw_files = raw_files
         self.words = WordCounts()
         self.counts: Counter[str] = Counter()
@@ -52,7 +50,7 @@ class _SplitWriter:
                 f"at most {MAX_TOKENS} are supported",
                 where=self._raw_files,
             )
-        validate(rows, self._split, self._kind)
+        validate(rows, self._split, self._spec.kind, self._spec.side_kinds)
         self.counts["rows"] += len(rows)
         self.counts["tokens"] += int(lengths.sum())
         self.counts["rationale_tokens"] += int(rows["rationale"].list.len().sum())
@@ -137,9 +135,7 @@ def stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> p
     files = raw_files(recipe)
     codes = WordCodes()
     writers = {
-        split: _SplitWriter(
-            staged_file(stage, split), split, spec.kind, limit if split in cut else None, files
-        )
+        split: _SplitWriter(staged_file(stage, split), split, spec, limit if split in cut else None, files)
         for split in splits
     }
     try:

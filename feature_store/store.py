@@ -13,14 +13,13 @@ only `verify=True` finds.
 import functools
 import json
 import logging
-import math
 import os
 import time
 import tokenize
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,10 +45,11 @@ from feature_store.sources.base import (
     MAX_INPUT_BYTES,
     TABLES,
     Source,
-    TaskKind,
     resolve_aspect,
     resolve_options,
 )
+from feature_store.targets import in_names, main_of
+from feature_store.task_info import TaskInfo
 from feature_store.vocabulary import Vocabulary
 from feature_store.wording import counted
 
@@ -106,32 +106,6 @@ class FeatureRequest:
             )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaskInfo:
-    """What is predicted; mean and variance are those of the training targets."""
-
-    kind: TaskKind
-    class_names: tuple[str, ...] | None
-    target_mean: float
-    target_variance: float
-    score_range: tuple[float, float] = (0.0, 1.0)
-    """Lowest and highest score of a regression, as the user writes scores; targets are scaled to [0, 1]."""
-
-    def __post_init__(self) -> None:
-        """Refuse what no build writes."""
-        if len(self.score_range) != 2 or not all(type(end) is float for end in self.score_range):
-            raise ValueError(f"expected the lowest and the highest score, but got {self.score_range}")
-        if not self.score_range[0] < self.score_range[1] < math.inf:
-            raise ValueError(f"expected scores that differ, but got {self.score_range}")
-        names, numbers = self.class_names or (), (self.target_mean, self.target_variance)
-        if self.kind not in get_args(TaskKind) or (self.kind == "classification") != bool(names):
-            raise ValueError(f"no task of kind {self.kind!r} with {counted(len(names), 'class')}")
-        if not all(isinstance(name, str) for name in names):
-            raise ValueError(f"expected names of classes, but got {names}")
-        if not all(type(number) is float and math.isfinite(number) for number in numbers):
-            raise ValueError(f"expected mean and variance of the targets, but got {numbers}")
-
-
 class Features:
     """A built folder, memory-mapped.
 
@@ -162,11 +136,7 @@ class Features:
             self.aspect: str | None = meta["aspect"]
             self.provenance: dict[str, Any] = meta["provenance"]
             self.notes: list[str] = list(self.provenance["notes"])
-            names = meta["task"]["class_names"]
-            found = {**meta["task"], "class_names": None if names is None else tuple(names)}
-            if "score_range" in found:  # features of before it was kept are of [0, 1]
-                found["score_range"] = tuple(found["score_range"])
-            self.task = TaskInfo(**found)
+            self.task = TaskInfo.of_json(meta["task"])
             self._tables = {split: self._open(f"{split}.arrow", self._schema()) for split in self.splits}
             self._words = self._open("vocabulary.arrow", VOCABULARY_SCHEMA)
             self.embeddings: npt.NDArray[np.float32] = self._open_vectors()
@@ -181,7 +151,7 @@ class Features:
         self._checked: set[str] = set()
 
     def _schema(self) -> pa.Schema:
-        return table_schema(self.task.kind)
+        return table_schema(self.task.kind, self.task.side_kinds)
 
     def _open(self, name: str, schema: pa.Schema) -> pa.Table:
         """One of the folder's Arrow files, with the columns that it must have."""
@@ -226,7 +196,8 @@ class Features:
 
         Columns: `example_id` string | `tokens` list<string> | `token_ids` list<int32> | `target` float32
         (regression) or int32 (class) | `rationale` list<uint16>, positions of the human rationale's tokens,
-        null where nobody annotated | `groups` list<string>, groups that the text is about.
+        null where nobody annotated | `groups` list<string>, groups that the text is about | `target_NAME` as
+        `target`, for each side target.
 
         The first call checks what reading it relies on: every offset, and that numbers point at words,
         classes and tokens that there are. The words of `train`, by far the most bytes, it leaves unread.
@@ -242,7 +213,8 @@ class Features:
             path = self.directory / f"{split}.arrow"
             check_values(table.drop_columns(["tokens"]) if split == "train" else table, path)
             names = self.task.class_names
-            check_numbers(table, self._words.num_rows, None if names is None else len(names), path)
+            num_classes = None if names is None else len(names)
+            check_numbers(table, self._words.num_rows, num_classes, path, self.task.side_classes)
             self._checked.add(split)
         return table
 
@@ -306,7 +278,8 @@ def located(request: FeatureRequest) -> tuple[Recipe, Path]:
     source = get_source(request.dataset)
     aspect = resolve_aspect(source, request.aspect)
     recipe = _recipe(request, source, aspect, _data_dir(request, source))
-    name = "-".join(part for part in (source.name, aspect, recipe.fingerprint[:16]) if part)
+    parts = (source.name, in_names(aspect or ""), recipe.fingerprint[:16])
+    name = "-".join(part for part in parts if part)
     return recipe, request.cache_dir / "features" / name
 
 
@@ -347,7 +320,7 @@ def raw_files(request: FeatureRequest) -> dict[str, Path]:
         return {}
     source = get_source(request.dataset)
     aspect, options = resolve_aspect(source, request.aspect), resolve_options(source, request.options)
-    return source.inputs(_data_dir(request, source), aspect, options)
+    return source.inputs(_data_dir(request, source), main_of(aspect), options)
 
 
 def load_if_whole(directory: Path, recipe: Recipe, verify: bool) -> Features | None:
@@ -426,7 +399,7 @@ def _sample_is_whole(directory: Path, source: Source) -> bool:
 def _recipe(request: FeatureRequest, source: Source, aspect: str | None, data_dir: Path) -> Recipe:
     options = resolve_options(source, request.options)
     named = {o.name: Path(options[o.name]) for o in source.options if o.is_file and options[o.name]}
-    inputs = source.inputs(data_dir, aspect, options) | named
+    inputs = source.inputs(data_dir, main_of(aspect), options) | named
     files = dict(inputs)
     embedding_file = None
     if request.embedding not in ("word2vec", "random"):

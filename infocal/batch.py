@@ -34,7 +34,8 @@ class Batch:
 
     token_ids: Int[Tensor, "B T"]
     is_token: Bool[Tensor, "B T"]
-    target: Num[Tensor, " B"]
+    target: Num[Tensor, "B *H"]
+    """Of one target [B]; of H targets [B H], in which classes are numbers as well."""
     lm_logit: Float[Tensor, "B T"]
     """s_i of Eq. (18), a constant of the corpus; zeros where no language model was run."""
     human_rationale: Float[Tensor, "B T"]

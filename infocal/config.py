@@ -5,7 +5,9 @@ InfoCal's own are here too; another method's stand with the method, in `infocal/
 """
 
 import dataclasses
+import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
@@ -27,6 +29,7 @@ TaskKind = Literal["regression", "classification"]
 _Config = TypeVar("_Config", bound="MethodConfig")
 _RANGE, _CHOICES = "range", "choices"
 _DENSE_RATE = 1.0
+_NUMBER = re.compile(r"[0-9]*\.?[0-9]+(?:e[-+]?[0-9]+)?")
 
 
 def _ranged(default: int | float, text: str, fits: Callable[[float], bool]) -> Any:
@@ -71,10 +74,14 @@ def one_of(default: str, choices: Iterable[str]) -> Any:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """What is predicted.
+    """What is predicted: one target, or the main target with side targets, each by a head of its own.
+
+    The heads are slices of one output layer, `columns`; they read one feature of one rationale. Where there
+    are side targets, the other fields are those of the main one.
 
     Raises:
-        ConfigError: if the variance is not positive or a classification has fewer than two classes.
+        ConfigError: if the variance is not positive, a classification has fewer than two classes, a weight is
+            below 0, all weights are 0, or several targets have not each a name of their own.
     """
 
     kind: TaskKind
@@ -87,8 +94,81 @@ class Task:
     target_variance: float = 1.0
     """Variance of the training targets (regression only), > 0."""
 
+    name: str = ""
+    """Of the target, where there are several."""
+
+    weight: float = 1.0
+    """Weight of its loss in the sum over targets, >= 0."""
+
+    sides: tuple["Task", ...] = ()
+    """The side targets, which have none themselves."""
+
+    @property
+    def heads(self) -> tuple["Task", ...]:
+        """Each target by itself, the main one first."""
+        return (dataclasses.replace(self, sides=()), *self.sides) if self.sides else (self,)
+
+    @property
+    def num_outputs(self) -> int:
+        """Columns of the output layer, C: the classes of each classification, 1 for each score."""
+        return sum(head.num_classes for head in self.heads)
+
+    @property
+    def columns(self) -> tuple[slice, ...]:
+        """The columns of each head in the output layer."""
+        ends = list(itertools.accumulate((head.num_classes for head in self.heads), initial=0))
+        return tuple(slice(start, end) for start, end in itertools.pairwise(ends))
+
+    def weighted(self, weights: Mapping[str, float]) -> "Task":
+        """The same with these weights of targets, by name; a target that is not named keeps its own.
+
+        Raises:
+            ConfigError: if there is no such target, or all weights are 0.
+        """
+        known = [head.name for head in self.heads]
+        for name in weights:
+            if not self.sides:
+                raise ConfigError(
+                    f"`target_weights` is for several targets, but there is one; it names `{name}`",
+                    hint="leave it out, or name several targets with `--aspect A,B`",
+                )
+            if name not in known:
+                there = ", ".join(f"`{one}`" for one in known)
+                raise ConfigError(
+                    f"`target_weights`: no target `{name}`; the targets are {there}",
+                    hint=did_you_mean(name, known),
+                )
+        first, *others = (
+            dataclasses.replace(head, weight=weights.get(head.name, head.weight)) for head in self.heads
+        )
+        return dataclasses.replace(first, sides=tuple(others)) if others else self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The task as JSON values; of one target what was written before there could be several."""
+        found = {name: getattr(self, name) for name in _OF_ONE_TARGET}
+        if self.sides or self.name:
+            found |= {"name": self.name, "weight": self.weight}
+        if self.sides:
+            found["sides"] = [side.to_dict() for side in self.sides]
+        return found
+
+    @classmethod
+    def of_dict(cls, stored: Mapping[str, Any]) -> "Task":
+        """What `to_dict` gave."""
+        return cls(**{**stored, "sides": tuple(cls.of_dict(side) for side in stored.get("sides", ()))})
+
     def __post_init__(self) -> None:
         _check_types(self)
+        if self.weight < 0:
+            raise ConfigError(f"the weight of a target must be >= 0, but got {self.weight} for `{self.name}`")
+        if self.sides:
+            names = [self.name, *(side.name for side in self.sides)]
+            if not all(names) or len(set(names)) < len(names) or any(side.sides for side in self.sides):
+                raise ConfigError(f"each of several targets needs a name of its own, but got {names}")
+            if self.weight + sum(side.weight for side in self.sides) == 0:
+                raise ConfigError(
+                    "the weights of all targets are 0: nothing would be learnt", hint="leave one above 0"
+                )
         if self.kind == "regression" and not (
             self.target_variance > 0 and math.isfinite(self.target_variance)
         ):
@@ -98,6 +178,27 @@ class Task:
             )
         if self.kind == "classification" and self.num_classes < 2:
             raise ConfigError(f"a classification needs at least 2 classes, but got {self.num_classes}")
+
+
+_OF_ONE_TARGET = ("kind", "num_classes", "target_mean", "target_variance")
+
+
+def parse_weights(text: str) -> dict[str, float]:
+    """Weights of targets by name, from `NAME=NUMBER,NAME=NUMBER`; none of an empty text.
+
+    Raises:
+        ConfigError: if the text is another one, or a weight is below 0.
+    """
+    found: dict[str, float] = {}
+    for part in text.split(",") if text else ():
+        name, _, number = (piece.strip() for piece in part.partition("="))
+        weight = float(number) if _NUMBER.fullmatch(number) else -1.0
+        if not name or name in found or not 0 <= weight < math.inf:
+            raise ConfigError(
+                f"`target_weights` must be NAME=NUMBER,NAME=NUMBER with numbers >= 0, but got {text!r}"
+            )
+        found[name] = weight
+    return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,6 +213,9 @@ class MethodConfig:
 
     reads_language_model: ClassVar[bool] = False
     """Whether the method's loss reads the scores of a language model."""
+
+    predicts_several: ClassVar[bool] = True
+    """Whether a model of the method can have several targets."""
 
     target_selection_rate: float = closed_unit(0.0)
     """Share of tokens that the selection is held at, in [0, 1]; 0: it is not held, 1: nothing is left out."""
@@ -197,8 +301,12 @@ class MethodConfig:
     max_length: int = positive(256)
     """Tokens a training text is cut at, >= 1."""
 
+    target_weights: str = ""
+    """Weights of the losses of several targets, `NAME=NUMBER,NAME=NUMBER`, each >= 0; 1 if not named."""
+
     def __post_init__(self) -> None:
         _check_types(self)
+        parse_weights(self.target_weights)
         for field in dataclasses.fields(self):
             if _RANGE in field.metadata:
                 text, fits = field.metadata[_RANGE]
@@ -214,6 +322,19 @@ class MethodConfig:
                 f"`decay_epochs` must be above `warmup_epochs`, but got {self.decay_epochs} and "
                 f"{self.warmup_epochs}"
             )
+
+    def weighted(self, task: Task) -> Task:
+        """The task with the weights of `target_weights`.
+
+        Raises:
+            ConfigError: if the method cannot have so many targets, or `Task.weighted` refuses the weights.
+        """
+        if task.sides and not self.predicts_several:
+            names = ", ".join(f"`{head.name}`" for head in task.heads)
+            raise ConfigError(
+                f"this method predicts one target, but got {names}", hint="name one of them with `--aspect`"
+            )
+        return task.weighted(parse_weights(self.target_weights))
 
     @classmethod
     def from_mapping(cls: type[_Config], values: Mapping[str, Any]) -> _Config:
@@ -428,6 +549,8 @@ def _check_types(config: Task | MethodConfig | LanguageModelConfig) -> None:
     """Accept only the declared type of each field; an int where a float is declared is made one."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
+        if get_origin(field.type) is tuple:
+            continue  # of tasks, each of which has checked itself
         choices = field.metadata.get(_CHOICES, ())
         if get_origin(field.type) is Literal:
             choices = get_args(field.type)

@@ -15,13 +15,13 @@ from infocal.nn.rationalizer import Rationalizer
 def model_faithfulness(
     model: Rationalizer, batches: Iterable[Batch], device: torch.device
 ) -> dict[str, float]:
-    """Comprehensiveness, sufficiency and AOPC of a classifier under their flat names.
+    """Comprehensiveness, sufficiency and AOPC of a classifier's main target under their flat names.
 
     The predictor reads each text whole, without its rationale and on its rationale alone; for AOPC the same
     with the tokens that the selector ranks highest, by share.
 
     Args:
-        model: a classification.
+        model: whose main target is a classification.
         batches: at least one.
         device: where the model is.
 
@@ -34,7 +34,7 @@ def model_faithfulness(
         rows = [_class_probabilities(model, batch.to(device)) for batch in batches]
     finally:
         model.train(was_training)
-    full, without, only, *shares = np.concatenate(rows, axis=1)
+    full, without, only, *shares = np.concatenate(rows, axis=1)[..., model.task.columns[0]]
     num = len(AOPC_SHARES)
     scores = faithfulness_scores(full, without, only)
     return scores | aopc_scores(full, np.stack(shares[:num]), np.stack(shares[num:]))

@@ -3,7 +3,9 @@
 Shapes: B texts, T positions, Z dimensions of a feature, C classes. Padding never contributes.
 """
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -19,7 +21,7 @@ Reduction = Literal["mean", "none"]
 
 def prediction_loss(
     output: Float[Tensor, "B C"],
-    target: Num[Tensor, " B"],
+    target: Num[Tensor, "B *H"],
     task: Task,
     reduction: Reduction = "mean",
     class_weight: Float[Tensor, " C"] | None = None,
@@ -28,16 +30,42 @@ def prediction_loss(
 
     Cross-entropy for a classification. For a regression the output is the logit of the predicted
     score and the loss is MSE / (2 Var_train(y)). The mean over texts, or with `none` each text's own. With
-    `class_weight` a text counts by the weight of its class; the mean is then the weighted one.
+    `class_weight` a text counts by the weight of its class; the mean is then the weighted one: of one target
+    alone. Of several targets it is the sum over their heads h with weights w_h:
+
+        sum_h w_h L_h(output_h, y_h)
 
     Differs: the paper takes the MSE itself for beer. Scores in [0, 1] make it about 0.03, far below
     terms measured in nats, so the lambdas would not mean what they mean beside a cross-entropy; a
     Gaussian likelihood with the training variance puts both on one scale.
     """
+    if task.sides:
+        return over_heads(
+            task,
+            lambda head, number, columns: prediction_loss(
+                output[:, columns], _of_head(target, number, head), head, reduction
+            ),
+        )
     if task.kind == "classification":
         return functional.cross_entropy(output, target, weight=class_weight, reduction=reduction)
     score = torch.sigmoid(output.squeeze(-1))
     return functional.mse_loss(score, target, reduction=reduction) / (2 * task.target_variance)
+
+
+def over_heads(task: Task, loss: Callable[[Task, int, slice], Tensor]) -> Tensor:
+    """sum_h w_h L_h over the heads of a task, with the weights w_h of its targets.
+
+    Args:
+        task: of several targets.
+        loss: L_h of a head, from its task, its number and its columns in the output layer.
+    """
+    every = enumerate(zip(task.heads, task.columns, strict=True))
+    return functools.reduce(torch.add, (head.weight * loss(head, i, columns) for i, (head, columns) in every))
+
+
+def _of_head(target: Num[Tensor, "B H"], number: int, head: Task) -> Num[Tensor, " B"]:
+    """One of several targets, as it is where it is the only one."""
+    return target[:, number].long() if head.kind == "classification" else target[:, number]
 
 
 def information_bottleneck(
@@ -94,12 +122,14 @@ def generator_loss(predictor_logit: Float[Tensor, " B"]) -> Float[Tensor, ""]:
 def invase_calibration(
     predictor_output: Float[Tensor, "B C"],
     guider_output: Float[Tensor, "B C"],
-    target: Num[Tensor, " B"],
+    target: Num[Tensor, "B *H"],
     task: Task,
 ) -> Float[Tensor, ""]:
     """Difference of the two models' losses, in place of L_g; in nats, of either sign.
 
-        mean over texts of  -log p(y | z~) + log p(y | z)
+        mean over texts of  sum_h w_h ( -log p(y_h | z~) + log p(y_h | z) )
+
+    the sum being over the targets h with their weights, as in `prediction_loss`.
 
     Differs: [Yoon2018] has it as a reward (`calibration_loss=policy_gradient`). As a loss, with the guider
     detached, its gradient is that of L_sp: it is kept for studies and models of before 2026-11-29.
@@ -172,8 +202,14 @@ def prediction_divergence(
         KL( p(y | x) || p(y | z~) )
 
     of logits, averaged over texts; in nats, >= 0. For a regression both are normal distributions around the
-    predicted score, with the variance of the training targets: (a - b)^2 / (2 Var_train(y)).
+    predicted score, with the variance of the training targets: (a - b)^2 / (2 Var_train(y)). Of several
+    targets it is the sum over their heads h with weights w_h: sum_h w_h KL_h.
     """
+    if task.sides:
+        return over_heads(
+            task,
+            lambda head, _, columns: prediction_divergence(full[:, columns], selected[:, columns], head),
+        )
     if task.kind == "classification":
         log_p, log_q = full.log_softmax(dim=-1), selected.log_softmax(dim=-1)
         return (log_p.exp() * (log_p - log_q)).sum(dim=-1).mean()

@@ -1,6 +1,7 @@
 """What the trainers of all methods share: the step, the epoch, the evaluation; no file, no log."""
 
 import contextlib
+import dataclasses
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,10 +45,12 @@ class Prediction:
     select_probability: np.ndarray
     """p_i of each token, float32 [n]."""
     output: np.ndarray
-    """Score, or class probabilities, predicted from the rationale, float32 [C]."""
+    """Score, or class probabilities, predicted from the rationale, float32 [C]; of the main target."""
     guider_output: np.ndarray | None
     """The same predicted by the guider from the whole text, float32 [C]; None where there is none."""
     target: float
+    sides: tuple["Prediction", ...] = ()
+    """The same text and rationale with output and target of each side target."""
 
 
 def predict(model: Rationalizer, batches: Iterable[Batch], device: torch.device) -> Iterator[Prediction]:
@@ -68,16 +71,22 @@ def _predict_batch(model: Rationalizer, batch: Batch, device: torch.device) -> l
     guided = model.guide(placed.words, placed.is_token)
     guider_output = None if guided is None else guided.cpu().numpy()
     probability, output = inference.select_probability.cpu().numpy(), inference.output.cpu().numpy()
-    return [
-        Prediction(
+    targets = batch.target.reshape(len(batch), -1)
+
+    def of_head(row: int, length: int, head: int, columns: slice) -> Prediction:
+        return Prediction(
             index=int(batch.index[row]),
             select_probability=probability[row, :length],
-            output=output[row],
-            guider_output=None if guider_output is None else guider_output[row],
-            target=float(batch.target[row]),
+            output=output[row, columns],
+            guider_output=None if guider_output is None else guider_output[row, columns],
+            target=float(targets[row, head]),
         )
-        for row, length in enumerate(batch.is_token.sum(dim=1).tolist())
-    ]
+
+    found = []
+    for row, length in enumerate(batch.is_token.sum(dim=1).tolist()):
+        main, *sides = (of_head(row, length, head, its) for head, its in enumerate(model.task.columns))
+        found.append(dataclasses.replace(main, sides=tuple(sides)) if sides else main)
+    return found
 
 
 @torch.no_grad()
@@ -129,7 +138,7 @@ class Trainer:
 
     Args:
         config: hyper-parameters.
-        task: what is predicted.
+        task: what is predicted; the config's `target_weights` become those of its targets.
         embeddings: word vectors, float32 [V E]; or a pretrained encoder.
         steps_per_epoch: updates in one pass over the training texts, >= 1.
         seed: seed of weights, dropout, masks and noise.
@@ -159,6 +168,7 @@ class Trainer:
         class_counts: Sequence[int] | None = None,
     ) -> None:
         check_bf16(bf16, device)
+        task = config.weighted(task)
         torch.manual_seed(seed)
         self.config, self.task, self.device, self.bf16 = config, task, device, bf16
         self.steps_per_epoch, self.class_counts = steps_per_epoch, class_counts

@@ -30,7 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dataset", help=f"data set (default: {DEFAULT_DATASET}; with --name, the data set of the study)"
     )
-    parser.add_argument("--aspect", help="target of the data set, for beer appearance, smell or palate")
+    parser.add_argument("--aspect", "--task", help="target of the data set, or several with commas")
     parser.add_argument("--sample", action="store_true", help="a study of the sample corpus, in runs/sample")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(

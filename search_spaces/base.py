@@ -9,9 +9,9 @@ from typing import Literal, get_args
 
 BoundKind = Literal["at_least", "at_most"]
 
-_CONDITION = re.compile(r"(\w+) *([<>]=) *(-?\d*\.?\d+(?:e[-+]?\d+)?)")
+_CONDITION = re.compile(r"([\w/]+) *([<>]=) *(-?\d*\.?\d+(?:e[-+]?\d+)?)")
 _SENTENCE = re.compile(
-    r"(?:best +)?(?P<metric>(?!best\b)\w+)(?: +with +(?P<conditions>"
+    r"(?:best +)?(?P<metric>(?!best\b)[\w/]+)(?: +with +(?P<conditions>"
     rf"{_CONDITION.pattern}(?: *, *{_CONDITION.pattern})*))?"
     r"(?: *,? *at +(?P<percent>\d*\.?\d+) *% +of +the +tokens)?"
 )

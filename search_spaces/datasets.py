@@ -25,6 +25,7 @@ from typing import Any
 
 from feature_store.sources import REGISTRY, get_source
 from feature_store.sources.base import Source
+from feature_store.targets import main_of
 from search_spaces import infocal, own_data
 from search_spaces.base import Criterion
 from search_spaces.space import Range, Search
@@ -143,11 +144,11 @@ def out_of_reach(name: str, aspect: str, num_texts: int, precision: float) -> Re
 
     Args:
         name: of the data set.
-        aspect: target of the data set.
+        aspect: target of the data set; of several the main one counts.
         num_texts: training texts; twice as many as were measured may come further.
         precision: the threshold, in [0, 1].
     """
-    known = dataset(name).reached.get(aspect)
+    known = dataset(name).reached.get(main_of(aspect) or "")
     if known is None or num_texts >= 2 * known.num_texts or precision <= known.precision:
         return None
     return known

@@ -5,6 +5,7 @@ from typing import Any, Literal, TypeVar
 
 from feature_store.sources import get_source
 from feature_store.sources.base import FeatureDefaults
+from feature_store.targets import main_of
 from infocal.encoder_registry import ENCODERS
 from infocal.errors import ConfigError, did_you_mean
 from infocal.methods.registry import METHODS, Method
@@ -164,14 +165,14 @@ def first_points(method: str, dataset: str) -> list[dict[str, Value]]:
 
 
 def criterion(dataset: str, aspect: str) -> Criterion:
-    """The criterion of a dataset's aspect.
+    """The criterion of a dataset's aspect; of several targets that of the main one.
 
     Raises:
         ConfigError: if the dataset or the aspect has none, naming the nearest one.
     """
     return _find(
         datasets.dataset(_named(dataset, "criterion for dataset")).criteria,
-        aspect,
+        main_of(aspect) or "",
         "criterion for aspect",
         "--aspect",
     )
@@ -217,13 +218,15 @@ def preset(method: str, dataset: str, aspect: str, sample: bool) -> dict[str, An
     """Hyper-parameters in which a dataset differs from the defaults of a method (`presets/DATASET.toml`).
 
     How many tokens of a text are read is the data set's own. Then come the preset's tables: `all`, the
-    aspect's, `sample` where the sample corpus is used (these hold what every method has), the method's; last
-    the method's own encoder where it cannot have the preset's, and what a variant fixes.
+    aspect's (of several targets the main one's), `sample` where the sample corpus is used (these hold what
+    every method has), the method's; last the method's own encoder where it cannot have the preset's, and what
+    a variant fixes.
 
     Raises:
         ConfigError: if the dataset has no presets, or there is no such method, naming the nearest one.
     """
-    tables = _tables(dataset, ["all", aspect, *(["sample"] if sample else []), _method_of(method)])
+    of_data = ["all", main_of(aspect) or "", *(["sample"] if sample else [])]
+    tables = _tables(dataset, [*of_data, _method_of(method)])
     _search(method, dataset)
     length = get_source(dataset).defaults.length(sample)
     of_features = {} if length == FeatureDefaults().max_length else {"max_length": length}

@@ -12,6 +12,16 @@ from infocal.methods.infocal.trainer import InfoCalTrainer
 NUM_WORDS, EMBEDDING_SIZE = 12, 4
 REGRESSION = Task(kind="regression", target_mean=0.5, target_variance=0.05)
 CLASSES = Task(kind="classification", num_classes=3)
+SEVERAL = Task(
+    kind="classification",
+    num_classes=3,
+    name="charge",
+    sides=(
+        Task(kind="regression", name="term", target_mean=0.4, target_variance=0.05),
+        Task(kind="classification", num_classes=2, name="article"),
+    ),
+)
+"""Three targets of both kinds; the main one is that of `CLASSES`, with the same numbers in `random_batch`."""
 
 
 def small_config(**changes: Any) -> InfoCalConfig:
@@ -36,12 +46,21 @@ def random_batch(lengths: list[int], seed: int = 0, task: Task = REGRESSION, fir
     return Batch(
         token_ids=torch.randint(1, NUM_WORDS, shape, generator=generator) * is_token,
         is_token=is_token,
-        target=target if task.kind == "regression" else (target * task.num_classes).long(),
+        target=_targets(target, task),
         lm_logit=torch.randn(shape, generator=generator) * is_token,
         human_rationale=torch.zeros(shape),
         has_human_rationale=torch.zeros(len(lengths), dtype=torch.bool),
         index=torch.arange(first_row, first_row + len(lengths)),
     )
+
+
+def _targets(drawn: Tensor, task: Task) -> Tensor:
+    """Targets from numbers in [0, 1): [B] of one target, float32 [B H] of several."""
+    columns = []
+    for number, head in enumerate(task.heads):
+        own = (drawn + number / 3) % 1
+        columns.append(own if head.kind == "regression" else (own * head.num_classes).long())
+    return torch.stack([column.float() for column in columns], dim=1) if task.sides else columns[0]
 
 
 def random_batches(num: int, task: Task = REGRESSION, seed: int = 0) -> list[Batch]:

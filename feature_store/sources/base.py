@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from feature_store.errors import RequestError, did_you_mean, quoted
+from feature_store.targets import SIGN, joined
 
 if TYPE_CHECKING:
     import polars as pl
@@ -105,6 +106,7 @@ class Query:
     """Files by role, as `Source.inputs` found them; a file that an option names has the option's name."""
 
     aspect: str | None
+    """The main target."""
     options: Mapping[str, str]
     """A value for each of the source's options."""
 
@@ -116,6 +118,19 @@ class Query:
 
     cache_dir: Path | None = None
     """Where a source may keep what is expensive and the same for several queries."""
+
+    sides: tuple[str, ...] = ()
+    """Names of the side targets."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SideSpec:
+    """What a side target is; see `TaskSpec` for the fields."""
+
+    name: str
+    kind: TaskKind
+    class_names: tuple[str, ...] | None = None
+    score_range: tuple[float, float] = (0.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,6 +150,14 @@ class TaskSpec:
     num_cases: Mapping[str, int] = field(default_factory=dict)
     """Texts of each raw file by its role, where the source has counted them."""
 
+    sides: tuple[SideSpec, ...] = ()
+    """The side targets, in the order of `Query.sides`."""
+
+    @property
+    def side_kinds(self) -> Mapping[str, TaskKind]:
+        """Name -> kind of each side target."""
+        return {side.name: side.kind for side in self.sides}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Example:
@@ -151,6 +174,9 @@ class Example:
 
     groups: tuple[str, ...] = ()
     """Groups that the text is about, for scores of each group."""
+
+    side_targets: tuple[float, ...] = ()
+    """The side targets, in the order of `Query.sides`."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -200,6 +226,9 @@ class Source(Protocol):
     aliases: Mapping[str, str]
     """Other names of aspects."""
 
+    side_targets: tuple[str, ...]
+    """Names that may follow the first in `--aspect A,B`; empty where a model predicts one target."""
+
     splits: tuple[str, ...]
     """Those of `SPLITS` that it has."""
 
@@ -226,7 +255,7 @@ class Source(Protocol):
 
         Args:
             data_dir: folder that holds the data set's.
-            aspect: name of the target.
+            aspect: name of the main target.
             options: values of the source's options; what is left out has its default.
 
         Raises:
@@ -281,10 +310,14 @@ class TellsAnnotatorsApart(Protocol):
 
 
 def resolve_aspect(source: Source, aspect: str | None) -> str | None:
-    """The aspect's own name, where an alias may have been given.
+    """The aspect's own name, where an alias may have been given; of several, `feature_store.targets.joined`.
+
+    Args:
+        source: the source.
+        aspect: one name, or several with `,` or `+` between them, the main target first.
 
     Raises:
-        RequestError: if the source has no such aspect, or needs one and got None.
+        RequestError: if the source has no such aspect, or needs one and got None, or cannot give several.
     """
     known = quoted(source.aspects)
     if aspect is None:
@@ -295,11 +328,30 @@ def resolve_aspect(source: Source, aspect: str | None) -> str | None:
         raise RequestError(
             f"dataset `{source.name}` has no aspects, but got `{aspect}`", hint="leave out `--aspect`"
         )
-    name = source.aliases.get(aspect, aspect)
-    if name not in source.aspects:
-        near = did_you_mean(aspect, (*source.aspects, *source.aliases), "--aspect ")
-        raise RequestError(f"no aspect `{aspect}` in dataset `{source.name}`; it has {known}", hint=near)
-    return name
+    first, *others = (part.strip() for part in aspect.replace(SIGN, ",").split(","))
+    if others and not source.side_targets:
+        raise RequestError(
+            f"expected one aspect of dataset `{source.name}`, but got `{aspect}`",
+            hint=f"a model of this data set predicts one target: {known}",
+        )
+    names = [_resolved(source, first, source.aspects, aspect)]
+    sides = tuple(dict.fromkeys((*source.aspects, *source.side_targets)))
+    names += [_resolved(source, other, sides, aspect) for other in others]
+    if twice := [name for name, number in Counter(names).items() if number > 1]:
+        raise RequestError(f"aspect `{twice[0]}` is named twice in `{aspect}`", hint="name each target once")
+    return joined(names)
+
+
+def _resolved(source: Source, name: str, known: Sequence[str], given: str) -> str:
+    """One target's own name."""
+    found = source.aliases.get(name, name)
+    if found not in known:
+        near = did_you_mean(name, (*known, *source.aliases), "--aspect " if name == given else "")
+        what = "side target" if known != source.aspects else "aspect"
+        raise RequestError(
+            f"no {what} `{name}` in dataset `{source.name}`; it has {quoted(known)}", hint=near
+        )
+    return found
 
 
 def resolve_options(source: Source, given: Mapping[str, str]) -> dict[str, str]:

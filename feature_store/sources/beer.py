@@ -9,7 +9,7 @@ Each review has all five scores, so the other two aspects' held-out files are fu
 `feature_store.sources.beer_pool`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from feature_store.sources.base import (
     Query,
     RemoteFile,
     Report,
+    SideSpec,
     SourceOption,
     TaskSpec,
 )
@@ -43,6 +44,7 @@ from feature_store.sources.beer_scores import check_scores
 from feature_store.sources.fields import check_id, check_spans, check_tokens, positions
 from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.sources.locate import find_inputs, plain_or_gz
+from feature_store.targets import column_of
 from feature_store.wording import counted
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ _HELDOUT_SHA256 = (
 _ANNOTATIONS = "annotations.json"
 _VECTORS = "review+wiki.filtered.200.txt.gz"  # the 200-d word vectors of Lei et al.: `--embedding FILE`
 _ASPECTS = ("appearance", "smell", "palate")
+_SCORES = (*_ASPECTS, "taste", "overall")
+"""What the five scores of a review are of, in their order in the files."""
 
 
 def _reviews_file(number: int, part: str) -> RemoteFile:
@@ -89,6 +93,7 @@ class Beer:
     name = "beer"
     title = "BeerAdvocate reviews, one score per aspect (Lei et al. 2016)"
     aspects: tuple[str, ...] = _ASPECTS
+    side_targets: tuple[str, ...] = _SCORES
     aliases: Mapping[str, str] = {"aroma": "smell", "look": "appearance"}
     splits: tuple[str, ...] = SPLITS
     defaults = FeatureDefaults()
@@ -148,10 +153,20 @@ class Beer:
         return find_inputs(data_dir, f"{self.name}/{aspect}", names, optional=("train",))
 
     def task(self, query: Query, report: Report) -> TaskSpec:
-        """A score or two classes, as the option says, whatever the files hold."""
+        """A score or two classes, as the option says, whatever the files hold; side targets are scores.
+
+        Raises:
+            RequestError: for side targets beside `pool=adjusted`, whose targets are no scores.
+        """
+        if query.sides and query.options.get("pool") == ADJUSTED:
+            raise RequestError(
+                f"`pool={ADJUSTED}` changes the one target that it is for, but `--aspect` names several",
+                hint=f"leave out the side targets, or take another `--option pool`: {NO_POOL}, plain",
+            )
+        sides = tuple(SideSpec(name=side, kind="regression") for side in query.sides)
         if query.options.get("target") == POLAR:
-            return TaskSpec(kind="classification", class_names=CLASS_NAMES)
-        return TaskSpec(kind="regression")
+            return TaskSpec(kind="classification", class_names=CLASS_NAMES, sides=sides)
+        return TaskSpec(kind="regression", sides=sides)
 
     def frames(self, query: Query, task: TaskSpec, report: Report) -> "Iterator[pl.DataFrame]":
         """Annotated reviews first, then those of the review files, then the pool; see `Source.frames`."""
@@ -200,8 +215,9 @@ class Beer:
         inputs, max_bytes = query.inputs, query.max_bytes
         number = self._number(query.aspect)
         texts = pl.Series("text", [], pl.String)
-        annotated = annotated_reviews(inputs["annotations"], number, max_bytes, report)
-        for frame in frames_of(annotated, "regression"):
+        sides = _side_numbers(query)
+        annotated = annotated_reviews(inputs["annotations"], number, max_bytes, report, tuple(sides.values()))
+        for frame in frames_of(annotated, "regression", dict.fromkeys(query.sides, "regression")):
             texts.append(frame["tokens"].list.join(" "))
             yield frame
         if unmarked := report.counts["annotated_without_rationale"]:
@@ -229,7 +245,8 @@ class Beer:
                 if known is not None:
                     known.add(own)
                 # equal reviews fall on the same side, because the hash is one of the content
-                yield example_columns(own, number, split or [_side(text) for text in own["text"]])
+                splits = split or [_side(text) for text in own["text"]]
+                yield example_columns(own, number, splits, sides)
         if dropped := report.counts["dropped_annotated_in_reviews"]:
             report.notes.append(
                 counted(
@@ -263,6 +280,7 @@ class Beer:
                 reviews.filter(pl.col("place").is_in(places)),
                 known.aspect,
                 POOL if how == VECTORS else "train",
+                _side_numbers(query),
             )
 
     def write_sample(self, data_dir: Path, seed: int) -> None:
@@ -275,12 +293,19 @@ class Beer:
         return self.aspects.index(str(aspect))
 
 
+def _side_numbers(query: Query) -> dict[str, int]:
+    """Column of each side target -> number of its score."""
+    return {column_of(side): _SCORES.index(side) for side in query.sides}
+
+
 def _side(text: str) -> str:
     """The split of a review of the one file there is."""
     return "val" if unit_interval(text) < VAL_RATE else "train"
 
 
-def annotated_reviews(path: Path, aspect: int, max_bytes: int, report: Report) -> Iterator[Example]:
+def annotated_reviews(
+    path: Path, aspect: int, max_bytes: int, report: Report, sides: Sequence[int] = ()
+) -> Iterator[Example]:
     """The reviews of `annotations.json`, one for each line, with the human rationale of one aspect.
 
     Args:
@@ -288,6 +313,7 @@ def annotated_reviews(path: Path, aspect: int, max_bytes: int, report: Report) -
         aspect: its number.
         max_bytes: most bytes to accept.
         report: counts the reviews, and those in which nobody marked anything.
+        sides: numbers of the scores that are side targets.
 
     Raises:
         BadInputError: at the first line that breaks the format.
@@ -305,10 +331,12 @@ def annotated_reviews(path: Path, aspect: int, max_bytes: int, report: Report) -
         rationale = positions(spans) or None  # nobody marked anything
         report.counts["annotated"] += 1
         report.counts["annotated_without_rationale"] += rationale is None
+        scores = check_scores(record["y"], where)
         yield Example(
             example_id=rid,
             split="val_annotated" if unit_interval(rid) < VAL_ANNOTATED_RATE else "test",
             tokens=tokens,
-            target=check_scores(record["y"], where)[aspect],
+            target=scores[aspect],
             rationale=rationale,
+            side_targets=tuple(scores[side] for side in sides),
         )

@@ -1,7 +1,8 @@
 """The review files of beer, read as frames: five scores, a tab and the tokens a line."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import polars as pl
 
@@ -10,6 +11,7 @@ from feature_store.sources.beer_scores import NUM_SCORES, check_scores
 from feature_store.sources.frames import line_frames
 
 _SCORES = [f"score_{number}" for number in range(NUM_SCORES)]
+_NO_SIDES: Mapping[str, int] = MappingProxyType({})
 _PLAIN = r"^[0-9.]+(?: [0-9.]+){4}$"
 """Scores as the official files have them; other ways to write them are looked at one by one."""
 
@@ -33,13 +35,16 @@ def read_reviews(path: Path, max_bytes: int) -> Iterator[pl.DataFrame]:
         )
 
 
-def example_columns(reviews: pl.DataFrame, aspect: int, splits: str | Sequence[str]) -> pl.DataFrame:
+def example_columns(
+    reviews: pl.DataFrame, aspect: int, splits: str | Sequence[str], sides: Mapping[str, int] = _NO_SIDES
+) -> pl.DataFrame:
     """Reviews as examples without a rationale.
 
     Args:
         reviews: as `read_reviews` gives them.
         aspect: number of the score to predict.
         splits: one for all, or one for each.
+        sides: column of each side target -> number of its score.
     """
     return reviews.select(
         example_id="place",
@@ -48,6 +53,7 @@ def example_columns(reviews: pl.DataFrame, aspect: int, splits: str | Sequence[s
         rationale=pl.lit(None, pl.List(pl.UInt32)),
         groups=pl.lit([], pl.List(pl.String)),
         split=pl.lit(splits) if isinstance(splits, str) else pl.Series(splits, dtype=pl.String),
+        **{name: pl.col("scores").arr.get(number).cast(pl.Float32) for name, number in sides.items()},
     )
 
 

@@ -27,6 +27,7 @@ from feature_store.sources.base import (
     Query,
     RemoteFile,
     Report,
+    SideSpec,
     SourceOption,
     TaskSpec,
 )
@@ -70,7 +71,7 @@ class _CailTask(TaskSpec):
 
 
 class Cail(ReadsRows):
-    """The sources `cail-small` and `cail-big`: the one charge, article or term of a case.
+    """The sources `cail-small` and `cail-big`: the one charge, article or term of a case, or several of them.
 
     Splits: those of the official files; CAIL-big's `val` is cut 90/10 from its train file by a hash of each
     fact. Nobody annotated rationales. The option `recipe` says which cases are left out and what the classes
@@ -78,6 +79,7 @@ class Cail(ReadsRows):
     """
 
     aspects: tuple[str, ...] = (CHARGES, ARTICLES, TERMS)
+    side_targets: tuple[str, ...] = aspects
     aliases: Mapping[str, str] = {"charge": CHARGES, "laws": ARTICLES, "article": ARTICLES, "term": TERMS}
     splits: tuple[str, ...] = ("train", "val", "test")
     # [Sha2023]: at most 1,000 tokens, vectors of 100. Differs: it starts from random vectors; after two
@@ -177,7 +179,11 @@ class Cail(ReadsRows):
                 f"{counted(len(task.train_articles), 'article')}",
                 where=str(query.inputs["train"]),
             )
-        return dataclasses.replace(task, class_names=names)
+        sides = tuple(
+            SideSpec(name=side, kind="classification", class_names=_class_names(side, task, recipe))
+            for side in query.sides
+        )
+        return dataclasses.replace(task, class_names=names, sides=sides)
 
     def _of_train_file(self) -> tuple[str, ...]:
         """The splits that the official train file makes up."""
@@ -193,7 +199,7 @@ class Cail(ReadsRows):
         if not isinstance(task, _CailTask):
             raise TypeError(f"expected what `task` returned, but got {task!r}")
         recipe = RECIPES[query.options["recipe"]]
-        targets = _Targets(query.aspect, task, recipe)
+        targets, *sides = (_Targets(name, task, recipe) for name in (query.aspect, *query.sides))
         own = read_own_words(query)
         report.dropped.update({reason: Counter() for reason in (*recipe.reasons, *_LABEL_REASONS, _NO_WORD)})
         in_train: set[bytes] = set()
@@ -215,6 +221,7 @@ class Cail(ReadsRows):
                     tokens=tokens,
                     target=targets.of(case),
                     rationale=None,
+                    side_targets=tuple(side.of(case) for side in sides),
                 )
         report.notes += [*self._notes(recipe, task, report), *own.notes()]
 
@@ -311,7 +318,8 @@ class _Targets:
 
     def __init__(self, aspect: str | None, task: _CailTask, recipe: CaseRecipe) -> None:
         self._aspect, self._recipe = aspect, recipe
-        self._number = {name: number for number, name in enumerate(task.class_names or ())}
+        names = _class_names(aspect, task, recipe)
+        self._number = {name: number for number, name in enumerate(names)}
 
     def of(self, case: Case) -> int:
         if self._aspect == TERMS:

@@ -1,6 +1,6 @@
 """Rows as frames: lines of files, and the columns in which sources hand examples over, many at a time."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,6 +9,7 @@ import polars as pl
 from feature_store.errors import UserError
 from feature_store.sources.base import Example, TaskKind
 from feature_store.sources.lines import text_blocks
+from feature_store.targets import NO_SIDES, column_of
 
 _T = TypeVar("_T")
 
@@ -52,8 +53,16 @@ def in_chunks(items: Iterable[_T]) -> Iterator[list[_T]]:
         yield chunk
 
 
-def frames_of(examples: Iterable[Example], kind: TaskKind) -> Iterator[pl.DataFrame]:
-    """Examples in frames of the staged columns and `split`."""
+def frames_of(
+    examples: Iterable[Example], kind: TaskKind, sides: Mapping[str, TaskKind] = NO_SIDES
+) -> Iterator[pl.DataFrame]:
+    """Examples in frames of the staged columns and `split`.
+
+    Args:
+        examples: whose `side_targets` are those of `sides`.
+        kind: of the main target.
+        sides: name -> kind of each side target.
+    """
     schema: dict[str, pl.DataType] = {
         "example_id": pl.String(),
         "tokens": pl.List(pl.String),
@@ -64,4 +73,12 @@ def frames_of(examples: Iterable[Example], kind: TaskKind) -> Iterator[pl.DataFr
     }
     for chunk in in_chunks(examples):
         columns = {name: [getattr(example, name) for example in chunk] for name in schema}
-        yield pl.DataFrame(columns, schema=schema)
+        frame = pl.DataFrame(columns, schema=schema)
+        yield frame.with_columns(
+            pl.Series(
+                column_of(name),
+                [example.side_targets[number] for example in chunk],
+                pl.Float32() if side == "regression" else pl.Int32(),
+            )
+            for number, (name, side) in enumerate(sides.items())
+        )

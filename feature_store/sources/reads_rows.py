@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 class ReadsRows:
     """A source that reads one example at a time."""
 
+    side_targets: tuple[str, ...] = ()
+    """None, where the source does not say otherwise."""
+
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
         """Examples of all splits; otherwise as `Source.frames`."""
         raise NotImplementedError
@@ -20,4 +23,4 @@ class ReadsRows:
         """The examples in frames; see `Source.frames`."""
         from feature_store.sources.frames import frames_of  # polars: not before it is needed
 
-        return frames_of(self.examples(query, task, report), task.kind)
+        return frames_of(self.examples(query, task, report), task.kind, task.side_kinds)

@@ -70,8 +70,9 @@ class AttentionModel(Rationalizer):
         config = self.config
         if config.explainer == explainers.ATTENTION:
             return self.weights(embedded, is_token)
-        is_score = self.task.kind == "regression"
-        explained = Explained(self.logits, self.respond, embedded, is_token, config.lime_samples, is_score)
+        is_score = self.task.kind == "regression"  # of several targets, the main one is explained
+        logits, respond = (self.of_main(read) for read in (self.logits, self.respond))
+        explained = Explained(logits, respond, embedded, is_token, config.lime_samples, is_score)
         return contributions(config.explainer, explained)
 
     def respond(

@@ -6,7 +6,7 @@ Shapes: B texts, T positions, C classes, H attention heads.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -44,6 +44,8 @@ class ClassifierConfig(MethodConfig):
     Raises:
         ConfigError: if a value is of the wrong type or out of its range.
     """
+
+    predicts_several: ClassVar[bool] = False
 
     explainer: str = one_of("gradient_x_input", explainers.AFTER_TRAINING)
     """What ranks the tokens of a text; see `infocal.nn.explaining`."""

@@ -97,7 +97,8 @@ class FreshModel(Rationalizer):
     def saliency(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
         """How much each token matters to the support model, >= 0; zero at padding.
 
-        By gradient: |d y / d g_t| at g_t = 1, the gate that shows a token, y the logit of what is predicted.
+        By gradient: |d y / d g_t| at g_t = 1, the gate that shows a token, y the logit of what is predicted;
+        of several targets y is the sum over heads h of w_h y_h.
         A gate multiplies what its token adds, so this is gradient times input, with its state for input.
         """
         gate = is_token.to(embedded.vectors.dtype)
@@ -108,7 +109,9 @@ class FreshModel(Rationalizer):
         with torch.enable_grad():
             gate.requires_grad_()
             feature, _ = self.support(embedded, gate, is_token)
-            predicted = self.support_output(feature).max(dim=1).values.sum()
+            heads = self.by_head(self.support_output(feature))
+            each = [head.weight * logit.max(dim=1).values.sum() for head, logit in heads]
+            predicted = torch.stack(each).sum()
             (slope,) = torch.autograd.grad(predicted, gate)
         return slope.abs() * is_token
 

@@ -282,6 +282,32 @@ def intervals(
     return {name: found[name] for name in known}
 
 
+def interval_over_targets(
+    every: Sequence[TextCounts], name: str, *, num_draws: int = NUM_DRAWS, seed: int = 0
+) -> Interval | None:
+    """The interval of the mean of one score over several targets of the same texts.
+
+    Args:
+        every: the counts of each target.
+        name: of `SCORES`.
+        num_draws: R.
+        seed: of the draws, which are of texts: each takes the same texts for all targets.
+
+    Returns:
+        None where the score is none of `SCORES`, or fewer than two targets have it.
+    """
+    having = [counts for counts in every if name in SCORES and is_defined(name, counts)]
+    if len(having) < 2:
+        return None
+    columns, of_sums = SCORES[name]
+    found = [columns(counts) for counts in having]
+    drawn = [
+        np.mean([of_sums(_summed(block, one)) for one in found], axis=0)
+        for block in draws(_size(name, having[0]), num_draws, seed)
+    ]
+    return interval_of(np.concatenate(drawn))
+
+
 def is_defined(name: str, counts: TextCounts) -> bool:
     """Whether there are texts that the score is of."""
     if SCORES[name][0] in (_micro, _macro, _rate_of_annotated):

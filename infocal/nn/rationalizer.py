@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -30,14 +31,17 @@ class Inference(NamedTuple):
     """p_i, zero at padding."""
     mask: Float[Tensor, "B T"]
     output: Float[Tensor, "B C"]
-    """Prediction from the rationale: the score in (0, 1), or the class probabilities."""
+    """Prediction from the rationale: the score in (0, 1), or the class probabilities; of several targets
+    one beside the other, at `Task.columns`."""
 
 
 def output_layer(feature_size: int, task: Task) -> nn.Linear:
-    """From a feature to the logit of the score, or of each class."""
-    layer = nn.Linear(feature_size, task.num_classes)
-    nn.init.xavier_uniform_(layer.weight, gain=_OUTPUT_GAIN)
-    nn.init.constant_(layer.bias, _prior_logit(task))
+    """From a feature to the logit of the score, or of each class; each head starts as it would alone."""
+    layer = nn.Linear(feature_size, task.num_outputs)
+    with torch.no_grad():
+        for head, columns in zip(task.heads, task.columns, strict=True):
+            nn.init.xavier_uniform_(layer.weight[columns], gain=_OUTPUT_GAIN)
+            nn.init.constant_(layer.bias[columns], _prior_logit(head))
     return layer
 
 
@@ -170,7 +174,24 @@ class Rationalizer(nn.Module):
 
         Differs: a sigmoid stands for the softmax where the task is a regression, as the paper does for beer.
         """
-        return torch.sigmoid(output) if self.task.kind == "regression" else output.softmax(dim=-1)
+        heads = [
+            torch.sigmoid(logit) if head.kind == "regression" else logit.softmax(dim=-1)
+            for head, logit in self.by_head(output)
+        ]
+        return heads[0] if len(heads) == 1 else torch.cat(heads, dim=-1)
+
+    def of_main(self, read: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """What gives logits, or the same for the main one of several targets alone."""
+        if not self.task.sides:
+            return read
+        return lambda *given: read(*given)[..., self.task.columns[0]]
+
+    def by_head(self, output: Float[Tensor, "B C"]) -> list[tuple[Task, Tensor]]:
+        """Each target with its columns of an output; the output itself where there is one target."""
+        if not self.task.sides:
+            return [(self.task, output)]
+        columns = zip(self.task.heads, self.task.columns, strict=True)
+        return [(head, output[..., its]) for head, its in columns]
 
 
 class SelectorPredictor(Rationalizer):

@@ -27,7 +27,7 @@ def add_data_arguments(target: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--aspect",
         "--task",
-        help=f"what to predict ({aspects_in_words()})",
+        help=f"what to predict ({aspects_in_words()}); several with commas: one model, the main target first",
     )
     group.add_argument(
         "--option",
@@ -126,6 +126,12 @@ def add_training_arguments(target: argparse.ArgumentParser, *, has_one_method: b
         "--min-precision",
         type=flag_values.fraction,
         help="precision threshold of the criterion, in place of its own",
+    )
+    group.add_argument(
+        "--criterion-target",
+        metavar="NAME",
+        help="with several targets, the one by whose prediction models are chosen; mean: the mean over "
+        "targets (default: the first)",
     )
     group.add_argument(
         "--epochs",

@@ -78,6 +78,12 @@ def marked(text: str, explanation: "Explanation", marks: tuple[str, str]) -> str
     return "".join([*parts, text[last:]])
 
 
+def _targets(explanation: "Explanation") -> dict[str, Any]:
+    """The prediction of each target, where there are several."""
+    found = {name: dataclasses.asdict(one) for name, one in explanation.targets.items()}
+    return {"targets": found} if found else {}
+
+
 def as_json(text: str, explanation: "Explanation") -> str:
     """One line of JSON."""
     from infocal.nn.rationalizer import HALF
@@ -87,6 +93,7 @@ def as_json(text: str, explanation: "Explanation") -> str:
         "prediction": explanation.prediction,
         "probabilities": explanation.probabilities,
         "label": explanation.label,
+        **_targets(explanation),
         "num_unknown": explanation.num_unknown,
         "threshold": HALF,
         "held_threshold": explanation.held_threshold,

@@ -9,18 +9,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feature_store import targets
 from feature_store.command_line import cache_folder
 from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect, source_options
 from feature_store.wording import counted
-from infocal.config import LanguageModelConfig
+from infocal.config import LanguageModelConfig, MethodConfig, Task
 from infocal.encoder_registry import ENCODERS
-from infocal.errors import ConfigError
+from infocal.errors import ConfigError, did_you_mean
 from pipeline.base.errors import PipelineError
 from pipeline.cli import flag_values
 from pipeline.study.criterion import criterion_of
 from pipeline.training import naming, settings
-from pipeline.training.columns import TASK_SCORES
+from pipeline.training.columns import MEAN, TASK_SCORES, of_target, plain
 from search_spaces import lookup
 from search_spaces.base import Criterion
 from search_spaces.criteria import PAPER, RELATIVE, RIVAL, expected, with_min_precision
@@ -35,7 +36,7 @@ logger = logging.getLogger("pipeline.cli.planning")
 _OWN_AFTER_START, _OFFICIAL_AFTER_START = 2, 1
 """Fewest epochs with all weights in force: on data of one's own, and on official corpora with long epochs."""
 
-_GOLD_FREE = frozenset(f"val_{name}" for name in (*TASK_SCORES, "selection_rate"))
+_GOLD_FREE = frozenset((*TASK_SCORES, "selection_rate"))
 """Scores for which no text need be annotated."""
 
 
@@ -65,9 +66,10 @@ def run_settings(
         # by its whole path: a worker has another current folder
         base["pretrained"] = str(Path(base["pretrained"]).expanduser().resolve())
     _check_variant(base, given.method)
-    _check(base, given)
+    _check(base, given, aspect)
     check_pretrained(base.get("encoder", "rcnn"), base.get("pretrained"), _flags(given))
     criterion = lookup.criterion(given.dataset, aspect)
+    criterion = _for_target(criterion, aspect, getattr(given, "criterion_target", None))
     if given.min_precision is not None:
         criterion = _with_min_precision(criterion, given.min_precision)
     language_model = LanguageModelConfig(**lookup.language_model_preset(given.dataset, given.sample))
@@ -162,7 +164,7 @@ def _kind(given: argparse.Namespace, run: settings.RunSettings) -> str:
 
 def reads_rationales(criterion: Criterion) -> bool:
     """Whether a criterion reads scores for which texts must be annotated."""
-    return not _GOLD_FREE.issuperset(criterion.metrics)
+    return not _GOLD_FREE.issuperset(map(plain, criterion.metrics))
 
 
 def criterion_in_words(run: settings.RunSettings) -> str:
@@ -205,10 +207,32 @@ def _with_min_precision(criterion: Criterion, limit: float) -> Criterion:
         ) from error
 
 
-def _check(base: Mapping[str, Any], given: argparse.Namespace) -> None:
+def _for_target(criterion: Criterion, aspect: str, target: str | None) -> Criterion:
+    """The criterion with the score of one of several targets, or of their mean, in place of the main one's.
+
+    Raises:
+        PipelineError: if there are not several targets, or none of that name, or it reads rationales.
+    """
+    if target is None:
+        return criterion
+    names, score = targets.names_of(aspect), plain(criterion.metric)
+    known, hint = ", ".join(f"`{name}`" for name in (*names, MEAN)), "leave out the flag"
+    if len(names) < 2:
+        lack = f"a model of one target is chosen by this target, but `{target}` was named"
+    elif score not in TASK_SCORES:
+        lack = f"{naming.title('', aspect)} is judged by human rationales ({criterion}), not by a target"
+    elif target not in (*names, MEAN):
+        lack, hint = f"no target `{target}`; the targets are {known}", did_you_mean(target, (*names, MEAN))
+    else:
+        return dataclasses.replace(criterion, metric=f"val_{of_target(target, score)}")
+    raise PipelineError(lack, where="--criterion-target", hint=hint)
+
+
+def _check(base: Mapping[str, Any], given: argparse.Namespace, aspect: str) -> None:
     """Refuse hyper-parameters of which no config can be made, naming the flags that they may come from."""
     try:
-        lookup.implementation(given.method).config_class().from_mapping(base)
+        config = lookup.implementation(given.method).config_class().from_mapping(base)
+        _check_weights(config, aspect)
     except ConfigError as error:
         raise PipelineError(
             error.message,
@@ -216,6 +240,17 @@ def _check(base: Mapping[str, Any], given: argparse.Namespace) -> None:
             hint=error.hint
             or "`python -m pipeline.search --dry-run` lists every hyper-parameter with its value",
         ) from error
+
+
+def _check_weights(config: MethodConfig, aspect: str) -> None:
+    """Refuse targets that the method cannot have, and weights of others, as a trial would.
+
+    Raises:
+        ConfigError: as `MethodConfig.weighted`.
+    """
+    every = [Task(kind="regression", name=name) for name in targets.names_of(aspect)]
+    task = dataclasses.replace(every[0], sides=tuple(every[1:])) if every else Task(kind="regression")
+    config.weighted(task)
 
 
 def check_pretrained(encoder: str, pretrained: Any, where: str | None) -> None:

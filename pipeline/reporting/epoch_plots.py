@@ -13,7 +13,7 @@ from feature_store.wording import counted
 from pipeline.reporting import weight_shares
 from pipeline.reporting.plots import Plot, level, line
 from pipeline.reporting.results import Findings, number
-from pipeline.training.columns import columns
+from pipeline.training.columns import columns, label_of, of_targets
 from search_spaces.base import Criterion
 
 Epochs = Sequence[Mapping[str, Any]]
@@ -128,8 +128,16 @@ def loss_plots(history: Epochs, best: int | None) -> list[Plot]:
         )
         for name, title, words in (("mse", "MSE", "mean squared error"), ("accuracy", "accuracy", "accuracy"))
     ]
-    panels += [_loss_plot(title, key, {key: key}, history, best) for key, title in _TERMS.items()]
     names = dict.fromkeys(name for entry in history for name in entry)
+    by_score: dict[str, dict[str, str]] = {}
+    for name in of_targets(name for name in names if name.startswith("val_")):
+        target, _, score = name.removeprefix("val_").rpartition("/")
+        by_score.setdefault(score, {})[name] = target
+    panels += [
+        _loss_plot(f"{words} of each target on validation", words, keys, history, best)
+        for words, keys in ((label_of(score, ""), keys) for score, keys in by_score.items())
+    ]
+    panels += [_loss_plot(title, key, {key: key}, history, best) for key, title in _TERMS.items()]
     measured = {n: n.removeprefix(weight_shares.PREFIX) for n in names if n.startswith(weight_shares.PREFIX)}
     panels.append(_loss_plot("gradient as a share of L_sp's", "share", measured, history, best))
     return [panel for panel in panels if panel is not None]
@@ -149,7 +157,7 @@ def _loss_plot(
     figure = _figure(history, shown, y_label)
     _mark_best(figure, best)
     return Plot(
-        name=f"loss-{known[0]}",
+        name=f"loss-{known[0].replace('/', '-')}",
         title=title,
         caption="",
         description=_description(history, shown, best),

@@ -94,6 +94,19 @@ class Counts:
         return self.num_selected - self.num_hits if self.is_annotated else 0
 
 
+_OUTCOMES = ("prediction", "guider_prediction", "target")
+
+
+@dataclass(frozen=True, slots=True)
+class SideOutcome:
+    """What was predicted of a side target, and what it is."""
+
+    name: str
+    prediction: str
+    guider_prediction: str
+    target: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MarkedText:
     """One text as a page shows it."""
@@ -113,6 +126,9 @@ class MarkedText:
     """|prediction - target| of a regression."""
     scale: str = ""
     """What follows a score, such as `of 1 to 5`; empty for a class, and where nobody kept the scale."""
+    name: str = ""
+    """Of the main target, where there are several."""
+    sides: tuple[SideOutcome, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -189,6 +205,11 @@ def _marked_text(order: int, prediction: Prediction) -> MarkedText:
         target=_outcome(prediction.get("target")),
         error=_error(prediction.get("prediction"), prediction.get("target")),
         scale=of_scale(*prediction["score_range"]) if prediction.get("score_range") else "",
+        name=str(prediction.get("name") or ""),
+        sides=tuple(
+            SideOutcome(str(side["name"]), *(_outcome(side.get(key)) for key in _OUTCOMES))
+            for side in prediction.get("sides") or ()
+        ),
     )
 
 

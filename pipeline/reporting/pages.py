@@ -37,7 +37,7 @@ from pipeline.reporting.results import (
 )
 from pipeline.reporting.standings import Standings
 from pipeline.training import data_options
-from pipeline.training.columns import Column, columns, label_of
+from pipeline.training.columns import Column, columns, label_of, of_targets
 from search_spaces.base import Criterion, at_rate
 
 _NUM_EXAMPLES = 10
@@ -192,7 +192,7 @@ def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
     """
     examples = findings.predictions[:_NUM_EXAMPLES]
     groups = _comparison(findings, published)
-    every = columns(findings.dataset, _decisive(findings))
+    every = _columns(findings)
     shares = [column for column in every if column.is_share]
     compared = [column for column in shares if _is_known(column, groups)] or shares
     shown = [column for column in every if _is_scored(column, findings)]
@@ -219,6 +219,12 @@ def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
 
 def _decisive(findings: Findings) -> tuple[str, ...]:
     return () if findings.criterion is None else findings.criterion.metrics
+
+
+def _columns(findings: Findings) -> tuple[Column, ...]:
+    """Those of the data set, of the criterion and of several targets."""
+    scored = (name for trial in (*findings.trials, *findings.replicates) for name in trial.scores)
+    return columns(findings.dataset, [*_decisive(findings), *of_targets(dict.fromkeys(scored))])
 
 
 def _study_plots(findings: Findings, published: Sequence[PublishedRow]) -> dict[str, Any]:
@@ -259,7 +265,7 @@ def _verdict(findings: Findings) -> str:
         return "No trial finished an epoch, so there is nothing to choose from."
     figures_of = ", ".join(
         f"{column.label} {_with_error(winner, column.score)}"
-        for column in columns(findings.dataset, _decisive(findings))
+        for column in _columns(findings)
         if column.is_share and not column.score.startswith("selection_rate") and _is_scored(column, findings)
     )
     figures_of += f" with {percent(winner.scores.get('selection_rate'))} of the tokens selected"
@@ -346,7 +352,7 @@ def _own_rows(findings: Findings) -> list[ScoreRow]:
     )
     if not findings.spread:
         return [row]
-    labels = {column.score: column.label for column in columns(findings.dataset) if column.is_share}
+    labels = {column.score: column.label for column in _columns(findings) if column.is_share}
     deviations = ", ".join(
         f"{labels[name]} ± {percent(sd)}" for name, _, sd in findings.spread if name in labels
     )

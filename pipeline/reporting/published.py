@@ -13,6 +13,7 @@ from importlib import resources
 
 from feature_store.sources.base import NO_OPTIONS
 from feature_store.sources.beer_polar import POLAR
+from feature_store.targets import main_of
 
 SUPERVISED = "supervised"
 """Task of the rows whose methods learn from human rationales."""
@@ -87,8 +88,8 @@ def rows(dataset: str, task: str, options: Mapping[str, str] = NO_OPTIONS) -> li
 
     Args:
         dataset: its name.
-        task: aspect or sub-task; empty where there is but one.
+        task: aspect or sub-task, of several targets the main one counts; empty where there is but one.
         options: of the data, which say under which protocol results are measured.
     """
-    wanted = dataset, task, protocol_of(options)
+    wanted = dataset, main_of(task) or "", protocol_of(options)
     return [row for row in all_rows() if (row.dataset, row.task, row.protocol) == wanted]

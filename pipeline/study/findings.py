@@ -397,8 +397,10 @@ def _trivial(
 
 
 def _scores(metrics: Mapping[str, float], prefix: str, shown: Sequence[str]) -> dict[str, float]:
-    """Those of the names that were logged with the prefix."""
-    return {name: metrics[prefix + name] for name in shown if prefix + name in metrics}
+    """Those of the names that were logged with the prefix, and the scores of several targets."""
+    logged = (name.removeprefix(prefix) for name in metrics if name.startswith(prefix))
+    names = dict.fromkeys([*shown, *columns.of_targets(logged)])
+    return {name: metrics[prefix + name] for name in names if prefix + name in metrics}
 
 
 # ------------------------------------------------------------------------------------ parts of a trial

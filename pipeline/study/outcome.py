@@ -15,6 +15,7 @@ from typing import Any
 from feature_store import terminal
 from feature_store.annotators import shares_dir
 from feature_store.store import Features, load_features
+from feature_store.task_info import TaskInfo
 from infocal.config import LanguageModelConfig
 from infocal.trainer import resolve_device
 from pipeline.base.command_text import Commands, next_commands, parsed_again
@@ -321,6 +322,23 @@ def package_metadata(
         "max_length": run.config().max_length,
         "class_names": list(features.task.class_names or ()),
         "score_range": list(features.task.score_range),
+        **_targets(features.task),
+    }
+
+
+def _targets(info: TaskInfo) -> dict[str, Any]:
+    """What is known of each target, where there are several."""
+    if not info.sides:
+        return {}
+    return {
+        checkpoints.TARGETS: [
+            {
+                "name": one.name,
+                "class_names": list(one.class_names or ()),
+                "score_range": list(one.score_range),
+            }
+            for one in (info, *info.sides)
+        ]
     }
 
 

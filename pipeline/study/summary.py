@@ -9,6 +9,7 @@ from statistics import mean, stdev
 
 from feature_store import terminal
 from feature_store.sources import DEFAULT_DATASET
+from feature_store.targets import in_flags
 from feature_store.wording import counted
 from infocal.metrics.resampling import LEVEL, NUM_DRAWS
 from pipeline.base.command_text import bare_parser, parsed_again, storage_flags, tracking_flags
@@ -205,7 +206,7 @@ def data_flags(prepared: StudySettings) -> list[str]:
     """The flags that name a study's data and model to another command, but for its defaults."""
     run, first = prepared.run, first_flags(prepared)
     flags = [] if run.dataset == DEFAULT_DATASET else ["--dataset", run.dataset]
-    flags += ["--aspect", run.aspect] if run.aspect else []
+    flags += ["--aspect", in_flags(run.aspect)] if run.aspect else []
     flags += ["--sample"] if prepared.sample else []
     for flag, value in (
         ("--data-dir", first.data_dir),

@@ -5,7 +5,7 @@ import dataclasses
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import torch
 from feature_store import terminal
 from feature_store.command_line import cache_folder
 from feature_store.store import FeatureRequest, Features, fingerprint_of, open_features
+from feature_store.task_info import TaskInfo
 from feature_store.wording import counted
 from infocal.errors import ConfigError, StateError
 from infocal.explainers import check_installed
@@ -216,6 +217,7 @@ def read_test(tracker: Tracker, subject: Subject) -> TestReading:
         logger.info("reading %d of the test split, recorded in run %s", count, subject.run_id)
         if subject.version is not None:
             names = [f"test_{name}" for name in (*columns.shown(subject.features.dataset), "iou_f1")]
+            names += [name for name in columns.of_targets(scores) if name.startswith("test_")]
             own = {} if subject.explainer else scores
             tags: dict[str, Any] = {name: round(own[name], 6) for name in names if name in own}
             model_registry.tag(tracker, subject.version, tags | {READINGS_TAG: count})
@@ -255,11 +257,8 @@ def describe(subject: Subject, reading: TestReading, width: int | None = None) -
     how = f", explained by {subject.explainer}" if subject.explainer else ""
     lines = [f"{subject.label}{how} on test of {name}, {counted(len(reading.predictions), 'text')}", ""]
     lines += [*_table([column.label.lower() for column in shown], rows, width), ""]
-    for prefix, names, what in (
-        ("test_", columns.TASK_SCORES, _what_is_read(subject.model)),
-        ("test_guider_", columns.TASK_SCORES, "prediction by the guider, from the whole text"),
-        ("test_", _FAITHFULNESS, "faithfulness"),
-    ):
+    of_targets = _of_each_target(features.task, _what_is_read(subject.model))
+    for prefix, names, what in (*of_targets, ("test_", _FAITHFULNESS, "faithfulness")):
         found = [f"{n} {reading.scores[prefix + n]:.4f}" for n in names if prefix + n in reading.scores]
         lines += [f"{what}: {', '.join(found)}"] if found else []
     low, high = features.task.score_range
@@ -276,6 +275,15 @@ def _what_is_read(model: Rationalizer) -> str:
     nothing = torch.zeros(1, 1)
     is_whole = bool(model.seen(nothing, torch.ones(1, 1, dtype=torch.bool)).any())
     return "prediction from the whole text" if is_whole else "prediction from the rationale"
+
+
+def _of_each_target(info: TaskInfo, read: str) -> Iterator[tuple[str, Sequence[str], str]]:
+    """Beginnings of names of scores, the scores, and what they are of, for each target and their mean."""
+    targets = [side.name for side in info.sides]
+    for target in (info.name, *targets, columns.MEAN) if targets else ("",):
+        prefix, of = (f"test_{columns.of_target(target, '')}", f"{target}: ") if target else ("test_", "")
+        yield prefix, columns.TASK_SCORES, f"{of}{read}"
+        yield f"{prefix}guider_", columns.TASK_SCORES, f"{of}prediction by the guider, from the whole text"
 
 
 def _cells(shown: Sequence[Column], score: Callable[[str], float | None]) -> list[str]:

@@ -9,6 +9,7 @@ pickled; the packages of this project have to be installed where it runs.
 """
 
 import copy
+import dataclasses
 import functools
 import os
 from collections.abc import Callable
@@ -22,7 +23,7 @@ import numpy as np
 from mlflow.exceptions import MlflowException
 from mlflow.models import set_model
 from mlflow.pyfunc.model import PythonModel, PythonModelContext
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from feature_store.wording import counted
 from pipeline.training.checkpoints import load_package
@@ -42,8 +43,16 @@ class TokenAnswer(BaseModel):
     probability: float
 
 
+class TargetAnswer(BaseModel):
+    """What is predicted of one of several targets; the fields are those of `Answer`."""
+
+    prediction: float
+    probabilities: list[float]
+    label: str
+
+
 class Answer(BaseModel):
-    """What is said about one text."""
+    """What is said about one text; of several targets the prediction is that of the main one."""
 
     prediction: float
     """Score on the scale of the data; the class where classes are whole numbers, else its place, from 0."""
@@ -57,6 +66,8 @@ class Answer(BaseModel):
     """The selected tokens."""
     tokens: list[TokenAnswer] | None = None
     """Every token, where `all_tokens` is asked for."""
+    targets: dict[str, TargetAnswer] | None = Field(default=None, exclude_if=lambda found: found is None)
+    """Of each target by its name; only where the model predicts several."""
 
 
 class ServedModel(PythonModel):  # type: ignore[misc,unused-ignore]
@@ -126,6 +137,8 @@ def as_answer(explanation: Explanation, all_tokens: bool) -> dict[str, Any]:
     }
     if all_tokens:
         answer["tokens"] = [_token(token) for token in explanation.tokens]
+    if explanation.targets:
+        answer["targets"] = {name: dataclasses.asdict(one) for name, one in explanation.targets.items()}
     return answer
 
 

@@ -53,6 +53,8 @@ _PACKED = (WEIGHTS, CONFIG, VOCABULARY)
 """Files of a package that have a digest."""
 TOKENIZER = "tokenizer.json"
 """One more where the user's own files change how a text is split: their contents."""
+TARGETS = "targets"
+"""Entry of a package's metadata: what is known of each target, where there are several."""
 BEST_SCORES, BEST_PREDICTIONS = "scores.json", "predictions.json"
 _OF_BEST = (WEIGHTS, CONFIG, BEST_SCORES, BEST_PREDICTIONS)
 PARTS = (STATE, DIGESTS, HISTORY, BEST)
@@ -84,19 +86,40 @@ class Package:
                 f"{counted(len(words), 'word does', 'words do')} not fit "
                 f"{counted(len(self.model.embeddings), 'word vector')}"
             )
-        ends = self.metadata.get("score_range", [0.0, 1.0])
-        if not isinstance(ends, list) or len(ends) != 2 or not all(type(end) in (int, float) for end in ends):
-            raise StateError(f"expected the lowest and the highest score, but got {str(ends)[:100]}")
-        names = self.metadata.get("class_names") or []
-        if not all(isinstance(name, str) for name in names):
-            raise StateError(f"expected names of classes, but got {str(names)[:100]}")
-        if names and self.model.task.kind == "classification" and len(names) != self.model.task.num_classes:
-            raise StateError(
-                f"{counted(len(names), 'name of a class does', 'names of classes do')} not fit "
-                f"{counted(self.model.task.num_classes, 'class')}"
-            )
+        for said, head in zip(self.targets(), self.model.task.heads, strict=True):
+            _check_target(said, head)
         if not all(isinstance(text, str) for pair in self.tokenizer_files.items() for text in pair):
             raise StateError("expected texts as the files of the tokenizer")
+
+    def targets(self) -> list[dict[str, Any]]:
+        """What the metadata say of each target, the main one first: `class_names`, `score_range`.
+
+        Raises:
+            StateError: if they are of other targets than the model's.
+        """
+        said, heads = self.metadata.get(TARGETS), self.model.task.heads
+        if said is None and len(heads) == 1:
+            return [self.metadata]
+        names = [head.name for head in heads]
+        is_list = isinstance(said, list) and all(isinstance(one, dict) for one in said)
+        if not is_list or [one.get("name") for one in said] != names:
+            raise StateError(f"expected the targets {', '.join(names)}, but got {str(said)[:100]}")
+        return list(said)
+
+
+def _check_target(said: Mapping[str, Any], head: Task) -> None:
+    """Refuse ends of scores, or names of classes, that do not fit a target."""
+    ends = said.get("score_range", [0.0, 1.0])
+    if not isinstance(ends, list) or len(ends) != 2 or not all(type(end) in (int, float) for end in ends):
+        raise StateError(f"expected the lowest and the highest score, but got {str(ends)[:100]}")
+    names = said.get("class_names") or []
+    if not all(isinstance(name, str) for name in names):
+        raise StateError(f"expected names of classes, but got {str(names)[:100]}")
+    if names and head.kind == "classification" and len(names) != head.num_classes:
+        raise StateError(
+            f"{counted(len(names), 'name of a class does', 'names of classes do')} not fit "
+            f"{counted(head.num_classes, 'class')}"
+        )
 
 
 def save_package(directory: Path, package: Package) -> None:
@@ -278,7 +301,7 @@ def _described(model: Rationalizer) -> dict[str, Any]:
     found = {
         "method": method_of(model.config),
         "config": model.config.to_dict(),
-        "task": dataclasses.asdict(model.task),
+        "task": model.task.to_dict(),
         "threshold": model.threshold,
     }
     if model.pretrained is not None:
@@ -315,7 +338,9 @@ def _as_described(description: Mapping[str, Any], embeddings: torch.Tensor | Pre
     """
     found = method(description.get("method", INFOCAL))
     config = found.config_class().from_mapping(description["config"])
-    model: Rationalizer = found.trainer_class().model_class(config, Task(**description["task"]), embeddings)
+    model: Rationalizer = found.trainer_class().model_class(
+        config, Task.of_dict(description["task"]), embeddings
+    )
     model.threshold = float(description.get("threshold", HALF))
     return model
 

@@ -98,11 +98,46 @@ TASK_SCORES = (
 )
 """Scores of the prediction, whatever the rationale."""
 
+MEAN = "mean"
+"""In place of a target's name: the mean over several targets."""
+
+_OF_TARGETS = ("macro_f1", "mse")
+"""The one score of each of several targets that tables show; MLflow has all."""
+
 _SMALL = ("mse", "mae")
 """Errors of scores in [0, 1]: three digits would leave one of them that says something."""
 
 _CHOSEN_BY = ("token_precision", "token_recall", "token_f1", "selection_rate")
 """Scores that are repeated for every data set: the chart of precision and recall is made of them."""
+
+
+def of_target(target: str, score: str) -> str:
+    """Flat name of a score of one of several targets, without the prefix of its split."""
+    return f"{target}/{score}"
+
+
+def plain(score: str) -> str:
+    """Flat name of a score without the prefix of validation and without the name of a target."""
+    return score.removeprefix("val_").rpartition("/")[2]
+
+
+def _target_of(score: str) -> str:
+    """The target that a score is of, or `mean`; empty where it has no such name."""
+    return score.removeprefix("val_").rpartition("/")[0]
+
+
+def _titled(score: str) -> Column:
+    """The column of a score that no table lists: of a target, or of a criterion."""
+    known = (column for group in _COLUMNS.values() for column in group if column.score == plain(score))
+    target, found = _target_of(score), next(known, None)
+    label = plain(score).replace("_", " ") if found is None or not target else found.label
+    is_share = found is None or found.is_share
+    return Column(score, f"{target} {label}".strip(), is_share=is_share)
+
+
+def of_targets(scores: Iterable[str]) -> list[str]:
+    """Those scores of several targets that tables show, of all flat names that are there."""
+    return [name for name in scores if _target_of(name) and plain(name) in _OF_TARGETS]
 
 
 def digits_of(score: str) -> int:
@@ -111,7 +146,7 @@ def digits_of(score: str) -> int:
     Args:
         score: flat name, with or without the prefix of its split.
     """
-    return 4 if score.removeprefix("val_") in _SMALL else 3
+    return 4 if plain(score) in _SMALL else 3
 
 
 def columns(dataset: str, decisive: Collection[str] = ()) -> tuple[Column, ...]:
@@ -125,7 +160,7 @@ def columns(dataset: str, decisive: Collection[str] = ()) -> tuple[Column, ...]:
     every = _COLUMNS[lookup.metric_mode(dataset)]
     known = {column.score for column in every}
     read = dict.fromkeys(name.removeprefix("val_") for name in decisive)
-    added = tuple(Column(name, name.replace("_", " ")) for name in read if name not in known)
+    added = tuple(_titled(name) for name in read if name not in known)
     place = every.index(_SELECTED)
     return (*every[:place], *added, *every[place:])
 
@@ -163,15 +198,18 @@ def of_validation(dataset: str, scores: Iterable[str], decisive: Collection[str]
         scores: flat names that are there.
         decisive: of the scores that a criterion reads; see `columns`.
     """
-    there = set(scores)
-    found = {column.label.lower(): f"val_{column.score}" for column in columns(dataset, decisive)}
+    there = dict.fromkeys(scores)
+    every = columns(dataset, [*decisive, *of_targets(there)])
+    found = {column.label.lower(): f"val_{column.score}" for column in every}
     return {label: name for label, name in found.items() if name in there}
 
 
 def label_of(score: str, dataset: str) -> str:
     """How tables call a score, with or without `val_`: those of the data set first, then all others."""
-    plain = score.removeprefix("val_")
+    if target := _target_of(score):
+        return f"{target} {label_of(plain(score), dataset)}"
+    bare = plain(score)
     # beside a column of macro precision, one of tokens has to say so
-    own = columns(dataset, [plain] if plain in _CHOSEN_BY else ())
+    own = columns(dataset, [bare] if bare in _CHOSEN_BY else ())
     every = [*own, *(column for group in _COLUMNS.values() for column in group)]
-    return next((column.label for column in every if column.score == plain), score)
+    return next((column.label for column in every if column.score == bare), score)

@@ -1,14 +1,17 @@
 """Text in, prediction and rationale out: what `pipeline.explain` and the served model share."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 
+from feature_store.targets import main_of
 from feature_store.tokenize import Token, make_tokenizer
 from infocal.batch import Words
+from infocal.config import Task
 from infocal.nn.rationalizer import HALF
 from pipeline.base.errors import PipelineError
 from pipeline.training.checkpoints import Package
@@ -47,8 +50,43 @@ class Predicted:
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """What is predicted, and how it is called."""
+
+    name: str
+    """Of the target, or what a score is called."""
+    is_score: bool
+    class_names: list[str]
+    score_range: tuple[float, float]
+    """Lowest and highest score of a regression."""
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any], head: Task, name: str) -> "Target":
+        """The target that a package's metadata describe."""
+        low, high = said.get("score_range") or (0.0, 1.0)
+        names = said.get("class_names") or []
+        return cls(name, head.kind == "regression", names, (float(low), float(high)))
+
+    def predicted(self, output: list[float]) -> Predicted:
+        """The score in (0, 1), or the class probabilities, as the user has them."""
+        if self.is_score:
+            low, high = self.score_range
+            return Predicted(low + (high - low) * output[0], [], "")
+        number = int(np.argmax(output))
+        numbers = _numbers(self.class_names)
+        name = self.class_names[number] if self.class_names else f"class {number}"
+        return Predicted(numbers[number] if numbers else float(number), output, name)
+
+    def in_words(self, found: Predicted) -> str:
+        """A prediction in words, with the target's name."""
+        if found.label:
+            return f"{self.name}: {found.label} ({max(found.probabilities):.3f})"
+        return f"{self.name}: {found.prediction:.2f} {of_scale(*self.score_range)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation(Predicted):
-    """What the model says about one text."""
+    """What the model says about one text; of several targets the prediction is that of the main one."""
 
     tokens: list[ExplainedToken]
     num_unknown: int = 0
@@ -59,11 +97,17 @@ class Explanation(Predicted):
     """What a score is called."""
     held_threshold: float = HALF
     """The model's own threshold; a token's `probability` is moved so that it is 0.5."""
+    targets: dict[str, Predicted] = field(default_factory=dict)
+    """The prediction of each target by its name, where there are several; the main one first."""
+    words: str = ""
+    """The predictions of several targets in words."""
 
     @property
     def said(self) -> str:
         """The prediction in words, with what a reader should know of it."""
-        if self.label:
+        if self.words:
+            text = f"predicted {self.words}"
+        elif self.label:
             text = f"predicted {self.label} ({max(self.probabilities):.3f})"
         else:
             text = f"predicted {self.subject}: {self.prediction:.2f} {of_scale(*self.score_range)}"
@@ -119,11 +163,11 @@ class Explainer:
         # as in training, a text that spells the padding holds an unknown word
         self.number = {word: i for i, word in enumerate(package.vocabulary) if i != PADDING}
         self.batch_size = batch_size
-        self.class_names: list[str] = package.metadata.get("class_names") or []
-        self.class_numbers = _numbers(self.class_names)
-        low, high = package.metadata.get("score_range") or (0.0, 1.0)
-        self.score_range = (float(low), float(high))
-        self.subject = str(package.metadata.get("aspect") or "score")
+        subject = main_of(package.metadata.get("aspect")) or "score"
+        said = zip(package.targets(), self.model.task.heads, strict=True)
+        self.targets = [Target.of(one, head, head.name or subject) for one, head in said]
+        self.class_names, self.score_range = self.targets[0].class_names, self.targets[0].score_range
+        self.subject = subject
         self.tokenize = make_tokenizer(package.metadata["tokenizer"], package.tokenizer_files)
 
     def explain(self, texts: Sequence[str]) -> list[Explanation]:
@@ -168,7 +212,7 @@ class Explainer:
         mask[0, list(rationale)] = 1.0
         with torch.no_grad():
             output = self.model.predict_from(Words.of(token_ids), is_token, mask)
-        return self._predicted(output[0].tolist())
+        return self._predicted(output[0].tolist())[0]
 
     @property
     def reads_whole_texts(self) -> bool:
@@ -213,8 +257,11 @@ class Explainer:
         for row, text in enumerate(texts):
             probability = inference.select_probability[row].tolist()
             selected = inference.mask[row].tolist()
+            found = self._predicted(inference.output[row].tolist())
             yield Explanation(
-                **asdict(self._predicted(inference.output[row].tolist())),
+                found[0].prediction,
+                found[0].probabilities,
+                found[0].label,
                 tokens=[
                     ExplainedToken(token.text, token.start, token.end, probability[i], selected[i] > 0)
                     for i, token in enumerate(text)
@@ -223,18 +270,21 @@ class Explainer:
                 score_range=self.score_range,
                 subject=self.subject,
                 held_threshold=self.model.threshold,
+                targets=self._by_name(found),
+                words=self._in_words(found),
             )
 
-    def _predicted(self, output: list[float]) -> Predicted:
-        """The score in (0, 1), or the class probabilities, as the user has them."""
-        if self.model.task.kind == "regression":
-            low, high = self.score_range
-            return Predicted(low + (high - low) * output[0], [], "")
-        number = int(np.argmax(output))
-        return Predicted(self._number(number), output, self._name(number))
+    def _predicted(self, output: list[float]) -> list[Predicted]:
+        """What a row of the model's output says of each target, the main one first."""
+        columns = zip(self.targets, self.model.task.columns, strict=True)
+        return [target.predicted(output[its]) for target, its in columns]
 
-    def _number(self, position: int) -> float:
-        return self.class_numbers[position] if self.class_numbers else float(position)
+    def _by_name(self, found: Sequence[Predicted]) -> dict[str, Predicted]:
+        if len(found) == 1:
+            return {}
+        return {target.name: one for target, one in zip(self.targets, found, strict=True)}
 
-    def _name(self, number: int) -> str:
-        return self.class_names[number] if self.class_names else f"class {number}"
+    def _in_words(self, found: Sequence[Predicted]) -> str:
+        if len(found) == 1:
+            return ""
+        return ", ".join(target.in_words(one) for target, one in zip(self.targets, found, strict=True))

@@ -14,6 +14,8 @@ from feature_store.annotators import annotator_shares
 from feature_store.cache import as_numpy
 from feature_store.sources.base import POOL
 from feature_store.store import Features, derived, derived_dir
+from feature_store.targets import column_of
+from feature_store.task_info import TaskInfo
 from feature_store.wording import counted
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, Task
@@ -75,9 +77,10 @@ class Loader:
         shares: Sequence[Marks | None] | None = None,
     ) -> None:
         self.token_ids = Ragged(table["token_ids"])
-        self.targets = as_numpy(table["target"])
+        self.targets = _targets(table, task)
         self.task = task
-        self.target_type = torch.float32 if task.kind == "regression" else torch.int64
+        # of several targets one is a score, maybe: numbers of classes are exact in float32 up to 2^24
+        self.target_type = torch.float32 if task.kind == "regression" or task.sides else torch.int64
         self.rationales = _rationales(table["rationale"])
         self.shares = [_as_shares(g) for g in self.golds()] if shares is None else shares
         self.lm_logit = lm_logit
@@ -146,10 +149,11 @@ class Loader:
         )
 
     def class_counts(self) -> list[int] | None:
-        """Number of texts of each class; None of a regression."""
+        """Number of texts of each class of the main target; None of a regression."""
         if self.task.kind == "regression":
             return None
-        found: list[int] = np.bincount(self.targets, minlength=self.task.num_classes).tolist()
+        classes = self.targets.reshape(len(self), -1)[:, 0].astype(np.int64)
+        found: list[int] = np.bincount(classes, minlength=self.task.num_classes).tolist()
         return found
 
     def annotated_rows(self) -> npt.NDArray[np.int64]:
@@ -218,6 +222,14 @@ def prefetched(batches: Iterable[Batch], prepare: Callable[[Batch], Batch]) -> I
             yield batch
 
 
+def _targets(table: pa.Table, task: Task) -> npt.NDArray[np.generic]:
+    """Of one target [N]; of several float32 [N H]."""
+    if not task.sides:
+        return as_numpy(table["target"])
+    names = ["target", *(column_of(side.name) for side in task.sides)]
+    return np.stack([as_numpy(table[name]).astype(np.float32) for name in names], axis=1)
+
+
 def _rationales(column: pa.ChunkedArray) -> list[npt.NDArray[np.int64] | None]:
     if column.null_count == len(column):
         return [None] * len(column)
@@ -226,10 +238,22 @@ def _rationales(column: pa.ChunkedArray) -> list[npt.NDArray[np.int64] | None]:
 
 def task_of(features: Features) -> Task:
     """What the features' targets ask the model to predict."""
-    info = features.task
-    if info.kind == "regression":
-        return Task(kind="regression", target_mean=info.target_mean, target_variance=info.target_variance)
-    return Task(kind="classification", num_classes=len(info.class_names or ()))
+    return _task_of(features.task)
+
+
+def _task_of(info: TaskInfo) -> Task:
+    sides = tuple(_task_of(side) for side in info.sides)
+    if info.kind == "classification":
+        return Task(
+            kind="classification", num_classes=len(info.class_names or ()), name=info.name, sides=sides
+        )
+    return Task(
+        kind="regression",
+        target_mean=info.target_mean,
+        target_variance=info.target_variance,
+        name=info.name,
+        sides=sides,
+    )
 
 
 def embeddings_of(features: Features) -> torch.Tensor:

@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+from feature_store.targets import in_flags, in_names
 from infocal.methods.registry import INFOCAL
 from search_spaces import lookup
 
@@ -22,7 +23,7 @@ def title(dataset: str, aspect: str | None, sign: str = "/") -> str:
 
 def default_name(dataset: str, aspect: str) -> str:
     """A study's name where none is given: what it searches and when it was started."""
-    return f"{title(dataset, aspect, '-')}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+    return f"{title(dataset, in_names(aspect), '-')}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
 
 
 def model_name(given: argparse.Namespace, aspect: str) -> str:
@@ -45,9 +46,9 @@ def model_name(given: argparse.Namespace, aspect: str) -> str:
 
 def default_model_name(dataset: str, aspect: str, method: str = INFOCAL) -> str:
     """Name of the registered model of a data set's target, where nobody names another."""
-    return title(f"{method}-{dataset}", aspect, "-")
+    return title(f"{method}-{dataset}", in_names(aspect), "-")
 
 
 def target_flags(dataset: str, aspect: str) -> str:
     """The flags that name a data set's target in a command."""
-    return f"--dataset {dataset}" + (f" --aspect {aspect}" if aspect else "")
+    return f"--dataset {dataset}" + (f" --aspect {in_flags(aspect)}" if aspect else "")

@@ -1,7 +1,7 @@
 """Scores of a model on validation and on test; the only reader of the test split."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from infocal.metrics import trivial as baselines
 from infocal.metrics.resampling import TextCounts
 from infocal.nn.rationalizer import HALF, Rationalizer
 from infocal.trainer import Prediction, Trainer, predict, select_probabilities
+from pipeline.training.columns import MEAN, of_target
 from pipeline.training.loaders import Loader, task_of
 from search_spaces.lookup import metric_mode
 
@@ -66,6 +67,8 @@ class Validation:
     """Name of the trivial mask the model has fallen to on `val`."""
     counts: TextCounts | None = None
     """What its scores are made of, text by text."""
+    side_counts: Mapping[str, TextCounts] = field(default_factory=dict)
+    """The same by target, where there are several."""
 
 
 def hold_rate(trainer: Trainer, data: ValidationData, rate: float) -> metrics.DegenerateKind | None:
@@ -113,7 +116,21 @@ def validate(predictor: Predictor, data: ValidationData, target_rate: float) -> 
         predictions,
         metrics.degenerate_kind(masks),
         text_counts(plain, predictions, data.annotated.golds(), data.task),
+        _counts_by_target(plain, predictions, data),
     )
+
+
+def _counts_by_target(
+    plain: Sequence[Prediction], marked: Sequence[Prediction], data: ValidationData
+) -> dict[str, TextCounts]:
+    """`text_counts` of each of several targets, by its name; nothing where there is one."""
+    if not data.task.sides:
+        return {}
+    golds = data.annotated.golds()
+    return {
+        head.name: text_counts([of_head(one, i) for one in plain], marked, golds, head)
+        for i, head in enumerate(data.task.heads)
+    }
 
 
 def text_counts(
@@ -139,7 +156,33 @@ def text_counts(
 
 
 def task_scores(predictions: Sequence[Prediction], task: Task) -> Scores:
-    """`mse` and `mae`, or accuracy, macro and AUROC scores; `guider_NAME` of a guider, where there is one."""
+    """`mse` and `mae`, or accuracy, macro and AUROC scores; `guider_NAME` of a guider, where there is one.
+
+    Of several targets these are the main one's. `TARGET/NAME` are those of each target, and `mean/NAME` is
+    the mean over the targets that have such a score, where at least two have.
+    """
+    scores = _target_scores(predictions, task)
+    if not task.sides:
+        return scores
+    each = {
+        head.name: _target_scores([of_head(prediction, i) for prediction in predictions], head)
+        for i, head in enumerate(task.heads)
+    }
+    named = {of_target(target, name): value for target, own in each.items() for name, value in own.items()}
+    for name in dict.fromkeys(name for own in each.values() for name in own):
+        values = [own[name] for own in each.values() if name in own]
+        if len(values) > 1:
+            named[of_target(MEAN, name)] = float(np.mean(values))
+    return scores | named
+
+
+def of_head(prediction: Prediction, number: int) -> Prediction:
+    """What a prediction says of one of several targets; the first is the main one."""
+    return (prediction, *prediction.sides)[number]
+
+
+def _target_scores(predictions: Sequence[Prediction], task: Task) -> Scores:
+    """Scores of one target, without a name."""
     target = np.array([prediction.target for prediction in predictions])
     outputs = {"": np.stack([prediction.output for prediction in predictions])}
     guided = [prediction.guider_output for prediction in predictions if prediction.guider_output is not None]

@@ -14,11 +14,13 @@ import numpy as np
 import torch
 
 from feature_store.store import Features
+from feature_store.task_info import TaskInfo
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, MethodConfig
 from infocal.errors import StateError, TrainingFailure
 from infocal.metrics import resampling
-from infocal.trainer import resolve_device
+from infocal.metrics.resampling import TextCounts
+from infocal.trainer import Prediction, resolve_device
 from pipeline.base import environment
 from pipeline.base.errors import USER_ERRORS
 from pipeline.base.trajectories import Failure
@@ -233,6 +235,7 @@ def limit_memory(device: torch.device, rate: float) -> None:
 def best_shown(dataset: str, scores: Mapping[str, float]) -> dict[str, float]:
     """Those of an epoch's validation scores that every report repeats."""
     names = [f"val_{name}" for name in columns.shown(dataset)]
+    names += [name for name in columns.of_targets(scores) if name.startswith("val_")]
     return {name: scores[name] for name in names if name in scores}
 
 
@@ -274,6 +277,7 @@ def with_intervals(epoch: BestEpoch, run: RunSettings, found: Validation) -> Bes
     drawn = resampling.intervals(
         found.counts, [name for name in shown if not name.startswith("selection_rate")]
     )
+    drawn |= _target_intervals(found.side_counts, shown)
     own = drawn.get(run.criterion.metric.removeprefix("val_"))
     return dataclasses.replace(
         epoch,
@@ -282,10 +286,34 @@ def with_intervals(epoch: BestEpoch, run: RunSettings, found: Validation) -> Bes
     )
 
 
+def _target_intervals(
+    counts: Mapping[str, TextCounts], shown: Sequence[str]
+) -> dict[str, resampling.Interval]:
+    """Those of the scores of several targets, and of their mean.
+
+    Args:
+        counts: of each target.
+        shown: flat names without `val_`; those without a target's name are left out.
+    """
+    drawn: dict[str, resampling.Interval] = {}
+    for name in dict.fromkeys(shown):
+        target, _, score = name.rpartition("/")
+        if target in counts:
+            one = resampling.intervals(counts[target], [score]).get(score)
+        elif target == columns.MEAN:
+            one = resampling.interval_over_targets(list(counts.values()), score)
+        else:
+            continue
+        if one is not None:
+            drawn[name] = one
+    return drawn
+
+
 def shown_predictions(found: Validation, features: Features) -> list[dict[str, Any]]:
     """The first annotated validation texts with human and model rationale, as JSON."""
     rows = features.annotated_validation().slice(0, _NUM_SHOWN).to_pylist()
-    names, ends = features.task.class_names, features.task.score_range
+    info = features.task
+    ends, is_score = info.score_range, info.kind == "regression"
     shown = []
     for row, prediction in zip(rows, found.predictions, strict=False):
         human = None
@@ -298,17 +326,32 @@ def shown_predictions(found: Validation, features: Features) -> list[dict[str, A
                 "human": human,
                 "probability": [round(float(p), 4) for p in prediction.select_probability],
                 "selected": [int(p >= 0.5) for p in prediction.select_probability],
-                "prediction": _said(prediction.output, names, ends),
-                "guider_prediction": None
-                if prediction.guider_output is None
-                else _said(prediction.guider_output, names, ends),
-                "target": _scaled(prediction.target, ends)
-                if names is None
-                else names[int(prediction.target)],
-                "score_range": list(ends) if names is None else None,
+                **_outcome(prediction, info),
+                "score_range": list(ends) if is_score else None,
             }
+            | _sides(prediction, info)
         )
     return shown
+
+
+def _outcome(prediction: Prediction, info: TaskInfo) -> dict[str, Any]:
+    """What was predicted, by the guider as well, and the target."""
+    names, ends, guided = info.class_names, info.score_range, prediction.guider_output
+    target = prediction.target
+    return {
+        "prediction": _said(prediction.output, names, ends),
+        "guider_prediction": None if guided is None else _said(guided, names, ends),
+        "target": _scaled(target, ends) if names is None else names[int(target)],
+    }
+
+
+def _sides(prediction: Prediction, info: TaskInfo) -> dict[str, Any]:
+    """The same of the side targets, each with its name; nothing where there is one target."""
+    if not info.sides:
+        return {}
+    every = zip(info.sides, prediction.sides, strict=True)
+    sides = [{"name": side.name, **_outcome(one, side)} for side, one in every]
+    return {"name": info.name, "sides": sides}
 
 
 def _said(output: np.ndarray, class_names: Sequence[str] | None, ends: tuple[float, float]) -> float | str:

@@ -42,6 +42,7 @@ FIRST: dict[str, Any] = {
     "discriminator_loss": "standard",
     "discriminator_slope": 0.1,
     "calibrate_to": "mean",
+    "target_weights": "",
     "encoder": "rcnn",
     "pooling": "mean",
     "hidden_size": 4,

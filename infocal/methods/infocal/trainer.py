@@ -32,6 +32,10 @@ class InfoCalTrainer(RateTrainer):
 
         L_g = (L_sp - L_guide) log p(m | x),  the factor held constant
 
+    Of several targets, L_sp and L_guide are sums over their heads h with weights w_h, sum_h w_h L_h; so is
+    their difference. Predictor and guider have one feature each for all heads, which the discriminator tells
+    apart: L_g = -log D(z~) and L_d of Eq. (13) and (14) stand once, whatever the number of targets.
+
     so that no gradient passes from L_sp to the selector. The other terms reach it as ever.
     """
 

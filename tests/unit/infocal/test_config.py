@@ -73,6 +73,7 @@ OUT_OF_RANGE = {
     "average_decay": HALF_OPEN_UNIT,
     "batch_size": COUNT,
     "max_length": COUNT,
+    "target_weights": (["a", "a=", "=1", "a=-1", "a=1,a=2", "a=nan", "a=1;b=2"], "with numbers >= 0"),
 }
 FIELDS = {field.name: field.type for field in dataclasses.fields(InfoCalConfig)}
 FLOATS = [name for name, kind in FIELDS.items() if kind is float]
