@@ -216,7 +216,8 @@ def _for_target(criterion: Criterion, aspect: str, target: str | None) -> Criter
     if target is None:
         return criterion
     names, score = targets.names_of(aspect), plain(criterion.metric)
-    known, hint = ", ".join(f"`{name}`" for name in (*names, MEAN)), "leave out the flag"
+    known = ", ".join(f"`{name}`" for name in (*names, MEAN))
+    hint: str | None = "leave out the flag"
     if len(names) < 2:
         lack = f"a model of one target is chosen by this target, but `{target}` was named"
     elif score not in TASK_SCORES:

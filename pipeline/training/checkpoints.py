@@ -101,10 +101,10 @@ class Package:
         if said is None and len(heads) == 1:
             return [self.metadata]
         names = [head.name for head in heads]
-        is_list = isinstance(said, list) and all(isinstance(one, dict) for one in said)
-        if not is_list or [one.get("name") for one in said] != names:
+        listed = said if isinstance(said, list) else []
+        if [one.get("name") if isinstance(one, dict) else None for one in listed] != names:
             raise StateError(f"expected the targets {', '.join(names)}, but got {str(said)[:100]}")
-        return list(said)
+        return listed
 
 
 def _check_target(said: Mapping[str, Any], head: Task) -> None:
