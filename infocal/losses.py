@@ -3,9 +3,7 @@
 Shapes: B texts, T positions, Z dimensions of a feature, C classes. Padding never contributes.
 """
 
-import functools
 import math
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -14,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from infocal.config import DimensionReduction, Task
+from infocal.heads import of_head, over_heads
 
 Reduction = Literal["mean", "none"]
 """What becomes of the texts' losses."""
@@ -43,29 +42,13 @@ def prediction_loss(
         return over_heads(
             task,
             lambda head, number, columns: prediction_loss(
-                output[:, columns], _of_head(target, number, head), head, reduction
+                output[:, columns], of_head(target, number, head), head, reduction
             ),
         )
     if task.kind == "classification":
         return functional.cross_entropy(output, target, weight=class_weight, reduction=reduction)
     score = torch.sigmoid(output.squeeze(-1))
     return functional.mse_loss(score, target, reduction=reduction) / (2 * task.target_variance)
-
-
-def over_heads(task: Task, loss: Callable[[Task, int, slice], Tensor]) -> Tensor:
-    """sum_h w_h L_h over the heads of a task, with the weights w_h of its targets.
-
-    Args:
-        task: of several targets.
-        loss: L_h of a head, from its task, its number and its columns in the output layer.
-    """
-    every = enumerate(zip(task.heads, task.columns, strict=True))
-    return functools.reduce(torch.add, (head.weight * loss(head, i, columns) for i, (head, columns) in every))
-
-
-def _of_head(target: Num[Tensor, "B H"], number: int, head: Task) -> Num[Tensor, " B"]:
-    """One of several targets, as it is where it is the only one."""
-    return target[:, number].long() if head.kind == "classification" else target[:, number]
 
 
 def information_bottleneck(
