@@ -133,6 +133,15 @@ def test_it_goes_on_exactly_from_a_state(name):
     assert_same_state(other.model.state_dict(), trainer.model.state_dict())
 
 
+def test_the_main_target_is_explained():
+    single, several = alike("attention", explainer="gradient_x_input")
+    batch = random_batch([6, 3, 2, 5], task=SEVERAL)
+    mine, theirs = (t.model.eval() for t in (single, several))
+    expected, found = (m.importance(m.embed(batch.words), batch.is_token) for m in (mine, theirs))
+    assert torch.allclose(found, expected, atol=1e-7)
+    assert expected.any()
+
+
 @pytest.mark.parametrize("name", ONE_TARGET)
 def test_a_method_of_one_target_refuses_several_before_it_trains(name):
     with pytest.raises(ConfigError, match="this method predicts one target, but got `charge`, `term`"):

@@ -63,7 +63,7 @@ def test_draws_are_scores_of_texts_drawn_with_replacement():
     masks, golds, predicted, target = corpus(3, 12, classes=3)
     one = TextCounts.of(masks, golds, predicted, target)
     found = intervals(one, ["token_f1", "macro_f1", "token_f1_macro"], num_draws=400, seed=5)
-    (block,) = resampling._draws(12, 400, 5)
+    (block,) = resampling.draws(12, 400, 5)
     assert block.shape == (400, 12) and (block.sum(axis=1) == 12).all()
     drawn: dict[str, list[float]] = {name: [] for name in found}
     for row in block.astype(int):

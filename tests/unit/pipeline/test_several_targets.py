@@ -295,11 +295,11 @@ def test_curves_have_a_chart_of_the_targets():
     assert "/" not in plot.name
 
 
-def test_the_text_of_a_reading_has_a_line_for_each_target(features: Features):
+def test_the_text_of_a_reading_has_a_line_for_each_target(features: Features, model: InfoCal):
     scores = {"test_selection_rate": 0.1, "test_charges/accuracy": 0.5, "test_mean/accuracy": 0.25}
     scores["test_terms/guider_accuracy"] = 0.125
     reading = scoring.TestReading(scores, {}, {}, [], [])
-    subject = assessment.Subject("m", None, features, None, "run", {})  # type: ignore[arg-type]
+    subject = assessment.Subject("m", model, features, None, "run", {})
     text = assessment.describe(subject, reading)
     assert "charges: prediction from the rationale: accuracy 0.5000" in text
     assert "terms: prediction by the guider, from the whole text: accuracy 0.1250" in text
