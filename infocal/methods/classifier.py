@@ -18,13 +18,14 @@ from infocal.batch import Batch
 from infocal.config import (
     MethodConfig,
     Task,
+    closed_unit,
     half_open_unit,
     non_negative,
     one_of,
     positive,
     positive_unit,
 )
-from infocal.errors import StateError
+from infocal.errors import ConfigError, StateError
 from infocal.nn.encoders import Embedded
 from infocal.nn.explained import Explained
 from infocal.nn.explaining import contributions
@@ -56,10 +57,11 @@ class ClassifierConfig(MethodConfig):
     num_top_tokens: int = non_negative(5)
     """Tokens of a text, those that rank highest, that are its rationale, >= 0; 0: `target_selection_rate`."""
 
-    target_selection_rate: float = positive_unit(0.1)
-    """Share of a text's tokens that is its rationale where `num_top_tokens` is 0, in (0, 1].
+    target_selection_rate: float = closed_unit(0.0)
+    """Share of a text's tokens that is its rationale where `num_top_tokens` is 0, in [0, 1].
 
-    A rate that is held takes this share of the tokens of all texts, whatever `num_top_tokens`.
+    Where it is above 0 and the pipeline holds it, this share of the tokens of all texts is selected, whatever
+    `num_top_tokens`; 0: none is held.
     """
 
     class_weights: ClassWeights = "balanced"
@@ -89,6 +91,15 @@ class ClassifierConfig(MethodConfig):
 
     batch_size: int = positive(32)
     """Texts per update, >= 1."""
+
+    def _check_together(self) -> None:
+        # not super(): a dataclass with slots is another class than the one that it was written as
+        MethodConfig._check_together(self)
+        if self.num_top_tokens == 0 and self.target_selection_rate == 0:
+            raise ConfigError(
+                "one of `num_top_tokens` and `target_selection_rate` must be above 0, but both are 0",
+                hint="the rationale is so many of the tokens that rank highest, or this share of them",
+            )
 
 
 class Reading(NamedTuple):

@@ -161,6 +161,14 @@ def test_a_share_instead_of_a_number_of_tokens(name):
     assert model.infer(BATCH.words, BATCH.is_token).mask.sum(dim=1).tolist() == [3, 2, 1, 3]
 
 
+@every_classifier
+def test_neither_a_share_nor_a_number_of_tokens_is_refused(name):
+    with pytest.raises(
+        ConfigError, match="one of `num_top_tokens` and `target_selection_rate` must be above 0"
+    ):
+        model_of(name, num_top_tokens=0, target_selection_rate=0.0)
+
+
 def test_top_tokens_keep_their_order_on_either_side_of_a_half():
     generator = torch.Generator().manual_seed(0)
     score = torch.rand(BATCH.is_token.shape, generator=generator)
