@@ -313,7 +313,7 @@ def shown_predictions(found: Validation, features: Features) -> list[dict[str, A
     """The first annotated validation texts with human and model rationale, as JSON."""
     rows = features.annotated_validation().slice(0, _NUM_SHOWN).to_pylist()
     info = features.task
-    ends, is_score = info.score_range, info.kind == "regression"
+    ends, is_score = info.score_range, info.class_names is None
     shown = []
     for row, prediction in zip(rows, found.predictions, strict=False):
         human = None

@@ -110,6 +110,12 @@ def test_a_pool_has_the_side_targets_too(pool: str):
     assert found.task.side_kinds == {"smell": "regression"}
 
 
+def test_side_targets_beside_two_classes_are_scores():
+    found = sample("beer", "palate,smell", options={"target": "polar"})
+    assert check_features(found) == []
+    assert (found.task.kind, found.task.side_kinds) == ("classification", {"smell": "regression"})
+
+
 def test_adjusted_targets_are_of_one_target():
     with pytest.raises(RequestError, match="`pool=adjusted` changes the one target"):
         sample("beer", "palate,smell", options={"pool": "adjusted"})

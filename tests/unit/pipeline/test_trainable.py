@@ -476,7 +476,8 @@ def test_shown_scores_are_on_the_scale_of_the_data_and_say_it(ends: tuple[float,
         )
     )
     features = SimpleNamespace(
-        annotated_validation=lambda: rows, task=SimpleNamespace(class_names=None, score_range=ends)
+        annotated_validation=lambda: rows,
+        task=SimpleNamespace(class_names=None, score_range=ends, sides=()),
     )
     said = SimpleNamespace(
         select_probability=np.array([0.2, 0.7]), output=np.array([0.25]), guider_output=None, target=0.5
