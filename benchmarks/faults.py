@@ -69,19 +69,20 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(chosen: "Sequence[Fault]", given: argparse.Namespace) -> int:
     from benchmarks.faulting.frame import COLUMNS, Bench, as_row
+    from benchmarks.faulting.reference import Reference
 
     titles = "".join(f"{name.replace('_', ' '):>14}" for name in ("injected", *COLUMNS))
     print(f"{'fault':<22}{titles}{'seconds':>9}", flush=True)
     rows, is_clean = [], True
     # a short path: Ray's sockets lie below it
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as work:
+        reference = Reference(Path(work) / "reference")
         for number, fault in enumerate(chosen):
             folder = Path(work) / str(number)
             folder.mkdir()
             times = max(1, fault.times(given.moments, given.short))
-            bench = Bench(
-                folder, Path(work) / "cache", Random(f"{fault.name} {given.seed}"), times, given.short
-            )
+            random = Random(f"{fault.name} {given.seed}")
+            bench = Bench(folder, Path(work) / "cache", random, times, given.short, reference)
             started = time.monotonic()
             counts = _injected(fault, bench)
             seconds = time.monotonic() - started

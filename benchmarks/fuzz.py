@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
     cluster.prepare_environment()
     # a thread that waits for others on a busy machine waits longer than the work takes
     os.environ |= {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    from benchmarks.fuzzing import READERS
+    from benchmarks.fuzzing.readers import READERS
 
     if unknown := [name for name in given.only if name not in READERS]:
         raise PipelineError(f"no reader `{unknown[0]}`; the readers are {', '.join(READERS)}", where="--only")
@@ -144,7 +144,7 @@ def _random(name: str, seed: int, number: int) -> Random:
 
 
 def _keep(given: argparse.Namespace, names: Sequence[str]) -> None:
-    from benchmarks.fuzzing import READERS
+    from benchmarks.fuzzing.readers import READERS
 
     for name in names:
         reader = READERS[name]()

@@ -9,7 +9,6 @@ from pathlib import Path
 from benchmarks.faulting.command import AGENT, LINGER_S, SHORT_LINGER_S, Command, Unexpected, search_arguments
 from benchmarks.faulting.evidence import Expected, Place, count_study, count_trained_again, finished
 from benchmarks.faulting.frame import Bench, Counts
-from benchmarks.faulting.reference import Reference
 
 TRIALS, EPOCHS = 3, 3
 FLAGS = (
@@ -165,7 +164,6 @@ def _inject(bench: Bench, kill: Kill) -> Counts:
     searches = Searches(bench, counts)
     # the short form asks for no moment in seconds
     window = Window(0.0, 0.0, 1.0) if bench.is_short else searches.window()
-    reference = Reference(bench.folder / "reference")
     number = tries = 0
     while number < bench.times and tries < 2 * bench.times:
         tries += 1
@@ -178,7 +176,7 @@ def _inject(bench: Bench, kill: Kill) -> Counts:
         counts.injected += len(killed)
         before = finished(place)
         searches.complete(place)
-        count_study(counts, place, EXPECTED, reference)
+        count_study(counts, place, EXPECTED, bench.reference)
         count_trained_again(counts, place, before)
     searches.close()
     return counts
@@ -203,7 +201,6 @@ def early(bench: Bench) -> Counts:
     """Kills before the first trial, with empty caches and without a tracking database."""
     counts = Counts()
     searches = Searches(bench, counts)
-    reference = Reference(bench.folder / "reference")
     place = Place(bench.folder / "first", "first")
     search = searches.start(place, cache=bench.folder / "cache-first")
     if not search.wait_for_epochs(1):
@@ -212,7 +209,7 @@ def early(bench: Bench) -> Counts:
     search.kill()
     counts.injected += 1
     searches.complete(place, bench.folder / "cache-first")
-    count_study(counts, place, EXPECTED, reference)
+    count_study(counts, place, EXPECTED, bench.reference)
     for number in range(bench.times):
         place = Place(bench.folder / f"early-{number:02d}", "early")
         cache = bench.folder / f"cache-{number:02d}"
@@ -220,6 +217,6 @@ def early(bench: Bench) -> Counts:
         at = (number + bench.random.random()) / bench.times * until
         counts.injected += _killed_at(search, at)
         searches.complete(place, cache)
-        count_study(counts, place, EXPECTED, reference)
+        count_study(counts, place, EXPECTED, bench.reference)
     searches.close()
     return counts

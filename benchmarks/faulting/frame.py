@@ -8,6 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
+from benchmarks.faulting.reference import Reference
+
 Column = Literal["trials_lost", "metrics_lost", "duplicates", "zombies"]
 COLUMNS: tuple[Column, ...] = ("trials_lost", "metrics_lost", "duplicates", "zombies")
 
@@ -58,6 +60,8 @@ class Bench:
     random: Random
     times: int
     is_short: bool = False
+    reference: Reference | None = None
+    """Trains trials again without a break, for all faults, to compare numbers and state; None: do not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from benchmarks.faulting.command import Command, Unexpected
 from benchmarks.faulting.driver import EPOCHS, EXPECTED, TRIALS, Searches, printed_resume
 from benchmarks.faulting.evidence import Place, count_study, count_trained_again, finished
 from benchmarks.faulting.frame import Bench, Counts
-from benchmarks.faulting.reference import Reference
 from pipeline.tracking.studies import latest_study
 from pipeline.tracking.tracking import Tracker
 
@@ -20,7 +19,6 @@ AT_ONCE_S = 3.0
 def _inject(bench: Bench, interrupt: Callable[[Command, Bench], tuple[int, float]], limit_s: float) -> Counts:
     counts = Counts()
     searches = Searches(bench, counts)
-    reference = Reference(bench.folder / "reference")
     for number in range(bench.times):
         # of two words: what is printed has to work when it is typed
         place = Place(bench.folder / "all runs", f"interrupted-{number:02d}")
@@ -41,7 +39,7 @@ def _inject(bench: Bench, interrupt: Callable[[Command, Bench], tuple[int, float
             _count_stopped(counts, place)
         before |= finished(place)
         searches.complete(place, typed=typed)
-        count_study(counts, place, EXPECTED, reference)
+        count_study(counts, place, EXPECTED, bench.reference)
         count_trained_again(counts, place, before)
     searches.close()
     return counts

@@ -31,7 +31,17 @@ class Reference:
     def trained(self, run: RunSettings, values: dict[str, Any]) -> tuple[list[dict[str, Any]], Path]:
         """Results of every epoch, and the file with the state after the last one."""
         key = json.dumps(
-            [values, run.base, run.num_epochs, run.method, run.criterion], default=str, sort_keys=True
+            [
+                values,
+                run.base,
+                run.num_epochs,
+                run.method,
+                run.criterion,
+                run.seed,
+                Path(run.features_dir).name,
+            ],
+            default=str,
+            sort_keys=True,
         )
         if key not in self._known:
             folder = self._folder / str(len(self._known))

@@ -4,7 +4,6 @@ from benchmarks.faulting.disk import NoDisk, small_disk
 from benchmarks.faulting.driver import Searches, printed_resume
 from benchmarks.faulting.evidence import Place, count_study
 from benchmarks.faulting.frame import Bench, Counts
-from benchmarks.faulting.reference import Reference
 from benchmarks.faulting.tracking import EXPECTED, FLAGS, at_some_epoch
 
 _DISK = 256 * 2**20
@@ -16,7 +15,6 @@ def full(bench: Bench) -> Counts:
     """It stays full until the search has ended."""
     counts = Counts()
     searches = Searches(bench, counts)
-    reference = Reference(bench.folder / "reference")
     try:
         for number in range(bench.times):
             with small_disk(bench.folder / f"disk-{number}", _DISK) as disk:
@@ -33,7 +31,7 @@ def full(bench: Bench) -> Counts:
                     "trials_lost", int(typed is None), f"it did not say how to go on:\n{search.tail()}"
                 )
                 searches.complete(place, typed=typed)
-                count_study(counts, place, EXPECTED, reference)
+                count_study(counts, place, EXPECTED, bench.reference)
     except NoDisk as error:
         counts.impossible = str(error)
     searches.close()

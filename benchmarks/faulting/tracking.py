@@ -16,7 +16,6 @@ from benchmarks.faulting.disk import NoDisk, small_disk
 from benchmarks.faulting.driver import Searches
 from benchmarks.faulting.evidence import Expected, Place, count_study
 from benchmarks.faulting.frame import Bench, Counts
-from benchmarks.faulting.reference import Reference
 from benchmarks.server import free_port
 from pipeline.base.errors import PipelineError
 from pipeline.base.reach import check_tracking
@@ -29,6 +28,8 @@ _READY_S = 240.0
 _DISK = 64 * 2**20
 _AWAY_S = (5.0, 20.0)
 """Seconds that MLflow is away; at most as long as the training takes, or it is the end of the search."""
+_SHORT_AWAY_S = (5.0, 6.0)
+"""The same in the short form."""
 
 
 @dataclass(slots=True)
@@ -106,7 +107,7 @@ def _server(folder: Path) -> Iterator[MlflowServer]:
 
 
 def _waited(bench: Bench) -> None:
-    time.sleep(bench.random.uniform(*_AWAY_S))
+    time.sleep(bench.random.uniform(*(_SHORT_AWAY_S if bench.is_short else _AWAY_S)))
 
 
 def at_some_epoch(search: Command, bench: Bench) -> None:
@@ -140,7 +141,6 @@ def _with_server(bench: Bench, away: Callable[[MlflowServer, Command], None]) ->
     """Searches that track to a server that something befalls."""
     counts = Counts()
     searches = Searches(bench, counts)
-    reference = Reference(bench.folder / "reference")
     with _server(bench.folder / "server") as server:
         for number in range(bench.times):
             place = Place(bench.folder / "runs", f"away-{number:02d}", server.database, server.uri)
@@ -150,7 +150,7 @@ def _with_server(bench: Bench, away: Callable[[MlflowServer, Command], None]) ->
             away(server, search)
             counts.injected += 1
             _completed(searches, search, place, *flags)
-            count_study(counts, place, EXPECTED, reference)
+            count_study(counts, place, EXPECTED, bench.reference)
     searches.close()
     return counts
 
@@ -200,7 +200,6 @@ def locked(bench: Bench) -> Counts:
 
     counts = Counts()
     searches = Searches(bench, counts)
-    reference = Reference(bench.folder / "reference")
     for number in range(bench.times):
         place = Place(bench.folder / "runs", f"locked-{number:02d}")
         search = searches.start(place, *FLAGS)
@@ -208,7 +207,7 @@ def locked(bench: Bench) -> Counts:
         away(place)
         counts.injected += 1
         _completed(searches, search, place)
-        count_study(counts, place, EXPECTED, reference)
+        count_study(counts, place, EXPECTED, bench.reference)
     searches.close()
     return counts
 
@@ -217,7 +216,6 @@ def full(bench: Bench) -> Counts:
     """The disk of MLflow's database and artifacts fills, and has room again after a while."""
     counts = Counts()
     searches = Searches(bench, counts)
-    reference = Reference(bench.folder / "reference")
     try:
         for number in range(bench.times):
             with small_disk(bench.folder / f"disk-{number}", _DISK) as disk:
@@ -231,7 +229,7 @@ def full(bench: Bench) -> Counts:
                 filler.unlink()
                 counts.injected += 1
                 _completed(searches, search, place, *flags)
-                count_study(counts, place, EXPECTED, reference)
+                count_study(counts, place, EXPECTED, bench.reference)
     except NoDisk as error:
         counts.impossible = str(error)
     searches.close()
@@ -242,7 +240,6 @@ def shared(bench: Bench) -> Counts:
     """Two searches at once, from the first moment, on one SQLite file that is not there yet."""
     counts = Counts()
     searches = Searches(bench, counts)
-    reference = Reference(bench.folder / "reference")
     for number in range(bench.times):
         runs = bench.folder / f"runs-{number}"
         places = [Place(runs, f"shared-{which}") for which in "ab"]
@@ -252,6 +249,6 @@ def shared(bench: Bench) -> Counts:
             code = search.finish()
             counts.add("trials_lost", int(code != 0), f"exit code {code}:\n{search.tail()}")
         for place in places:
-            count_study(counts, place, EXPECTED, reference)
+            count_study(counts, place, EXPECTED, bench.reference)
     searches.close()
     return counts

@@ -6,7 +6,6 @@ from benchmarks.faulting.command import Command
 from benchmarks.faulting.driver import EPOCHS, TRIALS, Searches
 from benchmarks.faulting.evidence import Expected, Place, count_study
 from benchmarks.faulting.frame import Bench, Counts
-from benchmarks.faulting.reference import Reference
 
 KILLS = 2
 """Of a search: as often as a trial is started again, whichever it hits."""
@@ -30,7 +29,6 @@ def killed(bench: Bench) -> Counts:
     """Kills the worker at random moments; the trial has to equal one that nothing befell, bit for bit."""
     counts = Counts()
     searches = Searches(bench, counts)
-    reference = Reference(bench.folder / "reference")
     number = tries = 0
     while number < bench.times and tries < 2 * bench.times:
         tries += 1
@@ -42,7 +40,7 @@ def killed(bench: Bench) -> Counts:
         number += hits
         code = search.finish()
         counts.add("trials_lost", int(code != 0), f"exit code {code}:\n{search.tail()}")
-        count_study(counts, place, Expected(trials=TRIALS, epochs=EPOCHS), reference)
+        count_study(counts, place, Expected(trials=TRIALS, epochs=EPOCHS), bench.reference)
     counts.injected = number
     searches.close()
     return counts

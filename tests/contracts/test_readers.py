@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzzing import READERS
 from benchmarks.fuzzing.reader import Reader, attempt
+from benchmarks.fuzzing.readers import READERS
 
 
 @functools.cache

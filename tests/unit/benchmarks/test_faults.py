@@ -36,6 +36,7 @@ from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker
 from pipeline.training import checkpoints
 from pipeline.training.epochs import Epoch
 from pipeline.training.trainable import train
+from tests.small_store import new_store
 from tests.small_study import POINT, run_settings, study_settings
 
 TRIALS, EPOCHS = 2, 2
@@ -50,7 +51,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = Place(runs, "first")
     place.folder.mkdir(parents=True)
     study_settings(num_trials=TRIALS).save(place.folder)
-    tracker = Tracker(f"sqlite:///{place.tracked}")
+    tracker = new_store(runs)
     experiment = tracker.experiment("beer", "palate")
     parent = start_study(tracker, experiment, "first", {}, {})
     copy = optuna.create_study(storage=f"sqlite:///{place.folder / OPTUNA_DB}", study_name="first")

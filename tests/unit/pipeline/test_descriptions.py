@@ -10,13 +10,14 @@ from feature_store.store import FeatureRequest, open_features
 from pipeline.base.errors import PipelineError
 from pipeline.tracking import descriptions
 from pipeline.tracking.tracked_dataset import MAX_DIGEST, dataset_of
-from pipeline.tracking.tracking import NOTE_TAG, Tracker
+from pipeline.tracking.tracking import NOTE_TAG
 from pipeline.training.epochs import Epoch
+from tests.small_store import new_store
 
 
 @pytest.fixture(scope="module")
 def tracker(tmp_path_factory):
-    return Tracker(f"sqlite:///{tmp_path_factory.mktemp('store') / 'mlflow.db'}")
+    return new_store(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture(scope="module")

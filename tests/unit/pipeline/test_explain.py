@@ -389,8 +389,10 @@ def test_long_lines_are_answered_in_small_pieces(monkeypatch: pytest.MonkeyPatch
     assert [len(window) for window in text_input.windows(stream, "file")] == [2, 2, 1]
 
 
-@pytest.mark.parametrize("encoding", ["gbk", "ascii", "latin-1", "utf-8"])
-@pytest.mark.parametrize("more", [[], ["--json"]])
+@pytest.mark.parametrize(
+    ("encoding", "more"),
+    [("gbk", []), ("ascii", ["--json"]), ("latin-1", []), ("utf-8", []), ("utf-8", ["--json"])],
+)
 def test_no_encoding_of_stdout_ends_a_command(tmp_path: Path, encoding: str, more: list[str]):
     folder = small_package(tmp_path / "model")
     text = "smooth 😀 body 中文 ü"

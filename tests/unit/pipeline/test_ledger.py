@@ -253,27 +253,43 @@ def test_a_full_disk_leaves_whole_lines_and_is_told(tmp_path: Path, monkeypatch:
     assert len(Ledger(tmp_path).trials()[0].epochs) == 2
 
 
-@pytest.mark.parametrize("rate", [0.01, 0.4, 0.6, 0.99])
-def test_a_line_that_does_not_fit_is_taken_back_whole(tmp_path: Path, rate: float):
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from pipeline.base.errors import PipelineError
+from pipeline.study.ledger import Ledger
+from tests.small_ledger import train
+for folder, limit in zip(sys.argv[1::2], sys.argv[2::2]):
+    ledger = Ledger(Path(folder))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
+    try:
+        train(ledger, "a", 3, of=4)
+    except PipelineError as error:
+        print(error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+"""
+
+
+def test_a_line_that_does_not_fit_is_taken_back_whole(tmp_path: Path):
     """With real writes that stop in mid-line: a limit on the size of a file does what a full disk does."""
-    train(Ledger(tmp_path), "a", 2, of=4)
-    path = file_of(tmp_path, "a")
-    before = path.read_bytes()
-    room = int(rate * len(before.splitlines()[-1]))
-    source = (
-        "import resource, sys; from pathlib import Path; from pipeline.base.errors import PipelineError; "
-        "from pipeline.study.ledger import Ledger; from tests.small_ledger import train; "
-        "ledger = Ledger(Path(sys.argv[1])); limit = int(sys.argv[2]); "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))\n"
-        "try: train(ledger, 'a', 3, of=4)\n"
-        "except PipelineError as error: sys.exit(str(error))\n"
+    rates = (0.01, 0.4, 0.6, 0.99)
+    folders = [tmp_path / str(rate) for rate in rates]
+    for folder in folders:
+        train(Ledger(folder), "a", 2, of=4)
+    before = [file_of(folder, "a").read_bytes() for folder in folders]
+    limits = [len(b) + int(rate * len(b.splitlines()[-1])) for b, rate in zip(before, rates, strict=True)]
+    pairs = [str(each) for pair in zip(folders, limits, strict=True) for each in pair]
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, *pairs], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    command = [sys.executable, "-c", source, str(tmp_path), str(len(before) + room)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert "cannot write the study's ledger: File too large" in done.stderr
-    assert path.read_bytes() == before
-    train(Ledger(tmp_path), "a", 3, of=4)
-    assert len(Ledger(tmp_path).trials()[0].epochs) == 3
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert len(said) == len(rates)
+    for folder, whole, line in zip(folders, before, said, strict=True):
+        assert "cannot write the study's ledger: File too large" in line
+        assert file_of(folder, "a").read_bytes() == whole
+        train(Ledger(folder), "a", 3, of=4)
+        assert len(Ledger(folder).trials()[0].epochs) == 3
 
 
 def test_files_that_could_not_be_published_are_published_later(

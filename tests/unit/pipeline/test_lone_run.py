@@ -13,7 +13,7 @@ from pipeline.tracking.record import read_record
 from pipeline.tracking.tracking import Tracker
 from pipeline.training.checkpoints import load_package
 from search_spaces import lookup
-from tests.small_store import sample_cache, sample_features
+from tests.small_store import new_store, sample_cache, sample_features
 from tests.small_study import LANGUAGE_MODEL
 
 FLAGS = [
@@ -26,6 +26,7 @@ FLAGS = [
 @pytest.fixture(autouse=True)
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sample_features()
+    new_store(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lookup, "language_model_preset", lambda dataset, sample: LANGUAGE_MODEL)
 
@@ -65,6 +66,7 @@ def test_a_training_on_a_pool_says_so_in_tags_and_on_its_pages(tmp_path: Path):
 
 
 def test_without_the_flag_nothing_is_logged(tmp_path: Path):
+    (tmp_path / "mlflow.db").unlink()
     assert run_command(train.main, [flag for flag in FLAGS if flag != "--track"]) == 0
     assert not (tmp_path / "mlflow.db").exists()
 
@@ -123,6 +125,7 @@ def test_mlflow_that_is_gone_at_the_end_leaves_the_model(monkeypatch: pytest.Mon
 
 
 def test_a_store_that_cannot_be_used_is_told_before_anything_is_trained(tmp_path: Path):
+    before = set(tmp_path.iterdir())
     with pytest.raises(PipelineError, match="expected `sqlite:///FILE`"):
         train.main([*FLAGS[:-1], "sqlite://"])
-    assert [path.name for path in tmp_path.iterdir()] == []
+    assert set(tmp_path.iterdir()) == before

@@ -1,6 +1,7 @@
 """A trial that ends in mid-epoch goes on there, and ends as one that was never interrupted."""
 
 import dataclasses
+import functools
 import itertools
 import logging
 import pickle
@@ -27,6 +28,7 @@ from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import train
 from search_spaces import lookup
 from tests.integration.servers import S3Server
+from tests.small_store import session_folder
 from tests.small_study import run_settings
 
 EVERY_BATCH = 1e-9
@@ -109,6 +111,12 @@ def settings(method: str = "infocal") -> RunSettings:
     return dataclasses.replace(run, base={name: run.base[name] for name in run.base if name in known})
 
 
+@functools.cache
+def uninterrupted(method: str) -> Worker:
+    """A trial that was never interrupted; trained once, and only read."""
+    return Worker(session_folder() / f"midway-{method}").train(settings(method))
+
+
 def states(study: Location) -> list[str]:
     return (study / MIDWAY / "a").names()
 
@@ -128,7 +136,7 @@ def test_a_trial_that_dies_in_mid_epoch_ends_as_if_it_had_not(
     method: str, at: int, tmp_path: Path, study: Location
 ):
     run = settings(method)
-    whole = Worker(tmp_path / "whole").train(run)
+    whole = uninterrupted(method)
     first = Worker(tmp_path / "first")
     with pytest.raises(Died):
         first.train(run, within=Dying(study, at))
@@ -148,7 +156,7 @@ def test_a_trial_whose_study_lies_behind_a_uri_goes_on_in_mid_epoch(
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
     study = Storage(s3.uri(f"midway/{tmp_path.name}")).opened()
-    whole = Worker(tmp_path / "whole").train(settings())
+    whole = uninterrupted("infocal")
     break_off(tmp_path / "first", study, at=3)
     assert states(study) == ["0-3"]
     second = Worker(tmp_path / "second").train(settings(), None, Midway(study, "a", EVERY_BATCH))
@@ -208,7 +216,7 @@ def break_off(folder: Path, study: Location, at: int = 2) -> None:
 def test_a_damaged_state_costs_the_start_of_the_epoch_alone(
     tmp_path: Path, study: Location, caplog: pytest.LogCaptureFixture
 ):
-    whole = Worker(tmp_path / "whole").train(settings())
+    whole = uninterrupted("infocal")
     break_off(tmp_path / "first", study)
     path = Path(study.path) / MIDWAY / "a" / "0-2" / checkpoints.STATE
     content = bytearray(path.read_bytes())
@@ -239,7 +247,7 @@ def half_there(folder: Path) -> None:
 def test_a_state_of_something_else_costs_the_start_of_the_epoch_alone(
     tmp_path: Path, study: Location, caplog: pytest.LogCaptureFixture, replace: Callable[[Path], None]
 ):
-    whole = Worker(tmp_path / "whole").train(settings())
+    whole = uninterrupted("infocal")
     break_off(tmp_path / "first", study, BATCHES + 3)
     folder = Path(study.path) / MIDWAY / "a" / "1-2"
     replace(folder)
@@ -269,7 +277,7 @@ def test_a_state_that_was_not_written_to_its_end_is_none(tmp_path: Path, study: 
 
 
 def test_states_of_other_epochs_and_trials_are_not_taken(tmp_path: Path, study: Location):
-    whole = Worker(tmp_path / "whole").train(settings())
+    whole = uninterrupted("infocal")
     break_off(tmp_path / "first", study)
     folder = Path(study.path) / MIDWAY
     shutil.copytree(folder / "a", folder / "b")

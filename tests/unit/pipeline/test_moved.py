@@ -14,7 +14,7 @@ from tests.small_store import NAME, new_store, registered, sample_cache, sample_
 @pytest.fixture
 def results(tmp_path):
     """Results with a run that has two artifacts, moved elsewhere; the database's URI and the run's id."""
-    tracker = Tracker(f"sqlite:///{tmp_path / 'old' / 'mlflow.db'}")
+    tracker = new_store(tmp_path / "old")
     run_id = tracker.start_run(tracker.experiment("beer", "palate"), "trial", {}, {})
     tracker.log_text(run_id, "rationales", "rationales.html")
     tracker.log_text(run_id, "scores", "best/scores.json")

@@ -299,8 +299,7 @@ def test_a_searched_folder_that_is_not_there(
 # ---------------------------------------------------------------- a whole trial
 
 
-@pytest.mark.parametrize("method", ["infocal", "hardkuma"])
-@pytest.mark.parametrize("is_shared", [False, True], ids=["apart", "shared"])
+@pytest.mark.parametrize(("method", "is_shared"), [("infocal", False), ("hardkuma", True)])
 def test_a_trial_from_training_to_an_answer(method: str, is_shared: bool, written: Path, tmp_path: Path):
     kind = {"infocal": InfoCalConfig, "hardkuma": HardKumaConfig}[method]
     config = kind(

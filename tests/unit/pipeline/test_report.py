@@ -7,7 +7,8 @@ import pytest
 from pipeline import report
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.tracking.studies import start_study
-from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker
+from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG
+from tests.small_store import new_store
 from tests.unit.pipeline.html_reader import read
 
 PARAMETERS = {
@@ -35,8 +36,8 @@ class Store:
 
     def __init__(self, folder):
         self.folder = folder
-        self.uri = f"sqlite:///{folder / 'mlflow.db'}"
-        self.tracker = Tracker(self.uri)
+        self.tracker = new_store(folder)
+        self.uri = self.tracker.uri
         self.experiment = self.tracker.experiment("beer", "palate")
         self.first = self.add("first", 0.25)
         self.second = self.add("second", 0.5)

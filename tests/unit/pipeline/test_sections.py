@@ -5,9 +5,9 @@ import pytest
 from infocal.metrics.scores import DEFINITIONS
 from pipeline.study.findings import LINES
 from pipeline.tracking import sections
-from pipeline.tracking.tracking import Tracker
 from pipeline.training import columns
 from search_spaces import lookup
+from tests.small_store import new_store
 
 SCORES = list(DEFINITIONS)
 OTHERS = [
@@ -76,7 +76,7 @@ def test_a_criterion_reads_names_that_have_a_section(dataset):
 
 @pytest.fixture(scope="module")
 def tracker(tmp_path_factory):
-    return Tracker(f"sqlite:///{tmp_path_factory.mktemp('store') / 'mlflow.db'}")
+    return new_store(tmp_path_factory.mktemp("store"))
 
 
 def test_a_run_has_sections_in_mlflow_and_flat_names_here(tracker):

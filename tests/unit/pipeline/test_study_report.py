@@ -13,7 +13,8 @@ from pipeline.study import study_report
 from pipeline.study.findings import ADVICE_TAG
 from pipeline.tracking import model_registry
 from pipeline.tracking.studies import start_study
-from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker
+from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG
+from tests.small_store import new_store
 from tests.unit.pipeline.html_reader import read
 from tests.unit.pipeline.test_report import PARAMETERS, TEXT
 
@@ -25,7 +26,7 @@ class Results:
 
     def __init__(self, folder, **parameters):
         self.folder = folder
-        self.tracker = Tracker(f"sqlite:///{folder / 'mlflow.db'}")
+        self.tracker = new_store(folder)
         tracker, experiment = self.tracker, self.tracker.experiment("beer", "palate")
         tags = {ADVICE_TAG: ADVICE, "notes": parameters.pop("notes", "")}
         self.study = start_study(tracker, experiment, "first", PARAMETERS | parameters, tags)

@@ -9,7 +9,7 @@ import pytest
 from pipeline import judge, score
 from pipeline.base.errors import PipelineError
 from pipeline.judging.guide import WORDS
-from pipeline.tracking.tracking import Tracker
+from tests.small_store import new_store
 
 TEXTS = [
     {"id": "a", "text": "the mouthfeel is thin and watery , but the smell is lovely .", "label": "low"},
@@ -85,10 +85,9 @@ def test_a_sheet_goes_to_files_and_back_and_has_results(
 def test_results_become_artifacts_of_the_run_that_is_named(made: Path, tmp_path: Path):
     files = filled(made, tmp_path / "out")
     judge.main(["--sheet", str(made), "--import", *map(str, files)])
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    tracker = Tracker(uri, tmp_path / "artifacts")
+    tracker = new_store(tmp_path)
     run_id = tracker.start_run(tracker.experiment("beer", "palate"), "judged", {}, {})
-    assert judge.main(["--results", str(made), "--tracking-uri", uri, "--run", run_id]) == 0
+    assert judge.main(["--results", str(made), "--tracking-uri", tracker.uri, "--run", run_id]) == 0
     assert tracker.artifact_paths(run_id, "judging") == {
         f"judging/results.{end}" for end in ("md", "tex", "html", "json")
     }
