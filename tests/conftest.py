@@ -3,14 +3,19 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from tests.integration.servers import S3Server, s3_server
 from tests.quick import pytest_addoption, pytest_configure
+from tests.scheduling import pytest_xdist_make_scheduler
 
-__all__ = ["pytest_addoption", "pytest_configure"]  # hooks of pytest
+if TYPE_CHECKING:
+    from tests.integration.studies import Compared, Searched
+
+__all__ = ["pytest_addoption", "pytest_configure", "pytest_xdist_make_scheduler"]  # hooks of pytest
 
 # Read when torch, numpy, ray and mlflow are first imported, hence before any test module.
 # One thread per process: the suite runs in several processes (Makefile, JOBS).
@@ -59,3 +64,30 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """An S3-compatible server with an empty bucket; skipped where moto is not installed."""
     with s3_server(tmp_path_factory.mktemp("s3")) as server:
         yield server
+
+
+# Imported where they are used: the check of tensor shapes must be on before `infocal` is imported.
+
+
+@pytest.fixture(scope="session")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> "Searched":
+    """A finished search with a registered challenger."""
+    from tests.integration import studies
+
+    return studies.search(tmp_path_factory.mktemp("search"))
+
+
+@pytest.fixture(scope="session")
+def promoted(searched: "Searched") -> "Searched":
+    """The same search, after its challenger became the champion."""
+    from tests.integration import studies
+
+    return studies.promote_winner(searched)
+
+
+@pytest.fixture(scope="session")
+def compared(searched: "Searched", tmp_path_factory: pytest.TempPathFactory) -> "Compared":
+    """A finished comparison with the features of that search, in a store of its own."""
+    from tests.integration import studies
+
+    return studies.compare(tmp_path_factory.mktemp("compare"), searched.cache)

@@ -17,12 +17,11 @@ from infocal.metrics.resampling import Difference, Interval
 from pipeline.reporting import language_model_tables, pages, paper_tables
 from pipeline.reporting.results import Findings, Links, ScoreRow, Searched, TrialResult
 from pipeline.reporting.standings import MeanScore, Row, Standings
-from pipeline.tracking import model_registry
-from pipeline.tracking.tracking import TrackedRun, Tracker
+from pipeline.tracking.tracking import TrackedRun
 from pipeline.training.columns import compared
 from tests.browser.chromium import PAGE_TIMEOUT_MS, Browser, Visited, browser
-from tests.integration.commands import run, search_command, store_of, study_run
 from tests.integration.servers import free_port, served
+from tests.integration.studies import Searched as FinishedSearch
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -37,7 +36,6 @@ class Finished:
     """A study whose winner is registered and promoted, and the server that shows it."""
 
     url: str
-    tracker: Tracker
     study: TrackedRun
     trials: list[TrackedRun]
     report: Path
@@ -54,27 +52,14 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def finished(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
-    folder = tmp_path_factory.mktemp("study")
-    counts = ["--trials", "3", "--epochs", "2", "--min-precision", "0.01", "--name", "first"]
-    done = run(search_command(folder, *counts), cwd=folder)
-    assert done.returncode == 0, done.stderr
-    tracker = store_of(folder)
-    model_registry.promote(tracker, model_registry.find(tracker, MODEL, model_registry.CHALLENGER))
-    study = study_run(tracker, "first")
+def finished(chromium: Browser, promoted: FinishedSearch) -> Iterator[Finished]:
     port = free_port()
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", tracker.uri]
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", promoted.tracker.uri]
     command += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     url = f"http://127.0.0.1:{port}"
-    with served(command, f"{url}/health", folder / "mlflow.log", environment):
-        yield Finished(
-            url,
-            tracker,
-            study,
-            tracker.children(study.run_id),
-            folder / "runs" / "studies" / "first" / "report.html",
-        )
+    with served(command, f"{url}/health", promoted.folder / "mlflow.log", environment):
+        yield Finished(url, promoted.parent, promoted.children, promoted.directory / "report.html")
 
 
 def wait_for_charts(visited: Visited) -> None:

@@ -13,49 +13,15 @@ import pytest
 from pipeline.base.storage import Location, Storage
 from pipeline.tracking.epoch_steps import history
 from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
-from tests.integration.commands import ENVIRONMENT, kill_after, run, store_of
+from tests.integration.commands import ENVIRONMENT, kill_after, run
 from tests.integration.servers import S3Server, ray_head
+from tests.integration.studies import COMPARISON, RUNS, Compared
 
 pytestmark = pytest.mark.slow
 
-FLAGS = [
-    *("--dataset", "beer", "--aspect", "palate", "--sample", "--embedding", "random", "--device", "cpu"),
-    *("--methods", "infocal,hardkuma", "--seeds", "2", "--epochs", "2", "--name", "first"),
-    *("--set", "hidden_size=4", "--set", "encoder=lstm", "--set", "batch_size=256"),
-]
-NAMES = ["hardkuma-seed0", "hardkuma-seed1", "infocal-seed0", "infocal-seed1"]
-
-
-@dataclass
-class Compared:
-    folder: Path
-    stdout: str
-    stderr: str
-    tracker: Tracker
-    children: list[TrackedRun]
-
-    @property
-    def directory(self) -> Path:
-        return self.folder / "runs" / "comparisons" / "first"
-
-
-def command(folder: Path, *more: str) -> list[str]:
-    places = ["--storage", str(folder / "runs"), "--cache-dir", str(folder / "cache")]
-    return [sys.executable, "-m", "pipeline.compare", *FLAGS, *places, *more]
-
-
-@pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
-    folder = tmp_path_factory.mktemp("compare")
-    done = run(command(folder), cwd=folder)
-    assert done.returncode == 0, done.stderr
-    tracker = store_of(folder)
-    parent = json.loads((folder / "runs/comparisons/first/comparison.json").read_text())["run_id"]
-    return Compared(folder, done.stdout, done.stderr, tracker, tracker.children(parent))
-
 
 def test_each_run_is_a_child_whose_one_reading_of_test_is_recorded(compared: Compared):
-    assert sorted(child.tags[TRIAL_TAG] for child in compared.children) == NAMES
+    assert sorted(child.tags[TRIAL_TAG] for child in compared.children) == RUNS
     assert {child.status for child in compared.children} == {"FINISHED"}
     assert {child.tags["test_readings"] for child in compared.children} == {"1"}
     for child in compared.children:
@@ -80,7 +46,7 @@ def test_the_table_is_printed_and_kept_with_the_parent(compared: Compared, tmp_p
 def test_resuming_trains_what_is_missing_alone(compared: Compared):
     (compared.directory / "outcomes" / "hardkuma-seed1.json").unlink()
     before = {child.run_id for child in compared.children}
-    done = run(command(compared.folder, "--resume"), cwd=compared.folder)
+    done = run([*compared.command, "--resume"], cwd=compared.folder)
     assert done.returncode == 0, done.stderr
     assert "3 of 4 are done already" in done.stderr
     children = compared.tracker.children(compared.children[0].tags[PARENT_TAG])
@@ -126,7 +92,7 @@ def shared(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
             patch.setenv(name, value)
         storage = Storage(s3.uri("compared")).opened()
         kept = storage / "comparisons/shared/outcomes/infocal-seed0.json"
-        compare = [sys.executable, "-m", "pipeline.compare", *FLAGS, *places, "--address", address]
+        compare = [sys.executable, "-m", "pipeline.compare", *COMPARISON, *places, "--address", address]
         one, environment = machine("one")
         # one trains at a time: the first one has its outcome, and the second one is under way
         killed = kill_after(compare, one, r"hardkuma-seed0 epoch 1/2", environment, is_time=kept.exists)
@@ -145,7 +111,7 @@ def test_a_killed_comparison_ends_on_another_machine_with_the_same_table(shared:
 
 def test_each_epoch_is_logged_once_and_each_model_reads_test_once(shared: Shared):
     children = shared.children
-    assert sorted(child.tags[TRIAL_TAG] for child in children) == NAMES
+    assert sorted(child.tags[TRIAL_TAG] for child in children) == RUNS
     assert {child.status for child in children} == {"FINISHED"}
     for child in children:
         logged = shared.tracker.client.get_metric_history(child.run_id, "train/epoch_s")
@@ -158,7 +124,7 @@ def test_its_results_are_in_the_store_and_nowhere_else(shared: Shared):
     comparison = shared.storage / "comparisons/shared"
     tables = [f"table.{kind}" for kind in ("html", "json", "md", "tex")]
     assert comparison.names() == ["comparison.json", "ledger", "outcomes", *tables]
-    assert (comparison / "outcomes").names() == [f"{name}.json" for name in NAMES]
+    assert (comparison / "outcomes").names() == [f"{name}.json" for name in RUNS]
     assert os.listdir(shared.folder / "two") == []
     assert os.listdir(shared.folder / "one") == ["killed.log"]
     sent = (shared.storage / "features").names()

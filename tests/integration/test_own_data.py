@@ -1,4 +1,7 @@
-"""From a folder of one's own to a promoted model that answers, by the flags of the README alone."""
+"""From a folder of one's own to a promoted model that answers, by the flags of the README alone.
+
+The results lie in a folder whose name means something else in a URI.
+"""
 
 import random
 import sys
@@ -9,8 +12,9 @@ import pytest
 
 from pipeline import explain, promote
 from pipeline.base.errors import run_command
+from pipeline.base.uris import of_sqlite
 from pipeline.tracking.tracking import Tracker
-from tests.integration.commands import run, store_of
+from tests.integration.commands import run
 from tests.own_corpora import write_eraser, write_own
 
 pytestmark = pytest.mark.slow
@@ -23,6 +27,12 @@ SMALL = [
     # the words stand beside others by chance, of which word2vec can learn nothing
     *("--embedding", "random", "--device", "cpu", "--trials", "2", "--epochs", "18"),
 ]
+
+
+STORAGE = "a%41 b%2Fc?d#e ü"
+"""A letter, a slash, a query, a fragment, a blank and two bytes, as a URI would read them."""
+NEIGHBOURS = ["aA b", "a%41 b", "a%41 b%2Fc"]
+"""What is left of the name where one of them is read."""
 
 
 def tickets(split: str) -> list[tuple[list[str], str, int]]:
@@ -82,18 +92,24 @@ def test_a_corpus_of_ones_own_ends_in_a_champion_that_finds_the_words(
 ):
     corpus = write(tmp_path / "my tickets")
     target = ["--dataset", dataset, "--data-dir", str(corpus)]
-    places = ["--storage", str(tmp_path / "runs"), "--cache-dir", str(tmp_path / "cache")]
+    for neighbour in NEIGHBOURS:
+        (tmp_path / neighbour).mkdir()
+    storage = tmp_path / STORAGE
+    places = ["--storage", str(storage), "--cache-dir", str(tmp_path / "cache")]
     done = run([sys.executable, "-m", "pipeline.search", *target, *SMALL, *more, *places], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    made = ["my tickets", "cache", STORAGE]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*NEIGHBOURS, *made])
+    assert not any(any((tmp_path / neighbour).iterdir()) for neighbour in NEIGHBOURS)
     name = f"infocal-{dataset}-my-tickets"
     assert f"registered {name} version 1 as `challenger`" in done.stdout
     asked = [*target, "--embedding", "random", *places]
     assert run_command(promote.main, asked) == 0
-    tracker: Tracker = store_of(tmp_path)
+    tracker = Tracker(of_sqlite(storage / "mlflow.db"), create=False)
     assert [model.name for model in tracker.client.search_registered_models()] == [name]
     capsys.readouterr()
     text = "word1 word2 word5 screen black word3"
-    question = ["--model", f"models:/{name}@champion", "--storage", str(tmp_path / "runs"), "--text", text]
+    question = ["--model", f"models:/{name}@champion", "--tracking-uri", tracker.uri, "--text", text]
     assert run_command(explain.main, question) == 0
     answer = capsys.readouterr().out
     assert answer.startswith("predicted technical") and "[screen" in answer and "[word1" not in answer

@@ -1,7 +1,9 @@
-"""What is used of Ray beside its public interface: each is there, and each is still needed."""
+"""A private Ray: who can reach it; and each private name of Ray that is used is there, and still needed."""
 
+import functools
 import importlib
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -18,7 +20,7 @@ from pipeline.study import ray_private
 ROOT = Path(__file__).resolve().parents[2]
 MEND = "Ray has changed: see pipeline/study/ray_private.py"
 SESSION = """
-import os, signal, sys
+import json, os, signal, sys
 from pathlib import Path
 from pipeline.base import interruption
 from pipeline.study import cluster
@@ -30,11 +32,24 @@ def is_answered():
     (line,) = (l for l in Path("/proc/self/status").read_text().splitlines() if l.startswith("SigCgt"))
     return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
 
+def sockets(pid):
+    links = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()]
+    return {link[8:-1] for link in links if link.startswith("socket:[")}
+
+def listening(pids):
+    mine = set().union(*map(sockets, pids))
+    tables = [Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    lines = [line.split() for table in tables for line in table]
+    return [line[1].partition(":")[0] for line in lines if line[3] == "0A" and line[9] in mine]
+
 with interruption.handled():
     before = signal.getsignal(signal.SIGTERM)
     with cluster.session(None, num_cpus=1):
-        commands = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
-        print("processes", len(commands), sum("dashboard/dashboard.py" in one for one in commands))
+        import ray
+        ray.get(ray.remote(lambda: 1).remote())
+        ours = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        print("commands", json.dumps([" ".join(one.cmdline()) for one in ours[1:]]))
+        print("listening", json.dumps(listening([one.pid for one in ours])))
         print("ours", signal.getsignal(signal.SIGTERM) is before)
         if "alone" in sys.argv:
             interruption.renew = lambda: None
@@ -42,9 +57,15 @@ with interruption.handled():
 """
 
 
+LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
+"""127.0.0.1, the same as an IPv6 address, and ::1, as /proc/net writes them."""
+
+
+@functools.cache
 def session(*arguments: str) -> dict[str, str]:
     """What a process says that starts a private Ray and leaves it."""
-    left_out = ("RAY_AUTH", "RAY_ADDRESS")  # a Ray of another test in this process leaves them behind
+    # a Ray of another test in this process leaves them behind
+    left_out = ("RAY_AUTH", "RAY_ADDRESS", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER")
     done = subprocess.run(
         [sys.executable, "-c", SESSION, *arguments],
         cwd=ROOT,
@@ -60,10 +81,19 @@ def session(*arguments: str) -> dict[str, str]:
 
 def test_no_api_server_is_started_and_sigterm_stays_ours():
     found = session()
-    total, servers = map(int, found["processes"].split())
-    assert total >= 3 and servers == 0, MEND
+    commands = json.loads(found["commands"])
+    assert [one for one in commands if "gcs_server" in one], "Ray's processes are seen"
+    # it would ask the cloud's own address which cloud it is in
+    assert not [one for one in commands if "dashboard/dashboard.py" in one], MEND
     assert found["ours"] == "True"
     assert found["answered"] == "True", MEND
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's table of sockets")
+def test_every_port_of_a_private_ray_is_on_the_loopback_device():
+    listening = json.loads(session()["listening"])
+    assert len(listening) >= 3, "GCS, raylet and a worker listen"
+    assert set(listening) <= set(LOOPBACK)
 
 
 def test_left_alone_ray_gives_sigterm_to_the_system():

@@ -1,59 +1,38 @@
-"""A study and a comparison in processes of their own, and their trials trained again in further ones."""
+"""Trials of a study and of a comparison, trained again in processes of their own."""
 
 import json
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
-from pipeline.tracking.tracking import TrackedRun, Tracker
-from tests.integration.commands import SMALL, run, search_command, store_of, study_run
+from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG
+from tests.integration.commands import run
+from tests.integration.studies import NUM_TRIALS, Compared, Searched
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study of one trial with a replicate, and a comparison of one method, in one store."""
-    folder = tmp_path_factory.mktemp("reproduce")
-    search = search_command(folder, "--trials", "1", "--seeds", "2", "--epochs", "2", "--name", "first")
-    places = ["--storage", str(folder / "runs"), "--cache-dir", str(folder / "cache")]
-    flags = ["--methods", "infocal", "--seeds", "1", "--epochs", "2", "--name", "beside"]
-    for command in (search, [sys.executable, "-m", "pipeline.compare", *SMALL, *flags, *places]):
-        done = run(command, cwd=folder)
-        assert done.returncode == 0, done.stderr
-    return folder
+def reproduce(studied: Searched | Compared, cache: Path, run_id: str, *more: str) -> CompletedProcess[str]:
+    places = ["--storage", str(studied.folder / "runs"), "--cache-dir", str(cache)]
+    command = [sys.executable, "-m", "pipeline.reproduce", "--run", run_id, *places, *more]
+    return run(command, cwd=studied.folder)
 
 
-@pytest.fixture(scope="module")
-def tracker(folder: Path) -> Tracker:
-    return store_of(folder)
-
-
-def reproduce(
-    folder: Path, run_id: str, *more: str, cache: str = "cache"
-) -> subprocess.CompletedProcess[str]:
-    places = ["--storage", str(folder / "runs"), "--cache-dir", str(folder / cache)]
-    return run([sys.executable, "-m", "pipeline.reproduce", "--run", run_id, *places, *more], cwd=folder)
-
-
-def last_line(done: subprocess.CompletedProcess[str]) -> str:
+def last_line(done: CompletedProcess[str]) -> str:
     return done.stdout.splitlines()[-1] if done.stdout else done.stderr
 
 
-def trials(tracker: Tracker) -> list[TrackedRun]:
-    return tracker.children(study_run(tracker, "first").run_id)
-
-
-def test_a_trial_is_the_same_in_another_process(folder: Path, tracker: Tracker):
-    trial, _ = trials(tracker)
-    done = reproduce(folder, trial.run_id, "--json", str(folder / "found.json"))
+def test_a_trial_is_the_same_in_another_process(searched: Searched, tmp_path: Path):
+    trial = searched.trials[0]
+    file = tmp_path / "found.json"
+    done = reproduce(searched, searched.cache, trial.run_id, "--json", str(file))
     assert done.returncode == 0, last_line(done)
     assert last_line(done).startswith("agrees bit for bit: ")
     assert last_line(done).endswith(" metrics over 2 epochs")
-    found = json.loads((folder / "found.json").read_text())
+    found = json.loads(file.read_text())
     assert found["environment"]["recorded"] == found["environment"]["again"]
     assert found["git_commit"]["recorded"] == found["git_commit"]["again"]
     assert found["same_weights"] is True
@@ -61,48 +40,47 @@ def test_a_trial_is_the_same_in_another_process(folder: Path, tracker: Tracker):
 
 
 def test_a_replicate_has_its_own_seed_and_features_that_are_gone_are_built_again(
-    folder: Path, tracker: Tracker
+    searched: Searched, tmp_path: Path
 ):
-    _, replicate = trials(tracker)
-    (folder / "cache").rename(folder / "away")
+    (replicate,) = searched.children[NUM_TRIALS:]
+    searched.cache.rename(searched.folder / "away")
     try:
-        done = reproduce(folder, replicate.run_id, cache="fresh")
+        done = reproduce(searched, tmp_path / "fresh", replicate.run_id)
     finally:
-        (folder / "away").rename(folder / "cache")
+        (searched.folder / "away").rename(searched.cache)
     assert done.returncode == 0, last_line(done)
     assert f"({replicate.run_id}): infocal on beer/palate, seed 1\n" in done.stdout
     assert last_line(done).startswith("agrees bit for bit: ")
     assert "building features of beer/palate" in done.stderr
 
 
-def test_a_run_of_a_comparison_is_the_same_and_the_comparison_is_none(folder: Path, tracker: Tracker):
-    prepared = json.loads((folder / "runs/comparisons/beside/comparison.json").read_text())
-    (child,) = tracker.children(prepared["run_id"])
-    done = reproduce(folder, child.run_id)
+def test_a_run_of_a_comparison_is_the_same_and_the_comparison_is_none(compared: Compared, searched: Searched):
+    (child,) = (child for child in compared.children if child.tags[TRIAL_TAG] == "infocal-seed0")
+    done = reproduce(compared, searched.cache, child.run_id)
     assert done.returncode == 0, last_line(done)
     assert last_line(done).startswith("agrees bit for bit: ")
-    refused = reproduce(folder, prepared["run_id"])
+    refused = reproduce(compared, searched.cache, child.tags[PARENT_TAG])
     assert refused.returncode == 2
-    assert "(`beside`) is a comparison\n\nhint: name the run of one of its trainings" in refused.stderr
+    assert "(`first`) is a comparison\n\nhint: name the run of one of its trainings" in refused.stderr
 
 
-def test_a_study_is_refused_and_its_winner_named(folder: Path, tracker: Tracker):
-    study = study_run(tracker, "first")
-    done = reproduce(folder, study.run_id)
+def test_a_study_is_refused_and_its_winner_named(searched: Searched):
+    done = reproduce(searched, searched.cache, searched.parent.run_id)
     assert done.returncode == 2
-    assert f"hint: its winner is run {study.tags['winner_run_id']}\n" in done.stderr
+    assert f"hint: its winner is run {searched.parent.tags['winner_run_id']}\n" in done.stderr
     assert done.stdout == ""
 
 
-def test_a_number_that_was_changed_in_the_store_is_found(folder: Path, tracker: Tracker):
-    trial, _ = trials(tracker)
+def test_a_number_that_was_changed_in_the_store_is_found(searched: Searched):
+    trial = searched.trials[0]
+    database = searched.folder / "runs" / "mlflow.db"
     change = "update metrics set value = value + ? where run_uuid = ? and key = 'val/mse' and step = 2"
-    with sqlite3.connect(folder / "runs" / "mlflow.db") as database:
-        database.execute(change, (0.01, trial.run_id))
+    with sqlite3.connect(database) as connection:
+        connection.execute(change, (0.01, trial.run_id))
     try:
-        done = reproduce(folder, trial.run_id)
+        done = reproduce(searched, searched.cache, trial.run_id)
     finally:
-        with sqlite3.connect(folder / "runs" / "mlflow.db") as database:
-            database.execute(change, (-0.01, trial.run_id))
+        with sqlite3.connect(database) as connection:
+            connection.execute(change, (-0.01, trial.run_id))
     assert done.returncode == 1
     assert last_line(done).startswith("differs: first at epoch 2 in val_mse (recorded 0.")

@@ -4,7 +4,6 @@ import json
 import re
 import sqlite3
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -12,63 +11,20 @@ import optuna
 import pytest
 
 from infocal.config import InfoCalConfig
-from pipeline import evaluate, explain, promote, report, search, train
+from pipeline import evaluate, explain, report, search, train
 from pipeline.base.errors import run_command
 from pipeline.tracking import model_registry
 from pipeline.tracking.epoch_steps import history
 from pipeline.tracking.studies import config_of
-from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
+from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG
 from pipeline.training import checkpoints
 from search_spaces.infocal import PAPER_BEER, PAPER_BEER_BEST
-from tests.integration.commands import SMALL, run, search_command, store_of, study_run
+from tests.integration.commands import SMALL, run
+from tests.integration.studies import NUM_EPOCHS, NUM_SEEDS, NUM_TRIALS, Searched
 
 pytestmark = pytest.mark.slow
 
 NAME = "infocal-beer-palate"
-NUM_TRIALS, NUM_EPOCHS, NUM_SEEDS = 2, 2, 2
-
-
-@dataclass
-class Searched:
-    folder: Path
-    stdout: str
-    stderr: str
-    tracker: Tracker
-    parent: TrackedRun
-    children: list[TrackedRun]
-
-    @property
-    def trials(self) -> list[TrackedRun]:
-        """Children that searched, not replicates of the winner."""
-        return self.children[:NUM_TRIALS]
-
-    @property
-    def directory(self) -> Path:
-        return self.folder / "runs" / "studies" / "first"
-
-    @property
-    def places(self) -> list[str]:
-        return ["--storage", str(self.folder / "runs"), "--cache-dir", str(self.folder / "cache")]
-
-
-@pytest.fixture(scope="module")
-def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
-    folder = tmp_path_factory.mktemp("search")
-    counts = {"--trials": NUM_TRIALS, "--epochs": NUM_EPOCHS, "--seeds": NUM_SEEDS}
-    flags = [text for name, count in counts.items() for text in (name, str(count))]
-    done = run(search_command(folder, *flags, "--name", "first", "--min-precision", "0.01"), cwd=folder)
-    assert done.returncode == 0, done.stderr
-    tracker = store_of(folder)
-    parent = study_run(tracker, "first")
-    children = tracker.children(parent.run_id)
-    return Searched(folder, done.stdout, done.stderr, tracker, parent, children)
-
-
-@pytest.fixture(scope="module")
-def promoted(searched: Searched) -> Searched:
-    arguments = ["--dataset", "beer", "--aspect", "palate", "--sample", "--embedding", "random"]
-    assert run_command(promote.main, [*arguments, *searched.places]) == 0
-    return searched
 
 
 # ---------------------------------------------------------------------------------------- what is said
