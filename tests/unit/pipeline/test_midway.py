@@ -6,6 +6,7 @@ import itertools
 import logging
 import pickle
 import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -114,7 +115,7 @@ def settings(method: str = "infocal") -> RunSettings:
 @functools.cache
 def uninterrupted(method: str) -> Worker:
     """A trial that was never interrupted; trained once, and only read."""
-    return Worker(session_folder() / f"midway-{method}").train(settings(method))
+    return Worker(Path(tempfile.mkdtemp(dir=session_folder()))).train(settings(method))
 
 
 def states(study: Location) -> list[str]:
