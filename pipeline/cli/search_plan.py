@@ -80,10 +80,9 @@ def _first(prepared: "StudySettings") -> list[str]:
 def _seeds(prepared: "StudySettings") -> list[str]:
     """With how many seeds the best trials are trained, where with more than one."""
     if prepared.is_raced:
-        (trials, _), *_ = race.ROUNDS
-        return [
-            f"seeds        the best {trials} trials race: at most {race.MOST_TRAININGS} further trainings"
-        ]
+        (number, _), *_ = race.ROUNDS
+        more = counted(race.MOST_TRAININGS, "further training")
+        return [f"seeds        the best {counted(number, 'trial')} race: at most {more}"]
     return [f"seeds        {prepared.num_seeds} for the best trial"] if prepared.num_seeds > 1 else []
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from feature_store.sources import get_source
+from feature_store.wording import counted
 from pipeline.reporting import published
 from pipeline.reporting.paper_tables import (
     LANGUAGE_MODELS,
@@ -127,9 +128,12 @@ def _protocol(one: MeasuredModels) -> str:
     share = data.num_unknown / max(1, data.num_unknown + data.num_scored)
     seconds = ", ".join(f"{outcome.model} {outcome.seconds:.0f} s" for outcome in one.outcomes)
     return (
-        f"ours, `{one.name}`: trained on {data.num_train_texts:,} texts ({data.num_train_tokens:,} tokens); "
-        f"{data.num_scored:,} scored tokens of {data.num_texts:,} test texts, and {data.num_unknown:,} "
-        f"unknown words ({share:.1%}) that are not scored; {data.num_words:,} known words; intervals of 95 % "
+        f"ours, `{one.name}`: trained on {counted(data.num_train_texts, 'text', spec=',')} "
+        f"({counted(data.num_train_tokens, 'token', spec=',')}); "
+        f"{counted(data.num_scored, 'scored token', spec=',')} of "
+        f"{counted(data.num_texts, 'test text', spec=',')}, and "
+        f"{counted(data.num_unknown, 'unknown word', spec=',')} ({share:.1%}) without a score; "
+        f"{counted(data.num_words, 'known word', spec=',')}; intervals of 95 % "
         f"over draws of test texts; training and scoring took: {seconds or 'nothing yet'}"
     )
 

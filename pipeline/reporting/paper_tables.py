@@ -373,7 +373,10 @@ def _own_protocol(one: Compared) -> str:
     sizes = "number of texts not known, because the features are not on this machine"
     if one.counts:
         train, tokens = one.counts["train_rows"], one.counts["train_tokens"]
-        sizes = f"trained on {train:,} texts ({tokens:,} tokens), scored on {one.counts['test_rows']:,} texts"
+        sizes = (
+            f"trained on {counted(train, 'text', spec=',')} ({counted(tokens, 'token', spec=',')}), "
+            f"scored on {counted(one.counts['test_rows'], 'text', spec=',')}"
+        )
     state = "all trainings have ended"
     if not one.is_finished:
         state = f"UNFINISHED: {len(one.outcomes)} of {one.num_all} trainings have ended"

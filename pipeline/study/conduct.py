@@ -143,8 +143,8 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
                     study.run([progress, stopwatch])
                 candidates = study.candidates(study.searched)
                 if candidates:
-                    what = "trials" if prepared.is_raced else "trial"
-                    with terminal.step(f"training the best {what} with further seeds"):
+                    what = "the best trials" if prepared.is_raced else "the best trial"
+                    with terminal.step(f"training with further seeds: {what}"):
                         study.replicate(candidates, [progress])
     study.ledger.flush()
     return utilisation(stopwatch.epochs, num_cores, prepared.run.num_threads)

@@ -128,7 +128,7 @@ def of_race(racers: Sequence[Racer], names: Mapping[str, str], run: RunSettings)
     )
     broken = any(result.value < 0 for one in racers for result in (one.trial, *one.results))
     below = "; a training that breaks a bound counts as minus its violation" if broken else ""
-    return [f"the best trials, by the mean {score} over their seeds: {stood}{below}"]
+    return [f"the best trials by their seeds' mean of {score}: {stood}{below}"]
 
 
 def note(

@@ -252,7 +252,7 @@ def test_a_cluster_with_gpus_and_a_torch_without_cuda_is_told_so(caplog: pytest.
     found = gpus.chosen(settings)
     assert (found.packs_gpus, found.gpus_per_trial, found.run.device) == (False, 0.0, "cpu")
     (record,) = [record for record in caplog.records if record.name == "pipeline.study.gpus"]
-    assert f"there are 2, but torch {torch.__version__} cannot use them" in record.getMessage()
+    assert f"2 in the cluster, but torch {torch.__version__} cannot use them" in record.getMessage()
     given = study_settings(run_settings(device="auto"), gpus_per_trial=0.5)
     message = "--gpus-per-trial 0.5: expected trials on GPUs, but torch .* of the nodes cannot use them"
     with pytest.raises(PipelineError, match=message):

@@ -215,7 +215,7 @@ def test_a_cell_is_the_perplexity_with_its_interval():
     assert table.rows[0].cells == ["20.1 [7.4, 54.6]"]
     assert {row.name: row.cells[0] for row in table.rows}["RNNLM"] == NOT_MEASURED
     assert table.is_unfinished
-    assert "2 unknown words (9.1%) that are not scored; 1,000 known words" in table.protocol[0]
+    assert "2 unknown words (9.1%) without a score; 1,000 known words" in table.protocol[0]
 
 
 def test_it_says_who_has_the_lowest_perplexity():
