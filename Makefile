@@ -55,6 +55,7 @@ search: $(STAMP)  ## run a small search on the sample corpus: prepare, search, t
 ifeq ($(origin SEARCH),file)
 	@echo
 	@$(BIN)/python -m pipeline.explain --sample --model models:/infocal-beer-palate@challenger --text "$(EXAMPLE)"
+	@echo "before the printed commands, run: source $(VENV)/bin/activate" >&2
 endif
 
 test quick: export OMP_NUM_THREADS := 1

@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
             study = studies.study_of_target(tracker, dataset, aspect, given.name)
         findings.check_is_study(study)
         target = output or study_report.place(storage, study.tags[STUDY_TAG])
-        study_report.write(tracker, study.run_id, target, "--output")
+        study_report.write(tracker, study.run_id, target, None if output is None else "--output")
     print(target)
     return 0
 

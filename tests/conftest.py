@@ -33,13 +33,14 @@ os.environ.update(
     TUNE_GLOBAL_CHECKPOINT_S="1",  # tests kill and resume studies that last seconds
     TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S="0",
 )
-for name in (
+SERVERS = (
     "MLFLOW_TRACKING_URI",
     "MLFLOW_REGISTRY_URI",
     "RAY_ADDRESS",
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3",
-):  # nobody's server, nobody's cluster
+)
+for name in SERVERS:  # nobody's server, nobody's cluster
     os.environ.pop(name, None)
 
 # The machine is shared, so time says nothing; and what is red for one must be red for all.
@@ -47,6 +48,19 @@ hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("house")
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def no_server_is_left() -> Iterator[None]:
+    """A test that leaves the address of a server lets later tests fail, as `mlflow.set_tracking_uri` does."""
+    before = {name: os.environ.get(name) for name in SERVERS}
+    yield
+    after = {name: os.environ.get(name) for name in SERVERS}
+    for name, value in before.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
+    assert after == before, "use monkeypatch.setenv instead"
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from feature_store.wording import counted
 
 _MAX_SHOWN = 20
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_ZEROS = re.compile(r"0+(?=[0-9])")
+_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
 
 
 def check_label(value: object, key: str, where: str) -> str:

@@ -297,7 +297,8 @@ def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"not JSON: {error}", where=where) from error
+        hint = "expected one JSON object a line, but the file is one array" if line.strip() == "[" else None
+        raise BadInputError(f"not JSON: {error}", where=where, hint=hint) from error
     if not isinstance(record, dict):
         raise BadInputError(f"expected a JSON object, but got {shown(record)}", where=where)
     for key in keys:

@@ -20,6 +20,8 @@ _AGAIN_S = 0.01
 Handler = Callable[[int, FrameType | None], None]
 _active: list[Handler] = []
 """What answers signals now; nothing outside of `handled`."""
+_resumes: list[Callable[[], str]] = []
+"""Tells how what runs now is resumed; nothing where nothing is to be resumed."""
 _received: list[int] = []
 """The first signal, once it has come: Ray raises a KeyboardInterrupt of its own in place of ours."""
 
@@ -48,6 +50,20 @@ def handled() -> Iterator[None]:
         _active.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def resumed_by(tells: Callable[[], str]) -> Iterator[None]:
+    """Let the second signal say how to resume, too: the body has no time to.
+
+    Args:
+        tells: gives the sentence.
+    """
+    _resumes[:] = [tells]
+    try:
+        yield
+    finally:
+        _resumes.clear()
 
 
 def exit_code() -> int:
@@ -97,5 +113,6 @@ def _unless_interrupt(
 
 
 def _second(number: int, frame: FrameType | None) -> None:
-    os.write(2, (terminal.SHOW_CURSOR + b"\n" if terminal.is_open() else b"") + _SECOND)
+    said = b"".join(f"{tells()}\n".encode() for tells in _resumes)
+    os.write(2, (terminal.SHOW_CURSOR + b"\n" if terminal.is_open() else b"") + said + _SECOND)
     os._exit(128 + number)

@@ -21,7 +21,7 @@ def percent(value: float | None, digits: int = 1) -> str:
     return (
         MISSING
         if value is None or not math.isfinite(value)
-        else f"{100 * value:.{digits}f}\N{NO-BREAK SPACE}%"
+        else f"{round(100 * value, digits) + 0.0:.{digits}f}\N{NO-BREAK SPACE}%"  # no -0.0
     )
 
 

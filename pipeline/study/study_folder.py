@@ -11,7 +11,7 @@ from pathlib import Path
 
 import filelock
 
-from pipeline.base import claim
+from pipeline.base import claim, interruption
 from pipeline.base.errors import PipelineError
 from pipeline.base.locations import make_folder
 from pipeline.base.storage import STAGED, Location, Storage
@@ -265,13 +265,17 @@ def resume_hint(sign: Path, command: str, unit: str = "trial") -> Iterator[None]
         command: that resumes it.
         unit: what is trained.
     """
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit):
+
+    def told() -> str:
         if sign.exists():
-            logger.warning("to resume: %s", command)
-        else:
-            logger.warning("no %s was started: run the same command again", unit)
+            return f"to resume: {command}"
+        return f"no {unit} was started: run the same command again"
+
+    try:
+        with interruption.resumed_by(told):
+            yield
+    except (KeyboardInterrupt, SystemExit):
+        logger.warning(told())
         raise
 
 

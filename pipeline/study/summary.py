@@ -244,6 +244,8 @@ def _missed(
 ) -> list[str]:
     """What to do where no trial meets the criterion: the command that registers a useful one."""
     said = [f"No trial meets the criterion ({criterion}): {before or 'nothing was registered'}."]
+    if before:
+        return said
     reached = within_reach(candidates, criterion)
     if reached is None:
         trivial = str(candidates[0].degenerate).replace("_", " ")
@@ -261,6 +263,7 @@ def _missed(
         f"This would register {names.get(chosen.trial_id, 'the trial')} with {figures} "
         f"(its epoch {chosen.epoch + 1}):",
         f"  {register} {stated(relaxed, criterion)}",
+        "`promote` checks the same bounds on test, where scores are often lower: a lower bound leaves room.",
     ]
 
 

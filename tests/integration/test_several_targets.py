@@ -24,7 +24,9 @@ ANY_RATE = ["--target-selection-rate", "0.3"]
 MODEL = "infocal-cail-small-charges-articles-terms"
 
 
-def test_three_targets_from_a_search_to_a_champion(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_three_targets_from_a_search_to_a_champion(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     places = ["--storage", str(tmp_path / "runs"), "--cache-dir", str(tmp_path / "cache")]
     chosen = ["--criterion-target", "mean", "--set", "target_weights=terms=0.5", "--name", "law"]
     command = [sys.executable, "-m", "pipeline.search", *TASK, *SMALL, *COUNTS, *ANY_RATE, *chosen, *places]
@@ -44,8 +46,9 @@ def test_three_targets_from_a_search_to_a_champion(tmp_path: Path, capsys: pytes
     assert logged["val/macro_f1"] == logged["val/charges/macro_f1"]
     assert winner.params["target_weights"] == "terms=0.5"
 
-    mlflow.set_tracking_uri(tracker.uri)
-    answer = mlflow.pyfunc.load_model(f"models:/{MODEL}/1").predict(["被告人李某盗窃手机。"])[0]
+    with monkeypatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", tracker.uri)
+        answer = mlflow.pyfunc.load_model(f"models:/{MODEL}/1").predict(["被告人李某盗窃手机。"])[0]
     assert list(answer["targets"]) == TARGETS
     assert answer["targets"]["charges"]["label"] == answer["label"]
 

@@ -11,6 +11,7 @@ from feature_store import embeddings
 from feature_store.errors import BadInputError, RequestError
 from feature_store.masks import read_masks
 from feature_store.sources.base import Example, Report
+from feature_store.sources.lines import parse_record
 from feature_store.store import FeatureRequest, Features, open_features
 from feature_store.tokenize import TOKENIZERS, Token, tokenize
 from feature_store.vocabulary import Vocabulary
@@ -162,6 +163,20 @@ def test_nearly_equal_names_stay_and_are_said(tmp_path: Path):
         "`Billing` (1 text), `billing` (1 text); check that they are different classes" in note
         for note in near
     )
+
+
+def test_numbered_names_are_not_nearly_equal(tmp_path: Path):
+    names = ["c1", "c10", "c11", "c100", "c101", "topic 20", "topic 2", "c01"]
+    folder = write(tmp_path, [{"text": f"text {i}", "label": name} for i, name in enumerate(names)])
+    (near,) = [note for note in said(folder) if "nearly equal" in note]
+    assert "`c01` (1 text), `c1` (1 text)" in near
+
+
+def test_an_array_in_place_of_lines_is_named(tmp_path: Path):
+    (tmp_path / "lines.jsonl").write_text('[\n {"text": "a"}\n]\n')
+    with pytest.raises(BadInputError, match="not JSON") as caught:
+        parse_record("[", "lines.jsonl:1", ())
+    assert caught.value.hint == "expected one JSON object a line, but the file is one array"
 
 
 def test_many_classes_are_listed_by_their_size(tmp_path: Path):

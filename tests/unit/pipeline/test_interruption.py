@@ -39,9 +39,11 @@ def command(arguments):
         except KeyboardInterrupt:  # as Ray does it
             raise KeyboardInterrupt from None
     finally:
-        print("cleaning", flush=True)
         if "slow" in arguments:
-            time.sleep(60)
+            with interruption.resumed_by(lambda: "to resume: a command"):
+                print("cleaning", flush=True)
+                time.sleep(60)
+        print("cleaning", flush=True)
         if "careful" in arguments:
             for _ in range(25):
                 try:
@@ -165,7 +167,7 @@ def test_the_second_signal_stops_at_once(number: int, code: int):
         one.send_signal(number)
         _, err = one.communicate(timeout=30)
     assert one.returncode == code
-    assert err.endswith("stopped at once\n")
+    assert err.endswith("\nto resume: a command\nstopped at once\n")
 
 
 def test_handlers_are_given_back():

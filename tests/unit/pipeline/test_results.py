@@ -22,7 +22,13 @@ def test_number_with_other_places_and_another_sign_for_missing():
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0.0714, "7.1\N{NO-BREAK SPACE}%"), (1, "100.0\N{NO-BREAK SPACE}%"), (None, "–"), (float("nan"), "–")],
+    [
+        (0.0714, "7.1\N{NO-BREAK SPACE}%"),
+        (1, "100.0\N{NO-BREAK SPACE}%"),
+        (None, "–"),
+        (float("nan"), "–"),
+        (-0.0001, "0.0\N{NO-BREAK SPACE}%"),
+    ],
 )
 def test_percent(value, shown):
     assert percent(value) == shown
