@@ -109,7 +109,7 @@ def test_a_running_cluster_is_named_by_the_flag_or_the_environment(
     monkeypatch: pytest.MonkeyPatch, given: str | None, environment: str | None, used: str
 ):
     if environment is not None:
-        os.environ["RAY_ADDRESS"] = environment
+        monkeypatch.setenv("RAY_ADDRESS", environment)
     fake = FakeRay(monkeypatch)
     with cluster.session(given):
         pass
