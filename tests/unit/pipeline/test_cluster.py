@@ -224,12 +224,12 @@ def test_a_cluster_that_wants_a_token_is_named(monkeypatch: pytest.MonkeyPatch):
     [(None, None, "0"), ("local", None, "0"), ("10.0.0.1:6379", None, None), (None, "10.0.0.1:6379", None)],
 )
 def test_only_a_private_cluster_listens_on_this_machine_alone(
-    address: str | None, variable: str | None, expected: str | None
+    address: str | None, variable: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
 ):
     """A driver that joins a cluster is called back by the other machines."""
     os.environ.pop("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", None)
     if variable:
-        os.environ["RAY_ADDRESS"] = variable
+        monkeypatch.setenv("RAY_ADDRESS", variable)
     cluster.prepare_environment(address)
     assert os.environ.get("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") == expected
 
