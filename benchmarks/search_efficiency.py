@@ -12,7 +12,7 @@ import json
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,8 +21,7 @@ import numpy as np
 import optuna
 import pyarrow as pa
 
-from benchmarks.search_table import EPOCH, ERROR, LEVELS, OBJECTIVE, POINT, RANGES, VIOLATION
-from benchmarks.timing import Figure
+from benchmarks.search_table import EPOCH, ERROR, LEVELS, OBJECTIVE, POINT, VIOLATION
 from feature_store.errors import BadInputError
 from pipeline.base.errors import run_command
 from pipeline.cli import common_flags, flag_values
@@ -31,7 +30,6 @@ from pipeline.training import epochs
 from pipeline.training.settings import SAMPLERS
 from search_spaces.space import Range, Space
 
-TABLES = Path(__file__).parent / "tables"
 NUM_RANDOM = 100
 """Random trials, none stopped early, whose best one the others have to reach."""
 _NEAR = 0.01
@@ -85,14 +83,12 @@ def read(path: Path) -> Table:
             found = reader.read_all()
         metadata = found.schema.metadata or {}
         levels = json.loads(metadata[LEVELS])
-        logs = json.loads(metadata[RANGES])
     except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
         raise BadInputError(
             f"cannot be read as a table of trained points: {error}",
             where=str(path),
             hint="`python -m benchmarks.search_table --out FILE` makes one",
         ) from error
-    assert logs.keys() == levels.keys()
     space = tuple(
         Range(name=name, low=0, high=len(values) - 1, is_integer=True, why="number of the level")
         for name, values in levels.items()
@@ -123,9 +119,7 @@ class Setting:
         return f"{self.sampler}, 1 of {self.reduction} after {self.grace}, told {told}"
 
 
-def replay(
-    table: Table, setting: Setting, seed: int, num_trials: int, workers: int = 2, most_epochs: int = 0
-) -> list[float]:
+def replay(table: Table, setting: Setting, seed: int, num_trials: int, workers: int = 2) -> list[float]:
     """The best objective so far after each epoch of a search.
 
     Args:
@@ -134,7 +128,6 @@ def replay(
         seed: of the sampler.
         num_trials: trials of the search.
         workers: trials at once; each takes as long for an epoch as the others.
-        most_epochs: epochs after which the search is left; 0: none.
     """
     search = ConstrainedOptunaSearch(
         table.space,
@@ -168,8 +161,6 @@ def replay(
         }
         best = max(best, reached.objective)
         curve.append(best)
-        if most_epochs and len(curve) >= most_epochs:
-            break
         search.on_trial_result(trial.trial_id, result)
         is_over = number + 1 == len(rows)
         if setting.reduction is not None:
@@ -223,22 +214,6 @@ def settings_of(table: Table, samplers: Sequence[str] = SAMPLERS) -> Iterator[Se
     for grace in range(1, table.num_epochs):
         if grace != Setting().grace:
             yield Setting(grace=grace)
-
-
-def run(replays: int, path: Path = TABLES / "beer-palate-sample.arrow") -> Iterator[Figure]:
-    """Figures of the product's default search against random trials without early stopping."""
-    table, ours = read(path), Setting()
-    targets = table.targets | {"best_of_100_random": best_of_random(table, replays)}
-    plain = replace(ours, sampler="random", reduction=None)
-    curves = {
-        s: [replay(table, s, seed, len(table.points)) for seed in range(replays)] for s in (ours, plain)
-    }
-    for name, target in targets.items():
-        own, others = (needed(curves[setting], target) for setting in (ours, plain))
-        note = f"{table.name}: {own} against {others}, {replays} replays"
-        yield Figure(
-            f"epochs_to_{name}", own.median, others.median, others.median / own.median, "epochs", note
-        )
 
 
 def main(arguments: Sequence[str]) -> int:

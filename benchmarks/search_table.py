@@ -36,8 +36,8 @@ logger = logging.getLogger("benchmarks.search_table")
 OBJECTIVE, VIOLATION, ERROR = "objective", "violation", "error"
 """Columns: of the best epoch so far, as early stopping reads it; `error` is its standard error."""
 POINT, EPOCH, SECONDS = "point", "epoch", "seconds"
-COMMAND, LEVELS, RANGES = b"command", b"levels", b"ranges"
-"""Metadata of the table's schema: the command, the levels of each range, and whether it has a log scale."""
+COMMAND, LEVELS = b"command", b"levels"
+"""Metadata of the table's schema: the command, and the levels of each range."""
 
 
 def levels_of(one: Range, number: int) -> list[float]:
@@ -165,7 +165,6 @@ def _write(
     metadata = {
         COMMAND: command_text.stored_command("benchmarks.search_table", arguments).encode(),
         LEVELS: json.dumps(levels).encode(),
-        RANGES: json.dumps({one.name: getattr(one, "log", False) for one in space}).encode(),
     }
     table = pa.Table.from_pylist(rows).replace_schema_metadata(metadata)
     with pa.OSFile(str(out), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:

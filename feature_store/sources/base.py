@@ -188,10 +188,10 @@ class Report:
     dropped: dict[str, Counter[str]] = field(default_factory=dict)
     """Examples that each filter left out of each split: reason -> split -> number, in the filters' order."""
 
-    def drop(self, reason: str, split: str) -> None:
-        """Count an example that a filter leaves out, in `dropped` and in `counts`."""
-        self.dropped.setdefault(reason, Counter())[split] += 1
-        self.counts[f"{split}_dropped"] += 1
+    def drop(self, reason: str, split: str, number: int = 1) -> None:
+        """Count examples that a filter leaves out, in `dropped` and in `counts`."""
+        self.dropped.setdefault(reason, Counter())[split] += number
+        self.counts[f"{split}_dropped"] += number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

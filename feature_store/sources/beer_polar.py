@@ -6,7 +6,6 @@ The papers of FR, MGR, DR, MCD and N2R do so, and read only the first 256 tokens
 default of `max_length` here.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -71,5 +70,4 @@ def _balanced(frames: "Iterator[pl.DataFrame]") -> list[str]:
 
 def _count(report: Report, reason: str, left_out: "pl.DataFrame") -> None:
     for split, number in left_out["split"].value_counts().iter_rows():
-        report.dropped.setdefault(reason, Counter())[split] += number
-        report.counts[f"{split}_dropped"] += number
+        report.drop(reason, split, number)

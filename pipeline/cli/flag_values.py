@@ -27,12 +27,16 @@ def count(text: str) -> int:
 
 def positive_int(text: str) -> int:
     """An argument that is a whole number above zero."""
+    return _positive_int(text, "a whole number above 0")
+
+
+def _positive_int(text: str, wanted: str) -> int:
     try:
         value = int(text)
     except ValueError:
         value = 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number above 0, but got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected {wanted}, but got {text!r}")
     return value
 
 
@@ -96,14 +100,7 @@ def num_gpus(text: str) -> float | str:
 
 def num_seeds(text: str) -> int | str:
     """An argument that says with how many seeds the best trial is trained: `AUTO`, or a number above zero."""
-    if text == AUTO:
-        return AUTO
-    try:
-        return positive_int(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(
-            str(error).replace("expected a", f"expected `{AUTO}` or a")
-        ) from None
+    return AUTO if text == AUTO else _positive_int(text, f"`{AUTO}` or a whole number above 0")
 
 
 def _number(text: str, fits: Callable[[float], bool], wanted: str) -> float:

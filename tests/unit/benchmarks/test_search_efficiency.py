@@ -98,10 +98,9 @@ def test_a_whole_search_finds_the_best_point_and_counts_every_epoch(table, sampl
         assert 2 * len(table.points) <= len(curve) < whole, "each trial has its grace; some are stopped"
 
 
-def test_a_replay_is_repeatable_and_may_be_left_early(table: Table):
+def test_a_replay_is_repeatable(table: Table):
     first, second = (replay(table, Setting(), 5, 10) for _ in range(2))
     assert first == second != replay(table, Setting(), 6, 10)
-    assert replay(table, Setting(), 5, 10, most_epochs=7) == first[:7]
 
 
 def test_stopped_trials_are_told_as_the_setting_says(table, monkeypatch):
@@ -132,7 +131,7 @@ def test_needed_epochs_are_a_median_and_where_nine_of_ten_lie():
     assert str(needed([[0.5], [0.7], [0.5]], 0.6)) == "not reached [1, not reached]"
 
 
-def test_the_command_compares_settings_and_the_figures_name_the_default(path: Path, capsys):
+def test_the_command_compares_settings(path: Path, capsys):
     assert search_efficiency.main([str(path), "--replays", "3", "--samplers", "tpe", "random"]) == 0
     printed = capsys.readouterr().out
     assert "12 points of 9 epochs; near: " in printed
@@ -143,5 +142,3 @@ def test_the_command_compares_settings_and_the_figures_name_the_default(path: Pa
         "| tpe, no stop",
     ):
         assert line in printed
-    names = [figure.name for figure in search_efficiency.run(3, path)]
-    assert names == ["epochs_to_near", "epochs_to_noise", "epochs_to_best_of_100_random"]
