@@ -13,8 +13,8 @@ CONSTRAINTS := constraints.txt
 
 # `make search SEARCH="--dataset beer --aspect palate --data-dir DIR"` runs another search.
 SEARCH ?= --dataset beer --aspect palate --sample --trials 4 --epochs 12
-# Test processes, one thread each: more threads than cores slow each other down. Whoever runs the whole suite waits
-# for Ray and servers a third of the time, so there it is one process more than cores.
+# Test processes, one thread each: more threads than cores slow each other down. The whole suite also waits for Ray
+# and servers, so it gets one process more.
 JOBS ?= 2
 PYTEST ?= -n $(JOBS) --dist loadfile
 
@@ -31,7 +31,7 @@ help:  ## list the targets
 setup: $(STAMP)  ## make .venv with the pinned packages
 
 # torch first and alone: a failing or wrong build of the largest package shows at once. The bytecode
-# of 27,000 files is compiled by all cores, where pip uses one; a file that is no Python 3 stays without, as with pip.
+# of the packages is compiled by all cores, where pip uses one; a file that is no Python 3 stays without, as with pip.
 $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "error: $(PYTHON) is $$($(PYTHON) --version 2>&1), but Python 3.11 or newer is needed" >&2; \
