@@ -41,8 +41,13 @@ VOCABULARY_FILE = "vocabulary.arrow"
 EMBEDDINGS_FILE = "embeddings.npy"
 
 
-def build(stage: Path, recipe: Recipe, on_rows: Callable[[int], None] | None = None) -> None:
+def build(stage: Path, recipe: Recipe, on_rows: Callable[[int], None]) -> None:
     """Fill an empty folder with the recipe's tables, vocabulary, vectors and a manifest.
+
+    Args:
+        stage: the folder.
+        recipe: what to build.
+        on_rows: called with the number of training texts once they are read, before anything is built.
 
     Raises:
         BadInputError: if a raw file breaks its format, a split stays empty or all training targets are equal.
@@ -51,8 +56,7 @@ def build(stage: Path, recipe: Recipe, on_rows: Callable[[int], None] | None = N
     report = Report(notes=list(recipe.notes))
     spec = recipe.source.task(recipe.query, report)
     words = stage_rows(stage, recipe, spec, report)
-    if on_rows is not None:
-        on_rows(report.counts["train_rows"])
+    on_rows(report.counts["train_rows"])
     vocabulary, counts = build_vocabulary(words, int(recipe.parameters["min_count"]))
     learnt = pl.DataFrame({"token": vocabulary.tokens, "count": counts})
     written = learnt.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(VOCABULARY_SCHEMA)

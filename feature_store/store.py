@@ -344,10 +344,16 @@ def _build(directory: Path, recipe: Recipe, on_rows: Callable[[int], None] | Non
     from feature_store import build  # imports polars and gensim: only where something is built
 
     label = "/".join(part for part in (recipe.source.name, recipe.aspect) if part)
-    logger.info("building features of %s in %s", label, directory)
     start = time.monotonic()
+
+    def read(num_texts: int) -> None:
+        if on_rows is not None:
+            on_rows(num_texts)
+        logger.info("building features of %s in %s", label, directory)
+
+    logger.info("reading the files of %s", label)
     with cache.staging(directory) as stage:
-        build.build(stage, recipe, on_rows)
+        build.build(stage, recipe, read)
     logger.info("built features of %s in %.1f s", label, time.monotonic() - start)
 
 

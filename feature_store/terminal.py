@@ -173,6 +173,8 @@ class _Screen:
         self.board: Board | None = None
         self.notice = ""
         self.is_over = False
+        self._drawn: list[int] = []
+        self._width = 0
         self.frames = _FRAMES[0 if takes_every_character(stream) else 1]
         self.console = Console(
             file=stream, force_terminal=True, force_interactive=True, highlight=False, markup=False
@@ -190,8 +192,25 @@ class _Screen:
         from rich.console import Group
         from rich.text import Text
 
+        self._take_back_what_wrapped()
         lines = self.lines(self.console.width - _MARGIN, self.console.height - 1)
+        self._drawn = [columns(text) for text, _ in lines]
         return Group(*(Text(text, style, no_wrap=True, overflow="crop") for text, style in lines))
+
+    def _take_back_what_wrapped(self) -> None:
+        """Erase the rows that the last drawing has taken in addition since the terminal became narrower.
+
+        A terminal breaks the lines that are too long now, but rich goes back as many rows as it has drawn.
+        """
+        from rich.control import Control
+        from rich.segment import ControlType
+
+        before, self._width = self._width, self.console.width
+        if self._width < before:
+            added = sum(max(0, wide - 1) // self._width for wide in self._drawn)
+            self.console.control(
+                Control(*((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)) * added)
+            )
 
     def lines(self, width: int, height: int) -> list[Line]:
         """All of it: no more lines than `height`, none wider than `width`."""
@@ -211,6 +230,7 @@ class _Screen:
         """Write a line above."""
         from rich.text import Text
 
+        self._take_back_what_wrapped()
         # the terminal breaks what is still too long: a break of ours would end up in what is pasted
         self.console.print(Text.from_ansi(line), soft_wrap=True)
 

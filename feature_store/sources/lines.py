@@ -5,6 +5,7 @@ import io
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -285,6 +286,23 @@ def _is_gb18030(line: bytes) -> bool:
     return True
 
 
+class _RepeatedKeyError(ValueError):
+    """An object names a key more than once."""
+
+
+def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """The object of these keys and values.
+
+    Raises:
+        _RepeatedKeyError: if a key stands there twice, for one of its values would be lost.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        key = next(key for key, number in Counter(key for key, _ in pairs).items() if number > 1)
+        raise _RepeatedKeyError(f"the object has the key `{key}` more than once")
+    return found
+
+
 def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object]:
     """A line that holds a JSON object with at least these keys.
 
@@ -295,7 +313,9 @@ def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object
         BadInputError: if it is none, or a key is missing.
     """
     try:
-        record = json.loads(line)
+        record = json.loads(line, object_pairs_hook=_object)
+    except _RepeatedKeyError as error:
+        raise BadInputError(str(error), where=where, hint="each key may have one value") from error
     except (ValueError, RecursionError) as error:
         hint = "expected one JSON object a line, but the file is one array" if line.strip() == "[" else None
         raise BadInputError(f"not JSON: {error}", where=where, hint=hint) from error

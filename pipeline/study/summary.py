@@ -86,7 +86,7 @@ def of_study(
     trials = counted(len(candidates), "trial")
     head = f"{target(run.dataset, run.aspect, run.options)}: {trials}, {run.criterion}"
     why = [run.criterion.why] if run.rival else []
-    lines = [head, *why, "", table(candidates, run.dataset, run.criterion)]
+    lines = [head, *why, "", table(candidates, run.dataset, run.criterion, names or {})]
     if legend := _legend(candidates, run.criterion, run.dataset):
         lines += ["", legend.strip()]
     if raced:
@@ -340,40 +340,49 @@ def of_one(best: BestEpoch, criterion: Criterion, output: Path, dataset: str, te
     )
 
 
-def table(candidates: Sequence[Candidate], dataset: str, criterion: Criterion) -> str:
-    """The trials, with what was searched and what it gave on validation."""
+def table(
+    candidates: Sequence[Candidate], dataset: str, criterion: Criterion, names: Mapping[str, str]
+) -> str:
+    """The trials, with what was searched and what it gave on validation.
+
+    Args:
+        candidates: a row each, in this order.
+        dataset: whose scores are shown.
+        criterion: that the trials are to meet.
+        names: id of a trial -> its name, such as `trial-02`; a trial without one shows its id.
+    """
     searched = sorted({name for candidate in candidates for name in candidate.config})
     scored = {name: value for candidate in candidates for name, value in candidate.scores.items()}
     shown = columns.of_validation(dataset, scored, criterion.metrics)
-    rows = [[*searched, "epoch", *shown, "criterion"]]
+    rows = [["trial", *searched, "epoch", *shown, "criterion"]]
     for candidate in candidates:
         scores = candidate.scores
         figures = [_figure(candidate, name, 4) if name in scores else "-" for name in shown.values()]
         met = _verdict(candidate.violation, candidate.degenerate)
         values = [setting(candidate.config.get(name), 6, missing="-") for name in searched]
-        rows.append([*values, str(candidate.epoch + 1), *figures, met])
+        name = names.get(candidate.trial_id, candidate.trial_id).removeprefix("trial-")
+        rows.append([name, *values, str(candidate.epoch + 1), *figures, met])
     # while a search runs, `sys.stdout` is stderr
     return fitted(rows, len(searched), terminal.width_of(sys.__stdout__))
 
 
 def fitted(rows: Sequence[Sequence[str]], num_searched: int, width: int | None) -> str:
-    """Rows as a table; where it is wider than the terminal, as several, whose rows have the same numbers.
+    """Rows as a table; where it is wider than the terminal, as several, which all begin with the names.
 
     Args:
-        rows: cells, the titles first; the searched hyper-parameters come first in each.
-        num_searched: how many these are; in several tables they come last.
+        rows: cells, the titles first; in each the trial's name, then the searched hyper-parameters.
+        num_searched: how many hyper-parameters there are; in several tables they come last.
         width: characters of a line; None: as many as are needed.
     """
     whole = _aligned(rows)
     if width is None or len(whole.partition("\n")[0]) <= width:
         return whole
-    numbers = ["", *(str(number) for number in range(1, len(rows)))]
-    columns = list(zip(*rows, strict=True))
-    parts: list[list[Sequence[str]]] = [[numbers]]
+    names, *columns = zip(*rows, strict=True)
+    parts: list[list[Sequence[str]]] = [[names]]
     for column in columns[num_searched:] + columns[:num_searched]:
         taken = sum(2 + max(map(len, one)) for one in [*parts[-1], column]) - 2
         if taken > width and len(parts[-1]) > 1:
-            parts.append([numbers])
+            parts.append([names])
         parts[-1].append(column)
     return "\n\n".join(_aligned(list(zip(*part, strict=True))) for part in parts)
 

@@ -42,16 +42,16 @@ def makefile(name: str) -> str:
 
 def test_the_first_demonstration_prints_what_is_shown(tmp_path: Path):
     printed = run("pipeline.search", *shlex.split(makefile("SEARCH")), folder=tmp_path).splitlines()
-    table = shown("lambda_g  lambda_ib", "registered")
+    table = shown("trial  lambda_g  lambda_ib", "registered")
     start = next(i for i, line in enumerate(printed) if line.split() == table[0].split())
     for there, here in zip(table[1:], filter(None, printed[start + 1 :]), strict=False):
         wanted, found = (re.split(r"  +", line.strip()) for line in (there, here))
         if not wanted[0][0].isdigit():
             assert there == here.strip(), "what stands below the table"
             continue
-        assert wanted[:4] == found[:4], "the points that were tried"
+        assert wanted[1:5] == found[1:5], "the points that were tried"
         assert wanted[-1] == found[-1], "whether the criterion is met"
-        for one, other in zip(wanted[5:-1], found[5:-1], strict=True):
+        for one, other in zip(wanted[6:-1], found[6:-1], strict=True):
             assert NUMBER.sub("#", one) == NUMBER.sub("#", other), (
                 "figures, and their errors where there are any"
             )

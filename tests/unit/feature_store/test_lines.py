@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from feature_store.errors import BadInputError, MissingDataError
 from feature_store.sources import lines
 from feature_store.sources.frames import line_frames
-from feature_store.sources.lines import read_lines
+from feature_store.sources.lines import parse_record, read_lines
 
 LINE = st.text(alphabet=st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=10)
 
@@ -240,3 +240,20 @@ def test_frames_of_a_damaged_file_end_where_its_lines_do(
     found, error = outcome(rows)
     assert len(found) > 10_000 and f"damaged after line {len(found)}" in error
     assert (found, error) == outcome(read_lines(path, max_bytes=10**7))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"text": "a", "label": 1, "label": 2}', '{"label": 1, "meta": {"x": 1, "label": 2, "label": 2}}'],
+)
+def test_an_object_that_names_a_key_twice_is_refused(line: str):
+    """One of the two values would be lost without a word."""
+    with pytest.raises(BadInputError, match=r"f\.jsonl:3: the object has the key `label` more than once"):
+        parse_record(line, "f.jsonl:3", ())
+
+
+def test_objects_in_one_line_may_have_the_same_keys():
+    assert parse_record('{"a": {"x": 1}, "b": [{"x": 1}, {"x": 2}]}', "f", ("a",))["b"] == [
+        {"x": 1},
+        {"x": 2},
+    ]

@@ -2,6 +2,7 @@
 
 import fcntl
 import io
+import math
 import os
 import pty
 import re
@@ -17,6 +18,7 @@ from typing import Any
 
 import pyte
 import pytest
+from rich.console import ConsoleDimensions
 
 from feature_store import terminal
 from feature_store.terminal import clock, columns, cut, fit, fitted
@@ -268,6 +270,31 @@ def test_the_part_that_moves_stands_below_and_leaves_no_trace(width: int):
     assert prose.endswith("; to go on:")
     assert "/to/mlflow.db --data-dir /another/rather/long/path" in text.replace("\n", "")
     assert not one.screen.cursor.hidden
+
+
+@pytest.mark.parametrize("narrower", [80, 50, 31])
+def test_what_wraps_in_a_terminal_that_became_narrower_is_taken_back_whole(narrower: int):
+    """A terminal breaks lines that have become too long, and the rows of the parts are to be erased too."""
+    out = io.StringIO()
+    screen = terminal._Screen(out)
+    texts = ["a search, about 3 min left", *("x" * wide for wide in (97, 60, 31, 1)), "", "界" * 40]
+    screen.board = lambda width, height, *, is_over: [(text, "") for text in texts]
+    screen.console.size = ConsoleDimensions(100, 30)
+    screen.live.auto_refresh = False
+    screen.live.start(refresh=True)
+    out.truncate(0)
+    screen.console.size = ConsoleDimensions(narrower, 30)
+    screen.live.refresh()
+    erased = out.getvalue().split("a search")[0]
+    shown = [terminal.columns(terminal.cut(text, 97)) for text in texts]
+    rows = sum(max(1, math.ceil(wide / narrower)) for wide in shown)
+    assert erased.count("\x1b[1A") == rows - 1
+    assert erased.count("\x1b[2K") == rows
+    out.truncate(0)
+    screen.say("a line above")
+    again = out.getvalue().split("a line above")[0]
+    assert again.count("\x1b[1A") == len(texts) - 1, "drawn for this width since"
+    screen.end(stays=True)
 
 
 def test_something_moves_before_there_is_a_board():

@@ -38,8 +38,9 @@ MISSED = candidate("b", epoch=4, value=-0.2, violation=0.2, scores={**SCORES, "v
 
 
 def test_the_table_has_a_row_for_each_trial_in_the_order_given():
-    head, *rows = table([candidate("a"), MISSED], "beer", criterion()).splitlines()
+    head, *rows = table([candidate("a"), MISSED], "beer", criterion(), {"a": "trial-07"}).splitlines()
     assert head.split() == [
+        "trial",
         *sorted(POINT),
         "epoch",
         "precision",
@@ -50,24 +51,25 @@ def test_the_table_has_a_row_for_each_trial_in_the_order_given():
         "criterion",
     ]
     assert rows[0].split() == [
-        *("1", "0.0003", "0.005", "0.1"),
+        *("07", "1", "0.0003", "0.005", "0.1"),
         *("2", "0.5000", "0.2500", "0.3333", "0.1250", "0.0200"),
         "met",
     ]
-    assert rows[1].split()[4:6] == ["5", "0.3000"]
+    assert rows[1].split()[0] == "b", "a trial without a name shows its id"
+    assert rows[1].split()[5:7] == ["5", "0.3000"]
     assert rows[1].endswith("missed by 0.200")
     assert len({len(line) for line in (head, *rows)}) == 1, "columns are aligned"
 
 
 def test_a_score_that_a_task_does_not_have_is_a_dash():
     scores = {name: value for name, value in SCORES.items() if name != "val_mse"}
-    rows = table([candidate(scores=scores), MISSED], "beer", criterion()).splitlines()
+    rows = table([candidate(scores=scores), MISSED], "beer", criterion(), {}).splitlines()
     assert rows[1].split()[-2:] == ["-", "met"]
 
 
 def test_a_score_that_no_trial_has_is_no_column():
     scores = {name: value for name, value in SCORES.items() if name != "val_mse"}
-    assert table([candidate(scores=scores)], "beer", criterion()).splitlines()[0].split()[-2:] == [
+    assert table([candidate(scores=scores)], "beer", criterion(), {}).splitlines()[0].split()[-2:] == [
         "selected",
         "criterion",
     ]
@@ -273,8 +275,19 @@ def test_the_trivial_mask_of_one_configuration_is_called_one():
     assert "missed by" not in text
 
 
-TITLES = ["lambda_g", "lambda_ib", "lambda_lm", "lambda_mi", "epoch", "precision", "recall", "f1", "selected"]
-WIDE = [[*TITLES, "mse", "criterion"], *([f"0.{i}{k}" for k in range(11)] for i in range(3))]
+TITLES = [
+    "trial",
+    "lambda_g",
+    "lambda_ib",
+    "lambda_lm",
+    "lambda_mi",
+    "epoch",
+    "precision",
+    "recall",
+    "f1",
+    "selected",
+]
+WIDE = [[*TITLES, "mse", "criterion"], *([f"0.{i}{k}" for k in range(12)] for i in range(3))]
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120, 200])
@@ -286,7 +299,7 @@ def test_a_table_fits_the_terminal_and_keeps_every_cell(width: int):
         cells = [cell for part in parts for cell in part.splitlines()[number].split()]
         assert set(row) <= set(cells), "every column of every trial is there"
     if len(parts) > 1:
-        assert all(part.splitlines()[2].split()[0] == "2" for part in parts), "rows are found again"
+        assert all(part.splitlines()[2].split()[0] == "0.10" for part in parts), "rows are found again"
         assert "recall" in text and text.index("epoch") < text.index("lambda_g"), "what it gave comes first"
 
 
@@ -305,7 +318,7 @@ def test_own_data_show_the_precision_that_the_criterion_reads():
         "val_selection_rate": 0.2,
     }
     one = candidate(scores=scores)
-    head, row = summary.table([one], "jsonl", relative).splitlines()
+    head, row = summary.table([one], "jsonl", relative, {}).splitlines()
     assert "token precision" in head
     assert "0.8500" in row
     assert "token precision 0.850" in summary.figures_of(one, "jsonl", relative)
