@@ -24,6 +24,7 @@ RegularizerForm = Literal["drawn", "expected"]
 Pooling = Literal["mean", "max", "last"]
 WordState = Literal["mean", "first"]
 Unselected = Literal["removed", "zeroed"]
+Rationales = Literal["shared", "per_head"]
 TaskKind = Literal["regression", "classification"]
 
 _Config = TypeVar("_Config", bound="MethodConfig")
@@ -217,6 +218,9 @@ class MethodConfig:
     predicts_several: ClassVar[bool] = True
     """Whether a model of the method can have several targets."""
 
+    selects_per_head: ClassVar[bool] = False
+    """Whether each of several targets can have a rationale of its own."""
+
     target_selection_rate: float = closed_unit(0.0)
     """Share of tokens that the selection is held at, in [0, 1]; 0: it is not held, 1: nothing is left out."""
 
@@ -304,6 +308,9 @@ class MethodConfig:
     target_weights: str = ""
     """Weights of the losses of several targets, `NAME=NUMBER,NAME=NUMBER`, each >= 0; 1 if not named."""
 
+    rationales: Rationales = "shared"
+    """With several targets, one rationale for all of them (`shared`) or one for each (`per_head`)."""
+
     def __post_init__(self) -> None:
         _check_types(self)
         parse_weights(self.target_weights)
@@ -334,7 +341,27 @@ class MethodConfig:
             raise ConfigError(
                 f"this method predicts one target, but got {names}", hint="name one of them with `--aspect`"
             )
+        if self.rationales == "per_head":
+            self._check_per_head(task)
         return task.weighted(parse_weights(self.target_weights))
+
+    def _check_per_head(self, task: Task) -> None:
+        """Refuse a rationale for each target where there is one, or where the method cannot select them."""
+        if not task.sides:
+            raise ConfigError(
+                "`rationales` per_head is for several targets, but there is one",
+                hint="leave it out, or name several targets with `--aspect A,B`",
+            )
+        if not self.selects_per_head:
+            raise ConfigError(
+                "`rationales` per_head needs a method with a selector; this one has one rationale for all "
+                "targets",
+                hint="leave it out, or take another method, such as `--method infocal`",
+            )
+
+    def num_rationales(self, task: Task) -> int:
+        """Rationales of a text: 1, or the number of targets where each has its own."""
+        return len(task.heads) if self.rationales == "per_head" else 1
 
     @classmethod
     def from_mapping(cls: type[_Config], values: Mapping[str, Any]) -> _Config:
@@ -379,6 +406,8 @@ class SelectorConfig(MethodConfig):
     Raises:
         ConfigError: if a value is of the wrong type or out of its range.
     """
+
+    selects_per_head: ClassVar[bool] = True
 
     start_selection_rate: float = open_unit(0.9)
     """Selection probability of every token before training (the selector's bias), in (0, 1)."""

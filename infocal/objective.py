@@ -13,6 +13,9 @@ Terms = dict[str, Tensor]
 _UNWEIGHTED = ("sp", "guide", "rate", "reinforce")
 """Terms that count in full from the first step on; `rate` brings its own multiplier."""
 
+OF_TARGET = "/"
+"""Stands between the name of one of several targets and that of its share of a term."""
+
 
 def total(terms: Terms, config: MethodConfig, pressure: float) -> Float[Tensor, "*S"]:
     """J_total = L_sp + lambda_ib L_ib + lambda_g L_g + L_guide + lambda_mi L_mi + lambda_lm L_lm.
@@ -33,10 +36,13 @@ def total(terms: Terms, config: MethodConfig, pressure: float) -> Float[Tensor, 
 
 
 def weighted(terms: Terms, config: MethodConfig, pressure: float) -> Terms:
-    """The terms times their weights in force, those that have no weight first; see `total`."""
+    """The terms times their weights in force, those that have no weight first; see `total`.
+
+    Parts of a term that are of one of several targets, `TARGET/NAME`, are to watch: they are in `NAME`.
+    """
     found = {name: terms[name] for name in _UNWEIGHTED if name in terms}
     for name, term in terms.items():
-        if name not in _UNWEIGHTED:
+        if name not in _UNWEIGHTED and OF_TARGET not in name:
             found[name] = pressure * getattr(config, f"lambda_{name}") * term
     return found
 
@@ -51,7 +57,7 @@ def pressure(config: SelectorConfig, epochs_done: float) -> float:
 
 
 class RateControl(torch.nn.Module):
-    """Holds the mean selection rate at a target from both sides.
+    """Holds the mean selection rate at a target from both sides; of several rationales, each by itself.
 
         multiplier (rate - target) + rate_penalty (rate - target)^2,
         multiplier <- clamp(multiplier + rate_step_size (rate - target))
@@ -67,12 +73,12 @@ class RateControl(torch.nn.Module):
 
     multiplier: Tensor
 
-    def __init__(self, config: RateConfig) -> None:
+    def __init__(self, config: RateConfig, num_rationales: int = 1) -> None:
         super().__init__()
         self.config = config
-        self.register_buffer("multiplier", torch.zeros(()))
+        self.register_buffer("multiplier", torch.zeros(() if num_rationales == 1 else num_rationales))
 
-    def forward(self, rate: Float[Tensor, ""], pressure: float) -> Float[Tensor, ""]:
+    def forward(self, rate: Float[Tensor, "*K"], pressure: float) -> Float[Tensor, "*K"]:
         """The control's loss at this mean selection rate; updates the multiplier. Zero when off."""
         if self.config.target_selection_rate == 0 or self.config.is_dense:
             return torch.zeros_like(rate)

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,15 +13,16 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from infocal import gradient_shares
+from infocal import gradient_shares, losses
 from infocal.batch import Batch
 from infocal.config import MethodConfig, RateConfig, SelectorConfig, Task
 from infocal.errors import StateError, TrainingFailure
 from infocal.gradient_shares import Heard
+from infocal.heads import over_rationales
 from infocal.nn.encoders import Encoder
 from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import Rationalizer
-from infocal.objective import RateControl, Terms, pressure, total
+from infocal.objective import OF_TARGET, RateControl, Terms, pressure, total
 
 _LEARNING_RATE_MILESTONES = (25, 50, 75)
 
@@ -49,8 +50,10 @@ class Prediction:
     guider_output: np.ndarray | None
     """The same predicted by the guider from the whole text, float32 [C]; None where there is none."""
     target: float
+    has_own_rationale: bool = False
+    """Of a side target: whether its rationale is another one than that of the main target."""
     sides: tuple["Prediction", ...] = ()
-    """The same text and rationale with output and target of each side target."""
+    """The same text with output and target of each side target."""
 
 
 def predict(model: Rationalizer, batches: Iterable[Batch], device: torch.device) -> Iterator[Prediction]:
@@ -70,16 +73,18 @@ def _predict_batch(model: Rationalizer, batch: Batch, device: torch.device) -> l
     inference = model.infer(placed.words, placed.is_token)
     guided = model.guide(placed.words, placed.is_token)
     guider_output = None if guided is None else guided.cpu().numpy()
-    probability, output = inference.select_probability.cpu().numpy(), inference.output.cpu().numpy()
+    shown = [probability.cpu().numpy() for probability, _ in inference.rationales()]
+    output = inference.output.cpu().numpy()
     targets = batch.target.reshape(len(batch), -1)
 
     def of_head(row: int, length: int, head: int, columns: slice) -> Prediction:
         return Prediction(
             index=int(batch.index[row]),
-            select_probability=probability[row, :length],
+            select_probability=shown[head if len(shown) > 1 else 0][row, :length],
             output=output[row, columns],
             guider_output=None if guider_output is None else guider_output[row, columns],
             target=float(targets[row, head]),
+            has_own_rationale=head > 0 and len(shown) > 1,
         )
 
     found = []
@@ -93,16 +98,28 @@ def _predict_batch(model: Rationalizer, batch: Batch, device: torch.device) -> l
 def select_probabilities(
     model: Rationalizer, batches: Iterable[Batch], device: torch.device
 ) -> list[np.ndarray]:
-    """p_i of the tokens of each text, before any threshold, in the order of the batches."""
+    """p_i of the tokens of each text, before any threshold, in the order of the batches.
+
+    Where each target has its own rationale, that of the main target.
+    """
+    return probabilities_of_rationales(model, batches, device)[0]
+
+
+@torch.no_grad()
+def probabilities_of_rationales(
+    model: Rationalizer, batches: Iterable[Batch], device: torch.device
+) -> list[list[np.ndarray]]:
+    """`select_probabilities` of every rationale of a text, that of the main target first."""
     was_training = model.training
     model.eval()
-    found: list[np.ndarray] = []
+    found: list[list[np.ndarray]] = [[] for _ in range(model.num_rationales)]
     try:
         for batch in batches:
             placed = batch.to(device)
-            rows = model.select_probability(model.embed(placed.words), placed.is_token).cpu().numpy()
+            rows = model.select_probability(model.embed(placed.words), placed.is_token)
             lengths = batch.is_token.sum(dim=1).tolist()
-            found += [row[:length] for row, length in zip(rows, lengths, strict=True)]
+            for own, part in zip(found, rows.chunk(model.num_rationales), strict=True):
+                own += [row[:length] for row, length in zip(part.cpu().numpy(), lengths, strict=True)]
     finally:
         model.train(was_training)
     return found
@@ -323,14 +340,57 @@ class Trainer:
         self.optimizer.step()
         if self.average is not None:
             self.average.update_parameters(self.model)
-        terms |= {"objective": objective, **self.finish_step(rest)}
-        terms["sampled_selection_rate"] = mask.sum() / batch.is_token.sum()
+        terms |= {"objective": objective, **self.finish_step(rest), **self.sampled_rates(mask, batch)}
         self.position += 1
         return {name: value.detach().float() for name, value in terms.items()}
 
     def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
-        """What a batch costs: the loss terms by name, the mask [B T] it was trained with, the pass."""
+        """What a batch costs: the loss terms by name, the mask [R T] it was trained with, the pass."""
         raise NotImplementedError(f"{type(self).__name__} has no loss")
+
+    def prediction_terms(self, output: Tensor, batch: Batch, name: str = "sp") -> Terms:
+        """The prediction's loss under its name; of several targets, beside it that of each, to watch.
+
+        Args:
+            output: logits [B C].
+            batch: the texts with their targets.
+            name: `sp`, or that of another prediction of the targets.
+        """
+        loss = losses.prediction_loss(output, batch.target, self.task)
+        return {name: loss} | self.terms_of_targets(output, batch, name)
+
+    @torch.no_grad()
+    def terms_of_targets(self, output: Tensor, batch: Batch, name: str) -> Terms:
+        """The prediction's loss of each of several targets as `TARGET/NAME`; see `prediction_terms`."""
+        if not self.task.sides:
+            return {}
+        each = zip(self.task.heads, losses.head_losses(output, batch.target, self.task), strict=True)
+        return {f"{head.name}{OF_TARGET}{name}": own.mean() for head, own in each}
+
+    def over_rationales(self, loss: Callable[..., Tensor], *parts: Tensor) -> Tensor:
+        """See `infocal.heads.over_rationales`."""
+        return over_rationales(self.task, self.model.num_rationales, loss, *parts)
+
+    def costs_of_rationales(self, output: Tensor, batch: Batch) -> Tensor:
+        """The prediction's loss from each rationale, [R]: of all targets, or of the one that has it.
+
+        Args:
+            output: logits [B C].
+            batch: the texts with their targets.
+        """
+        if self.model.num_rationales == 1:
+            return losses.prediction_loss(output, batch.target, self.task, reduction="none")
+        return torch.cat(losses.head_losses(output, batch.target, self.task))
+
+    def sampled_rates(self, mask: Tensor, batch: Batch) -> Terms:
+        """Share of the tokens that the masks of this step select, [R T]; of each target's own beside it."""
+        tokens = batch.is_token.sum()
+        if self.model.num_rationales == 1:
+            return {"sampled_selection_rate": mask.sum() / tokens}
+        rates = [own.sum() / tokens for own in mask.chunk(self.model.num_rationales)]
+        named = zip(self.task.heads, rates, strict=True)
+        found = {f"{head.name}{OF_TARGET}sampled_selection_rate": rate for head, rate in named}
+        return {"sampled_selection_rate": torch.stack(rates).mean()} | found
 
     def objective(self, terms: Terms) -> Tensor:
         """The terms, weighted."""
@@ -437,7 +497,39 @@ class RateTrainer(SelectorTrainer):
 
     def __init__(self, config: RateConfig, task: Task, embeddings: Tensor | Pretrained, **rest: Any) -> None:
         super().__init__(config, task, embeddings, **rest)
-        self.rate_control = RateControl(config).to(self.device)
+        self.rate_control = self.new_rate_control()
+
+    def new_rate_control(self) -> RateControl:
+        """One for the rationales of a selector."""
+        return RateControl(self.config, self.model.num_rationales).to(self.device)
+
+    def selection_terms(self, select_logit: Tensor, control: RateControl, batch: Batch) -> Terms:
+        """The expected fused lasso and the rate control of a selector's logits, [R T]."""
+        is_token = batch.is_token
+        return {
+            "coherence": self.over_rationales(
+                lambda logit: losses.expected_coherence(torch.sigmoid(logit), is_token), select_logit
+            ),
+            "rate": self.held(
+                control, lambda logit: losses.mean_selection_rate(logit, is_token), select_logit
+            ),
+        }
+
+    def held(self, control: RateControl, rate: Callable[..., Tensor], *parts: Tensor) -> Tensor:
+        """What a rate control costs.
+
+        Args:
+            control: of the rationales.
+            rate: expected share of the tokens that one rationale of each text selects, from its rows.
+            parts: tensors of R rows; see `infocal.heads`.
+        """
+        num = self.model.num_rationales
+        if num == 1:
+            cost: Tensor = control(rate(*parts), self.pressure)
+            return cost
+        rates = [rate(*own) for own in zip(*(part.chunk(num) for part in parts), strict=True)]
+        costs = control(torch.stack(rates), self.pressure)
+        return self.over_rationales(torch.sum, costs)
 
     def parts(self) -> dict[str, Any]:
         """With the rate control, whose multiplier is learnt."""

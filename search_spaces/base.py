@@ -175,7 +175,7 @@ SELECTION_RATE = "val_selection_rate"
 
 def _around(bound: Bound, rate: float) -> Bound:
     """A bound that models of this selection rate can keep."""
-    if bound.metric != SELECTION_RATE:
+    if f"val_{bound.metric.removeprefix('val_').rpartition('/')[2]}" != SELECTION_RATE:  # of any target
         return bound
     if bound.kind == "at_most" and bound.limit <= rate:
         return replace(bound, limit=round(rate + _ROOM, _DIGITS))

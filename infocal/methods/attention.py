@@ -6,7 +6,7 @@ from typing import Any
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from infocal import explainers, losses
+from infocal import explainers
 from infocal.batch import Batch
 from infocal.config import MethodConfig, Task, one_of, positive, positive_unit
 from infocal.nn.attention_reader import AttentionReader
@@ -106,5 +106,5 @@ class AttentionTrainer(Trainer):
         embedded = self.model.embed(batch.words)
         everything = batch.is_token.to(embedded.vectors.dtype)
         output = self.model.respond(embedded, everything, batch.is_token)
-        terms: Terms = {"sp": losses.prediction_loss(output, batch.target, self.task)}
+        terms: Terms = self.prediction_terms(output, batch)
         return terms, everything, None

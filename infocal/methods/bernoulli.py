@@ -14,6 +14,7 @@ from infocal import losses
 from infocal.batch import Batch, Words
 from infocal.config import RateConfig, Task, half_open_unit, non_negative
 from infocal.gradient_shares import Heard
+from infocal.heads import repeated
 from infocal.nn.encoders import Embedded
 from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import SelectorPredictor, output_layer
@@ -53,19 +54,19 @@ class Forward(NamedTuple):
     """What one training pass over a batch produces."""
 
     embedded: Embedded
-    select_logit: Float[Tensor, "B T"]
-    mask: Float[Tensor, "B T"]
+    select_logit: Float[Tensor, "R T"]
+    mask: Float[Tensor, "R T"]
     output: Float[Tensor, "B C"]
 
 
 class Costs(NamedTuple):
     """What a batch's masks cost, part by part."""
 
-    select_logit: Float[Tensor, "B T"]
-    log_probability: Float[Tensor, " B"]
+    select_logit: Float[Tensor, "R T"]
+    log_probability: Float[Tensor, " R"]
     """Of the masks drawn."""
     each: Terms
-    """Costs of each text's mask, [B], unweighted."""
+    """Costs of each mask, [R], unweighted."""
     other: Terms | None
     """The same of another draw; None where the baseline is none."""
 
@@ -81,11 +82,12 @@ class BernoulliModel(SelectorPredictor):
         super().__init__(config, task, embeddings)
         self.output = output_layer(config.feature_size, task)
 
-    def draw(self, select_logit: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-        """A mask of each text: each token by itself, with its probability."""
+    def draw(self, select_logit: Float[Tensor, "R T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "R T"]:
+        """A mask of each text, and target that has its own: each token by itself, with its probability."""
+        is_real = repeated(is_token, self.num_rationales)
         if self.config.is_dense:
-            return is_token.to(select_logit.dtype)
-        return torch.bernoulli(torch.sigmoid(select_logit.detach())) * is_token
+            return is_real.to(select_logit.dtype)
+        return torch.bernoulli(torch.sigmoid(select_logit.detach())) * is_real
 
     def forward(self, words: Words, is_token: Bool[Tensor, "B T"]) -> Forward:
         """Draw a mask of each text and predict from it."""
@@ -96,26 +98,32 @@ class BernoulliModel(SelectorPredictor):
 
 
 class RunningMean(nn.Module):
-    """A moving mean, zero before the first value; its bias to zero is corrected."""
+    """A moving mean, zero before the first value; its bias to zero is corrected.
+
+    Args:
+        decay: in [0, 1).
+        num: means beside one another; the values of each are a part of those given, one part after the other.
+    """
 
     total: Tensor
     weight: Tensor
 
-    def __init__(self, decay: float) -> None:
+    def __init__(self, decay: float, num: int = 1) -> None:
         super().__init__()
         self.decay = decay
-        self.register_buffer("total", torch.zeros(()))
+        self.register_buffer("total", torch.zeros(() if num == 1 else num))
         self.register_buffer("weight", torch.zeros(()))
 
     @property
-    def value(self) -> Float[Tensor, ""]:
+    def value(self) -> Float[Tensor, "*K"]:
         """The mean of what was seen so far."""
         return self.total / self.weight.clamp(min=1e-12)
 
     @torch.no_grad()
-    def update(self, values: Float[Tensor, " B"]) -> None:
+    def update(self, values: Float[Tensor, " R"]) -> None:
         """Take the mean of further values in."""
-        self.total.mul_(self.decay).add_((1 - self.decay) * values.mean())
+        mean = values.mean() if self.total.dim() == 0 else values.view(len(self.total), -1).mean(dim=1)
+        self.total.mul_(self.decay).add_((1 - self.decay) * mean)
         self.weight.mul_(self.decay).add_(1 - self.decay)
 
 
@@ -130,7 +138,8 @@ class BernoulliTrainer(RateTrainer):
         self, config: BernoulliConfig, task: Task, embeddings: Tensor | Pretrained, **rest: Any
     ) -> None:
         super().__init__(config, task, embeddings, **rest)
-        self.mean_cost = RunningMean(config.baseline_decay).to(self.device)
+        num = self.model.num_rationales
+        self.mean_cost = RunningMean(config.baseline_decay, num).to(self.device)
 
     def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
         """Costs of the masks drawn, and REINFORCE on them.
@@ -140,12 +149,18 @@ class BernoulliTrainer(RateTrainer):
         forward = self.model(batch.words, batch.is_token)
         each = self._costs(forward.output, forward.mask, batch)
         cost = total(each, self.config, self.pressure).detach()
-        log_p = mask_log_probability(forward.select_logit, forward.mask, batch.is_token)
-        rate = losses.mean_selection_rate(forward.select_logit, batch.is_token)
+        is_real = repeated(batch.is_token, self.model.num_rationales)
+        log_p = mask_log_probability(forward.select_logit, forward.mask, is_real)
         other = self._other_costs(forward, batch) if self.config.baseline == "draw" else None
-        terms = {name: value.mean() for name, value in each.items()}
-        terms["reinforce"] = reinforce(log_p, cost, self._baseline(other))
-        terms["rate"] = self.rate_control(rate, self.pressure)
+        terms = {name: self.over_rationales(torch.mean, value) for name, value in each.items()}
+        terms |= self.terms_of_targets(forward.output, batch, "sp")
+        baseline = self._baseline(other, len(cost))
+        terms["reinforce"] = self.over_rationales(reinforce, log_p, cost, baseline.expand_as(cost))
+        terms["rate"] = self.held(
+            self.rate_control,
+            lambda logit: losses.mean_selection_rate(logit, batch.is_token),
+            forward.select_logit,
+        )
         self.mean_cost.update(cost)
         return terms, forward.mask, Costs(forward.select_logit, log_p, each, other)
 
@@ -155,29 +170,36 @@ class BernoulliTrainer(RateTrainer):
         Where one number is the baseline of all costs, each is measured against its mean over the batch.
         """
         mine = weighted(rest.each, self.config, self.pressure)
-        theirs = (
-            {name: cost.mean() for name, cost in mine.items()}
-            if rest.other is None
-            else weighted(rest.other, self.config, self.pressure)
-        )
-        parts = {name: reinforce(rest.log_probability, mine[name], theirs[name]) for name in mine}
+        theirs = None if rest.other is None else weighted(rest.other, self.config, self.pressure)
+        parts = {
+            name: self.over_rationales(
+                lambda log_p, cost, *other: reinforce(log_p, cost, *(other or (cost.mean(),))),
+                rest.log_probability,
+                mine[name],
+                *(() if theirs is None else (theirs[name],)),
+            )
+            for name in mine
+        }
         return [Heard((rest.select_logit,), "sp", parts | {"rate": terms["rate"]})]
 
     def _costs(self, output: Tensor, mask: Tensor, batch: Batch) -> Terms:
-        """What the mask of each text costs, by its parts."""
+        """What each mask costs, by its parts."""
+        is_real = repeated(batch.is_token, self.model.num_rationales)
         return {
-            "sp": losses.prediction_loss(output, batch.target, self.task, reduction="none"),
+            "sp": self.costs_of_rationales(output, batch),
             "sparsity": mask.sum(dim=1),
-            "coherence": losses.coherence(mask, batch.is_token, reduction="none"),
+            "coherence": losses.coherence(mask, is_real, reduction="none"),
         }
 
-    def _baseline(self, other: Terms | None) -> Float[Tensor, "*S"]:
+    def _baseline(self, other: Terms | None, num_rows: int) -> Float[Tensor, "*S"]:
         """What costs are compared with; no part of it depends on the masks that are."""
         if other is not None:
             return total(other, self.config, self.pressure)
         if self.config.baseline == "none":
             return torch.zeros((), device=self.device)
-        return self.mean_cost.value.clone()
+        means = self.mean_cost.value.clone()
+        # of each target's masks one, for each text
+        return means if means.dim() == 0 else means.repeat_interleave(num_rows // len(means))
 
     @torch.no_grad()
     def _other_costs(self, forward: Forward, batch: Batch) -> Terms:

@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
-from infocal import losses
 from infocal.batch import Batch, Words
 from infocal.config import MethodConfig, Task, positive, positive_unit
 from infocal.nn.attention_reader import AttentionReader
@@ -195,5 +194,5 @@ class FreshTrainer(Trainer):
             mask = self.model.extract(batch.words, batch.is_token)
             still = dataclasses.replace(embedded, vectors=embedded.vectors.detach())
             output = self.model.respond(still, mask, batch.is_token)
-        terms: Terms = {"sp": losses.prediction_loss(output, batch.target, self.task)}
+        terms: Terms = self.prediction_terms(output, batch)
         return terms, mask, None

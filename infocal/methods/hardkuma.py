@@ -16,9 +16,11 @@ from infocal import losses
 from infocal.batch import Batch, Words
 from infocal.config import RateConfig, Task, non_negative
 from infocal.gradient_shares import Heard
+from infocal.heads import repeated
 from infocal.nn.encoders import Embedded, Encoder
 from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import SelectorPredictor, output_layer
+from infocal.nn.selector import by_rationale, start_alone
 from infocal.objective import Terms, weighted
 from infocal.trainer import RateTrainer
 
@@ -99,22 +101,25 @@ class KumaSelector(nn.Module):
     Args:
         config: the hyper-parameters.
         encoder: reads the whole text.
+        num_rationales: of each text.
     """
 
-    def __init__(self, config: HardKumaConfig, encoder: Encoder) -> None:
+    def __init__(self, config: HardKumaConfig, encoder: Encoder, num_rationales: int = 1) -> None:
         super().__init__()
-        self.encoder = encoder
-        self.output = nn.Linear(encoder.output_size, 2)
-        nn.init.xavier_uniform_(self.output.weight)
+        self.encoder, self.num_rationales = encoder, num_rationales
+        self.output = nn.Linear(encoder.output_size, 2 * num_rationales)
+        start_alone(self.output, 2)
         # with b = 1, F(k) = k^a
         shapes = (math.log(1 - config.start_selection_rate) / math.log(_ZERO), 1.0)
         with torch.no_grad():
-            self.output.bias.copy_(torch.tensor([math.log(math.expm1(shape)) for shape in shapes]))
+            biases = torch.tensor([math.log(math.expm1(shape)) for shape in shapes])
+            self.output.bias.copy_(biases.repeat(num_rationales))
 
     def forward(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Kuma:
-        """Each token's distribution, [B T]; at padding it means nothing."""
+        """Each token's distribution, [R T] (see `infocal.heads`); at padding it means nothing."""
         states = self.encoder(embedded, is_token.to(embedded.vectors.dtype))
-        a, b = functional.softplus(self.output(states)).float().clamp(*_SHAPES).unbind(dim=-1)
+        outputs = by_rationale(self.output(states), self.num_rationales)
+        a, b = functional.softplus(outputs).float().clamp(*_SHAPES).unbind(dim=-1)
         return Kuma(a, b)
 
 
@@ -122,8 +127,8 @@ class Forward(NamedTuple):
     """What one training pass over a batch produces."""
 
     kuma: Kuma
-    p_zero: Float[Tensor, "B T"]
-    mask: Float[Tensor, "B T"]
+    p_zero: Float[Tensor, "R T"]
+    mask: Float[Tensor, "R T"]
     """Gates drawn, in [0, 1], zero at padding."""
     output: Float[Tensor, "B C"]
 
@@ -145,7 +150,7 @@ class HardKumaModel(SelectorPredictor):
         super().__init__(config, task, embeddings)
         self.output = output_layer(config.feature_size, task)
 
-    def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "R T"]:
         """P(z > 0)."""
         return 1 - p_zero(self.selector(embedded, is_token))
 
@@ -155,7 +160,7 @@ class HardKumaModel(SelectorPredictor):
         kuma = self.selector(embedded, is_token)
         u = torch.rand(kuma.a.shape, device=kuma.a.device).clamp(_CLAMP, 1 - _CLAMP)
         gates = torch.ones_like(u) if self.config.is_dense else rectified(kuma_quantile(kuma, u))
-        mask = gates * is_token
+        mask = gates * repeated(is_token, self.num_rationales)
         # a gate that is exactly 0 was clamped there: nothing is lost by leaving its token out
         return Forward(kuma, p_zero(kuma), mask, self.respond(embedded, mask, is_token))
 
@@ -170,10 +175,13 @@ class HardKumaTrainer(RateTrainer):
     def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
         """The prediction's loss, the expected fused lasso, and the control of the expected L0."""
         forward = self.model(batch.words, batch.is_token)
+        is_token = batch.is_token
         terms: Terms = {
-            "sp": losses.prediction_loss(forward.output, batch.target, self.task),
-            "coherence": losses.expected_coherence(1 - forward.p_zero, batch.is_token),
-            "rate": self.rate_control(expected_l0(forward.p_zero, batch.is_token), self.pressure),
+            **self.prediction_terms(forward.output, batch),
+            "coherence": self.over_rationales(
+                lambda zero: losses.expected_coherence(1 - zero, is_token), forward.p_zero
+            ),
+            "rate": self.held(self.rate_control, lambda zero: expected_l0(zero, is_token), forward.p_zero),
         }
         return terms, (forward.mask > 0).float(), forward
 

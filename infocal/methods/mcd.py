@@ -8,7 +8,6 @@ Shapes: B texts, T positions.
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -16,6 +15,7 @@ from infocal import losses
 from infocal.batch import Batch, Words
 from infocal.config import RateConfig, Task, non_negative, positive
 from infocal.gradient_shares import Heard
+from infocal.heads import repeated
 from infocal.nn.frozen import frozen
 from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import SelectorPredictor, output_layer
@@ -54,8 +54,8 @@ class McdConfig(RateConfig):
 class Forward(NamedTuple):
     """What one training pass over a batch produces."""
 
-    select_logit: Float[Tensor, "B T"]
-    mask: Float[Tensor, "B T"]
+    select_logit: Float[Tensor, "R T"]
+    mask: Float[Tensor, "R T"]
     output: Float[Tensor, "B C"]
     """From the rationale; its gradient does not reach the selector."""
     full: Float[Tensor, "B C"]
@@ -78,9 +78,10 @@ class McdModel(SelectorPredictor):
         embedded = self.embed(words)
         select_logit = self.selector(embedded, is_token)
         everything = is_token.to(select_logit.dtype)
-        mask = everything
+        is_real = repeated(is_token, self.num_rationales)
+        mask = is_real.to(select_logit.dtype)
         if not self.config.is_dense:
-            mask = sample_mask(select_logit, self.config.temperature, True) * is_token
+            mask = sample_mask(select_logit, self.config.temperature, True) * is_real
         with frozen(self.predictor, self.output):
             through = self.respond_through(embedded.detached(), mask, is_token)
         return Forward(
@@ -108,13 +109,11 @@ class McdTrainer(RateTrainer):
     def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
         """The predictor's two losses, the divergence, the expected fused lasso and the rate control."""
         forward = self.model(batch.words, batch.is_token)
-        rate = losses.mean_selection_rate(forward.select_logit, batch.is_token)
         terms: Terms = {
-            "sp": losses.prediction_loss(forward.output, batch.target, self.task),
-            "guide": losses.prediction_loss(forward.full, batch.target, self.task),
+            **self.prediction_terms(forward.output, batch),
+            **self.prediction_terms(forward.full, batch, "guide"),
             "kl": losses.prediction_divergence(forward.full.detach(), forward.through, self.task),
-            "coherence": losses.expected_coherence(torch.sigmoid(forward.select_logit), batch.is_token),
-            "rate": self.rate_control(rate, self.pressure),
+            **self.selection_terms(forward.select_logit, self.rate_control, batch),
         }
         return terms, forward.mask, forward
 

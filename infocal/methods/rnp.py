@@ -20,12 +20,13 @@ from infocal import losses
 from infocal.batch import Batch, Words
 from infocal.config import RateConfig, Task, non_negative, positive
 from infocal.gradient_shares import Heard
+from infocal.heads import repeated
 from infocal.nn.frozen import frozen
 from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import SelectorPredictor, output_layer
 from infocal.nn.sampling import sample_mask
 from infocal.nn.selector import Selector
-from infocal.objective import RateControl, Terms, weighted
+from infocal.objective import Terms, weighted
 from infocal.trainer import RateTrainer
 
 Pace = Literal["selector", "sparsity"]
@@ -75,10 +76,10 @@ def predictor_pace(rate: float) -> float:
 class Pass(NamedTuple):
     """What one selector and the predictor make of a batch in training."""
 
-    select_logit: Float[Tensor, "B T"]
-    mask: Float[Tensor, "B T"]
+    select_logit: Float[Tensor, "R T"]
+    mask: Float[Tensor, "R T"]
     output: Float[Tensor, "B C"]
-    frozen_feature: Float[Tensor, "B Z"] | None
+    frozen_feature: Float[Tensor, "R Z"] | None
     """Feature of the rationale, whose gradient reaches the selector alone; None where no loss reads it."""
 
 
@@ -89,24 +90,25 @@ class RnpModel(SelectorPredictor):
 
     def __init__(self, config: RnpConfig, task: Task, embeddings: Float[Tensor, "V E"] | Pretrained) -> None:
         super().__init__(config, task, embeddings)
-        others = [Selector(config, self.new_encoder()) for _ in range(config.num_selectors - 1)]
+        num = self.num_rationales
+        others = [Selector(config, self.new_encoder(), num) for _ in range(config.num_selectors - 1)]
         self.others = nn.ModuleList(others)
         self.output = output_layer(config.feature_size, task)
 
     def forward(self, words: Words, is_token: Bool[Tensor, "B T"]) -> list[Pass]:
         """Let each selector draw a mask of each text, and predict from it; the model's own selector first."""
-        embedded = self.embed(words)
+        embedded, is_real = self.embed(words), repeated(is_token, self.num_rationales)
         passes = []
         for selector in (self.selector, *self.others):
             select_logit = selector(embedded, is_token)
             if self.config.is_dense:
-                mask = is_token.to(select_logit.dtype)
+                mask = is_real.to(select_logit.dtype)
             else:
-                mask = sample_mask(select_logit, self.config.temperature, True) * is_token
+                mask = sample_mask(select_logit, self.config.temperature, True) * is_real
             feature = None
             if self.config.lambda_norm > 0:
                 with frozen(self.predictor):
-                    feature = self.predictor(embedded.detached(), mask=mask, is_token=is_token)
+                    feature = self.feature(embedded.detached(), mask, is_token)
             output = self.respond_through(embedded, mask, is_token)
             passes.append(Pass(select_logit, mask, output, feature))
         return passes
@@ -121,8 +123,7 @@ class RnpTrainer(RateTrainer):
 
     def __init__(self, config: RnpConfig, task: Task, embeddings: Any, **rest: Any) -> None:
         super().__init__(config, task, embeddings, **rest)
-        controls = [RateControl(config) for _ in self.model.others]
-        self.other_rate_controls = nn.ModuleList(controls).to(self.device)
+        self.other_rate_controls = nn.ModuleList(self.new_rate_control() for _ in self.model.others)
 
     def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
         """The prediction's loss, the expected fused lasso and the rate control of each selector, summed."""
@@ -130,17 +131,15 @@ class RnpTrainer(RateTrainer):
         controls = (self.rate_control, *self.other_rate_controls)
         parts: list[Terms] = []
         for one, control in zip(passes, controls, strict=True):
-            rate = losses.mean_selection_rate(one.select_logit, batch.is_token)
             part = {
-                "sp": losses.prediction_loss(one.output, batch.target, self.task),
-                "coherence": losses.expected_coherence(torch.sigmoid(one.select_logit), batch.is_token),
-                "rate": control(rate, self.pressure),
+                **self.prediction_terms(one.output, batch),
+                **self.selection_terms(one.select_logit, control, batch),
             }
             if one.frozen_feature is not None:
-                part["norm"] = losses.representation_norm(one.frozen_feature)
+                part["norm"] = self.over_rationales(losses.representation_norm, one.frozen_feature)
             parts.append(part)
         terms = {name: torch.stack([part[name] for part in parts]).sum() for name in parts[0]}
-        self._set_pace(passes[0].mask.detach().sum() / batch.is_token.sum())
+        self._set_pace(self.sampled_rates(passes[0].mask.detach(), batch)["sampled_selection_rate"])
         return terms, passes[0].mask, passes
 
     def heard(self, terms: Terms, rest: Any) -> list[Heard]:

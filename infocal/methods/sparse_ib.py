@@ -10,6 +10,7 @@ from infocal import losses
 from infocal.batch import Batch, Words
 from infocal.config import Sampling, SelectorConfig, Task, non_negative, positive, positive_unit
 from infocal.gradient_shares import Heard
+from infocal.heads import repeated
 from infocal.nn.encoders import Embedded
 from infocal.nn.pieces import Pretrained
 from infocal.nn.ranking import top_share
@@ -46,8 +47,8 @@ class SparseIBConfig(SelectorConfig):
 class Forward(NamedTuple):
     """What one training pass over a batch produces."""
 
-    select_logit: Float[Tensor, "B T"]
-    mask: Float[Tensor, "B T"]
+    select_logit: Float[Tensor, "R T"]
+    mask: Float[Tensor, "R T"]
     output: Float[Tensor, "B C"]
 
 
@@ -62,21 +63,23 @@ class SparseIBModel(SelectorPredictor):
         super().__init__(config, task, embeddings)
         self.output = output_layer(config.feature_size, task)
 
-    def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "R T"]:
         """0.5 and more for the top pi of each text by the selector's logit; see `top_share`."""
         logit = self.selector(embedded, is_token)
-        return top_share(logit, is_token, self.config.target_selection_rate)
+        is_real = repeated(is_token, self.num_rationales)
+        return top_share(logit, is_real, self.config.target_selection_rate)
 
     def forward(self, words: Words, is_token: Bool[Tensor, "B T"]) -> Forward:
         """Draw a mask of each text and predict from it."""
         embedded = self.embed(words)
         select_logit = self.selector(embedded, is_token)
+        is_real = repeated(is_token, self.num_rationales)
         mask = (
             sample_mask(select_logit, self.config.temperature, self.config.sampling == "straight_through")
-            * is_token
+            * is_real
         )
         if self.config.is_dense:
-            mask = is_token.to(mask.dtype)
+            mask = is_real.to(mask.dtype)
         return Forward(select_logit, mask, self.respond_through(embedded, mask, is_token))
 
 
@@ -100,10 +103,12 @@ class SparseIBTrainer(SelectorTrainer):
     def step_terms(self, batch: Batch) -> tuple[Terms, Tensor, Any]:
         """The prediction's loss and the bottleneck."""
         forward = self.model(batch.words, batch.is_token)
-        terms: Terms = {"sp": losses.prediction_loss(forward.output, batch.target, self.task)}
+        terms: Terms = self.prediction_terms(forward.output, batch)
         if not self.config.is_dense:  # whose prior has no room for another mask
-            terms["ib"] = losses.information_bottleneck(
-                forward.select_logit, batch.is_token, self.config.target_selection_rate
+            prior = self.config.target_selection_rate
+            terms["ib"] = self.over_rationales(
+                lambda logit: losses.information_bottleneck(logit, batch.is_token, prior),
+                forward.select_logit,
             )
         return terms, forward.mask, forward
 

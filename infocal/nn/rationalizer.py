@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from infocal.batch import Words
 from infocal.config import MethodConfig, SelectorConfig, Task
+from infocal.heads import own_columns, repeated
 from infocal.nn.encoders import Embedded, Encoder, build_encoder
 from infocal.nn.pieces import Lexicon, Pretrained
 from infocal.nn.predictor import Predictor, selected_only
@@ -25,14 +26,22 @@ HALF = 0.5
 
 
 class Inference(NamedTuple):
-    """What the model says about a batch without sampling."""
+    """What the model says about a batch without sampling.
 
-    select_probability: Float[Tensor, "B T"]
+    R = B; where each of several targets has its own rationale, see `infocal.heads`.
+    """
+
+    select_probability: Float[Tensor, "R T"]
     """p_i, zero at padding."""
-    mask: Float[Tensor, "B T"]
+    mask: Float[Tensor, "R T"]
     output: Float[Tensor, "B C"]
     """Prediction from the rationale: the score in (0, 1), or the class probabilities; of several targets
     one beside the other, at `Task.columns`."""
+
+    def rationales(self) -> list[tuple[Tensor, Tensor]]:
+        """Probability and mask, each [B T], of every rationale of a text; that of the main target first."""
+        num = len(self.mask) // len(self.output)
+        return list(zip(self.select_probability.chunk(num), self.mask.chunk(num), strict=True))
 
 
 def output_layer(feature_size: int, task: Task) -> nn.Linear:
@@ -72,13 +81,17 @@ class Rationalizer(nn.Module):
     threshold: float
     """Probability from which on a token is selected, in (0, 1]; `infer` moves the odds so that it is 0.5."""
 
+    side_thresholds: list[float]
+    """The same of the rationale of each side target, where each target has its own; else empty."""
+
     def __init__(
         self, config: MethodConfig, task: Task, embeddings: Float[Tensor, "V E"] | Pretrained
     ) -> None:
         super().__init__()
         self.config = config
         self.task = task
-        self.threshold = HALF
+        self.num_rationales = config.num_rationales(task)
+        self.threshold, self.side_thresholds = HALF, [HALF] * (self.num_rationales - 1)
         self.lexicon: Lexicon | None = None
         self.pretrained: Pretrained | None = None
         self._shared: list[Encoder] = []  # not a module of its own: its names are those of the parts
@@ -125,17 +138,17 @@ class Rationalizer(nn.Module):
         """The words, for a prediction whose mask has no gradient; see `unselected` of the config."""
         return dataclasses.replace(embedded, hides_unselected=self.config.unselected == "removed")
 
-    def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "R T"]:
         """p_i of each token, before any threshold; at padding its value means nothing."""
         raise NotImplementedError(f"{type(self).__name__} selects nothing")
 
     def respond(
-        self, embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+        self, embedded: Embedded, mask: Float[Tensor, "R T"], is_token: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B C"]:
         """Logits of the prediction from the tokens of a mask, which is zero at padding."""
         raise NotImplementedError(f"{type(self).__name__} predicts nothing")
 
-    def seen(self, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    def seen(self, mask: Float[Tensor, "R T"], is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "R T"]:
         """The tokens that the prediction is made from where the model selects `mask`: these alone."""
         return mask
 
@@ -146,19 +159,27 @@ class Rationalizer(nn.Module):
             words: of the texts.
             is_token: where they have tokens.
         """
-        embedded = self.embed(words)
+        embedded, is_real = self.embed(words), repeated(is_token, self.num_rationales)
         if self.config.is_dense:
-            probability = is_token.to(embedded.vectors.dtype)
+            probability = is_real.to(embedded.vectors.dtype)
         else:
-            probability = shifted(self.select_probability(embedded, is_token), self.threshold) * is_token
-        chosen = ((probability >= HALF) & is_token).to(torch.float32)
+            rows = self.select_probability(embedded, is_token).chunk(self.num_rationales)
+            thresholds = (self.threshold, *self.side_thresholds)
+            probability = torch.cat([shifted(own, t) for own, t in zip(rows, thresholds, strict=True)])
+            probability = probability * is_real
+        chosen = ((probability >= HALF) & is_real).to(torch.float32)
         output = self.activate(self.respond(embedded, self.seen(chosen, is_token), is_token))
         return Inference(probability, chosen, output)
 
     def predict_from(
-        self, words: Words, is_token: Bool[Tensor, "B T"], mask: Float[Tensor, "B T"]
+        self, words: Words, is_token: Bool[Tensor, "B T"], mask: Float[Tensor, "R T"]
     ) -> Float[Tensor, "B C"]:
         """The prediction from the tokens of a given mask, which is zero at padding; nothing is selected.
+
+        Args:
+            words: of the texts.
+            is_token: where they have tokens.
+            mask: one for all targets, R = B; or one for each target, if the model selects these.
 
         Returns:
             As `Inference.output`.
@@ -198,7 +219,8 @@ class SelectorPredictor(Rationalizer):
     """A selector, and a predictor of what it selects; a subclass makes `output`, after its own parts."""
 
     selector_class: ClassVar[type[nn.Module]] = Selector
-    """Made of (config, encoder); maps (embedded, is_token) to what says which tokens count."""
+    """Made of (config, encoder, rationales of a text); maps (embedded, is_token) to what says which tokens
+    count."""
 
     config: SelectorConfig
     output: nn.Linear
@@ -207,29 +229,49 @@ class SelectorPredictor(Rationalizer):
         self, config: SelectorConfig, task: Task, embeddings: Float[Tensor, "V E"] | Pretrained
     ) -> None:
         super().__init__(config, task, embeddings)
-        self.selector = self.selector_class(config, self.new_encoder())
+        self.selector = self.selector_class(config, self.new_encoder(), self.num_rationales)
         self.predictor = Predictor(config, self.new_encoder())
 
-    def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "R T"]:
         """The sigmoid of the selector's logit."""
         return torch.sigmoid(self.selector(embedded, is_token))
 
     def respond(
-        self, embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+        self, embedded: Embedded, mask: Float[Tensor, "R T"], is_token: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B C"]:
         """The predictor on the selected tokens alone: the gradient by the mask of all others is lost."""
-        embedded = self.hiding(embedded)
+        num_texts = len(is_token)
+        embedded, is_token = for_each(self.hiding(embedded), mask, is_token)
         if self.predictor.encoder.carries_state:
             embedded, mask, is_token = selected_only(embedded, mask, is_token)
-        logit: Tensor = self.output(self.predictor(embedded, mask=mask, is_token=is_token))
-        return logit
+        return self.logits_of(self.predictor(embedded, mask=mask, is_token=is_token), num_texts)
 
     def respond_through(
-        self, embedded: Embedded, mask: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]
+        self, embedded: Embedded, mask: Float[Tensor, "R T"], is_token: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B C"]:
         """The same, for training through the mask: every token has its gradient, selected or not."""
-        logit: Tensor = self.output(self.predictor(embedded, mask=mask, is_token=is_token))
-        return logit
+        return self.logits_of(self.feature(embedded, mask, is_token), len(is_token))
+
+    def feature(
+        self, embedded: Embedded, mask: Float[Tensor, "R T"], is_token: Bool[Tensor, "B T"]
+    ) -> Float[Tensor, "R Z"]:
+        """The predictor's feature of each rationale, for training through the mask."""
+        embedded, is_token = for_each(embedded, mask, is_token)
+        feature: Tensor = self.predictor(embedded, mask=mask, is_token=is_token)
+        return feature
+
+    def logits_of(self, feature: Float[Tensor, "R Z"], num_texts: int) -> Float[Tensor, "B C"]:
+        """Logits from the features of rationales: each target's from its own, where it has one."""
+        logit: Tensor = self.output(feature)
+        return logit if len(feature) == num_texts else own_columns(logit, self.task)
+
+
+def for_each(
+    embedded: Embedded, mask: Float[Tensor, "R T"], is_token: Bool[Tensor, "B T"]
+) -> tuple[Embedded, Bool[Tensor, "R T"]]:
+    """The texts of a batch, once for each rationale that the mask has of them."""
+    num = len(mask) // len(is_token)
+    return (embedded if num == 1 else embedded.repeated(num)), repeated(is_token, num)
 
 
 def shifted(probability: Float[Tensor, "B T"], threshold: float) -> Float[Tensor, "B T"]:

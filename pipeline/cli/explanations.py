@@ -11,7 +11,7 @@ from feature_store.errors import takes_every_character
 from pipeline.cli.text_input import Line
 
 if TYPE_CHECKING:
-    from pipeline.training.explainer import Explainer, Explanation
+    from pipeline.training.explainer import ExplainedToken, Explainer, Explanation
 
 logger = logging.getLogger("pipeline.cli.explanations")
 
@@ -57,15 +57,22 @@ def how_marked(held_threshold: float) -> str:
 
 
 def line(text: str, explanation: "Explanation", marks: tuple[str, str]) -> str:
-    """The prediction, and the text with its rationale marked, on one line."""
-    return f"{explanation.said}\t{' '.join(marked(text, explanation, marks).splitlines())}"
+    """The prediction, and the text with its rationale marked, on one line.
+
+    Where each of several targets has its own rationale, a line for each.
+    """
+    every = [(explanation.said_of(name), tokens) for name, tokens in explanation.tokens_of.items()]
+    return "\n".join(
+        f"{said}\t{' '.join(marked(text, tokens, marks).splitlines())}"
+        for said, tokens in every or [(explanation.said, explanation.tokens)]
+    )
 
 
-def marked(text: str, explanation: "Explanation", marks: tuple[str, str]) -> str:
+def marked(text: str, tokens: Sequence["ExplainedToken"], marks: tuple[str, str]) -> str:
     """The text with a mark around each run of selected tokens."""
     spans: list[tuple[int, int]] = []
     follows = False
-    for token in explanation.tokens:
+    for token in tokens:
         if token.selected and follows:
             spans[-1] = (spans[-1][0], token.end)
         elif token.selected:
@@ -79,9 +86,19 @@ def marked(text: str, explanation: "Explanation", marks: tuple[str, str]) -> str
 
 
 def _targets(explanation: "Explanation") -> dict[str, Any]:
-    """The prediction of each target, where there are several."""
-    found = {name: dataclasses.asdict(one) for name, one in explanation.targets.items()}
+    """The prediction of each target, where there are several, with its rationale where it has its own."""
+    found: dict[str, Any] = {name: dataclasses.asdict(one) for name, one in explanation.targets.items()}
+    for name, tokens in explanation.tokens_of.items():
+        found[name] |= _rationale(tokens)
     return {"targets": found} if found else {}
+
+
+def _rationale(tokens: Sequence["ExplainedToken"]) -> dict[str, Any]:
+    """The selected tokens, and every token with its probability."""
+    return {
+        "rationale": [token.token for token in tokens if token.selected],
+        "tokens": [dataclasses.asdict(token) for token in tokens],
+    }
 
 
 def as_json(text: str, explanation: "Explanation") -> str:
@@ -97,7 +114,6 @@ def as_json(text: str, explanation: "Explanation") -> str:
         "num_unknown": explanation.num_unknown,
         "threshold": HALF,
         "held_threshold": explanation.held_threshold,
-        "rationale": [token.token for token in explanation.rationale],
-        "tokens": [dataclasses.asdict(token) for token in explanation.tokens],
+        **_rationale(explanation.tokens),
     }
     return json.dumps(answer, ensure_ascii=not takes_every_character(sys.stdout))

@@ -23,7 +23,7 @@ from pipeline.study.criterion import criterion_of
 from pipeline.training import naming, settings
 from pipeline.training.columns import MEAN, TASK_SCORES, of_target, plain
 from search_spaces import lookup
-from search_spaces.base import Criterion
+from search_spaces.base import SELECTION_RATE, Criterion
 from search_spaces.criteria import PAPER, RELATIVE, RIVAL, expected, with_min_precision
 from search_spaces.datasets import out_of_reach
 
@@ -69,7 +69,8 @@ def run_settings(
     _check(base, given, aspect)
     check_pretrained(base.get("encoder", "rcnn"), base.get("pretrained"), _flags(given))
     criterion = lookup.criterion(given.dataset, aspect)
-    criterion = _for_target(criterion, aspect, getattr(given, "criterion_target", None))
+    own_rationales = base.get("rationales") == "per_head"
+    criterion = _for_target(criterion, aspect, getattr(given, "criterion_target", None), own_rationales)
     if given.min_precision is not None:
         criterion = _with_min_precision(criterion, given.min_precision)
     language_model = LanguageModelConfig(**lookup.language_model_preset(given.dataset, given.sample))
@@ -207,8 +208,10 @@ def _with_min_precision(criterion: Criterion, limit: float) -> Criterion:
         ) from error
 
 
-def _for_target(criterion: Criterion, aspect: str, target: str | None) -> Criterion:
+def _for_target(criterion: Criterion, aspect: str, target: str | None, own_rationales: bool) -> Criterion:
     """The criterion with the score of one of several targets, or of their mean, in place of the main one's.
+
+    Where each target has its own rationale, bounds on the selection rate are of that target, too.
 
     Raises:
         PipelineError: if there are not several targets, or none of that name, or it reads rationales.
@@ -225,8 +228,19 @@ def _for_target(criterion: Criterion, aspect: str, target: str | None) -> Criter
     elif target not in (*names, MEAN):
         lack, hint = f"no target `{target}`; the targets are {known}", did_you_mean(target, (*names, MEAN))
     else:
-        return dataclasses.replace(criterion, metric=f"val_{of_target(target, score)}")
+        found = dataclasses.replace(criterion, metric=f"val_{of_target(target, score)}")
+        return _with_rate_of(found, target) if own_rationales else found
     raise PipelineError(lack, where="--criterion-target", hint=hint)
+
+
+def _with_rate_of(criterion: Criterion, target: str) -> Criterion:
+    """The criterion with its bounds on the selection rate as bounds on that of a target's rationales."""
+    own = f"val_{of_target(target, plain(SELECTION_RATE))}"
+    bounds = [
+        dataclasses.replace(bound, metric=own) if bound.metric == SELECTION_RATE else bound
+        for bound in criterion.bounds
+    ]
+    return dataclasses.replace(criterion, bounds=tuple(bounds))
 
 
 def _check(base: Mapping[str, Any], given: argparse.Namespace, aspect: str) -> None:

@@ -105,6 +105,9 @@ class SideOutcome:
     prediction: str
     guider_prediction: str
     target: str
+    tokens: list[Word]
+    """The text with the target's own rationale; empty where all targets share one."""
+    num_selected: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,13 +187,7 @@ def _share(part: int, whole: int) -> float | None:
 def _marked_text(order: int, prediction: Prediction) -> MarkedText:
     tokens, human = list(prediction["tokens"]), prediction["human"]
     selected, probability = list(prediction["selected"]), list(prediction["probability"])
-    lengths = {len(tokens), len(selected), len(probability), len(tokens if human is None else human)}
-    if len(lengths) > 1:
-        raise PipelineError(
-            f"a text of {len(tokens)} tokens has {len(selected)} marks of the model, "
-            f"{len(probability)} probabilities and {'no' if human is None else len(human)} human marks",
-            where=f"prediction `{prediction['example_id']}`",
-        )
+    _check_lengths(prediction, prediction)
     marks = None if human is None else [bool(mark) for mark in human]
     behind = spaces(tokens)
     return MarkedText(
@@ -206,11 +203,38 @@ def _marked_text(order: int, prediction: Prediction) -> MarkedText:
         error=_error(prediction.get("prediction"), prediction.get("target")),
         scale=of_scale(*prediction["score_range"]) if prediction.get("score_range") else "",
         name=str(prediction.get("name") or ""),
-        sides=tuple(
-            SideOutcome(str(side["name"]), *(_outcome(side.get(key)) for key in _OUTCOMES))
-            for side in prediction.get("sides") or ()
-        ),
+        sides=tuple(_side(side, prediction, behind) for side in prediction.get("sides") or ()),
     )
+
+
+def _check_lengths(prediction: Prediction, marked: Prediction) -> None:
+    """Refuse marks that are not one for each token of a text.
+
+    Args:
+        prediction: of the text.
+        marked: the same, or one of its side targets.
+    """
+    tokens, human = prediction["tokens"], prediction["human"]
+    selected, probability = marked["selected"], marked["probability"]
+    if len({len(tokens), len(selected), len(probability), len(tokens if human is None else human)}) > 1:
+        raise PipelineError(
+            f"a text of {len(tokens)} tokens has {len(selected)} marks of the model, "
+            f"{len(probability)} probabilities and {'no' if human is None else len(human)} human marks",
+            where=f"prediction `{prediction['example_id']}`",
+        )
+
+
+def _side(side: Prediction, prediction: Prediction, behind: Sequence[str]) -> SideOutcome:
+    """A side target of a text, with its own rationale where it has one."""
+    words: list[Word] = []
+    selected: list[bool] = []
+    if side.get("selected") is not None:
+        _check_lengths(prediction, side)
+        selected = [bool(mark) for mark in side["selected"]]
+        # nobody annotated a rationale of this target
+        words = list(_model_words(prediction["tokens"], behind, None, selected, side["probability"]))
+    prediction_of, guided, target = (_outcome(side.get(key)) for key in _OUTCOMES)
+    return SideOutcome(str(side["name"]), prediction_of, guided, target, words, sum(selected))
 
 
 def _counts(human: Sequence[bool] | None, selected: Sequence[bool]) -> Counts:

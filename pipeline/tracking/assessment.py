@@ -247,6 +247,10 @@ def describe(subject: Subject, reading: TestReading, width: int | None = None) -
     every = columns.rationale_columns(features.dataset)
     shown = [column for column in every if f"test_{column.score}" in reading.scores]
     rows = {"model": _cells(shown, lambda score: reading.scores.get(f"test_{score}"))}
+    for side in features.task.sides if subject.model.num_rationales > 1 else ():
+        own = {one.score: f"test_{columns.of_target(side.name, one.score)}" for one in shown}
+        there = {score: reading.scores[name] for score, name in own.items() if name in reading.scores}
+        rows[f"model, for {side.name}"] = _cells(shown, there.get)
     if subject.calibrated_threshold is not None:
         label = f"model at p >= {subject.calibrated_threshold:.3f}"
         rows[label] = _cells(shown, lambda score: reading.scores.get(f"test_calibrated_{score}"))
@@ -258,7 +262,7 @@ def describe(subject: Subject, reading: TestReading, width: int | None = None) -
     lines = [f"{subject.label}{how} on test of {name}, {counted(len(reading.predictions), 'text')}", ""]
     lines += [*_table([column.label.lower() for column in shown], rows, width), ""]
     of_targets = _of_each_target(features.task, _what_is_read(subject.model))
-    for prefix, names, what in (*of_targets, ("test_", _FAITHFULNESS, "faithfulness")):
+    for prefix, names, what in of_targets:
         found = [f"{n} {reading.scores[prefix + n]:.4f}" for n in names if prefix + n in reading.scores]
         lines += [f"{what}: {', '.join(found)}"] if found else []
     low, high = features.task.score_range
@@ -284,6 +288,7 @@ def _of_each_target(info: TaskInfo, read: str) -> Iterator[tuple[str, Sequence[s
         prefix, of = (f"test_{columns.of_target(target, '')}", f"{target}: ") if target else ("test_", "")
         yield prefix, columns.TASK_SCORES, f"{of}{read}"
         yield f"{prefix}guider_", columns.TASK_SCORES, f"{of}prediction by the guider, from the whole text"
+        yield prefix, _FAITHFULNESS, f"{of}faithfulness"
 
 
 def _cells(shown: Sequence[Column], score: Callable[[str], float | None]) -> list[str]:

@@ -49,6 +49,10 @@ class TargetAnswer(BaseModel):
     prediction: float
     probabilities: list[float]
     label: str
+    rationale: list[TokenAnswer] | None = Field(default=None, exclude_if=lambda found: found is None)
+    """The selected tokens, where each target has its own rationale."""
+    tokens: list[TokenAnswer] | None = Field(default=None, exclude_if=lambda found: found is None)
+    """Every token, where `all_tokens` is asked for as well."""
 
 
 class Answer(BaseModel):
@@ -139,6 +143,10 @@ def as_answer(explanation: Explanation, all_tokens: bool) -> dict[str, Any]:
         answer["tokens"] = [_token(token) for token in explanation.tokens]
     if explanation.targets:
         answer["targets"] = {name: dataclasses.asdict(one) for name, one in explanation.targets.items()}
+    for name, tokens in explanation.tokens_of.items():
+        answer["targets"][name]["rationale"] = [_token(token) for token in tokens if token.selected]
+        if all_tokens:
+            answer["targets"][name]["tokens"] = [_token(token) for token in tokens]
     return answer
 
 

@@ -61,6 +61,10 @@ PARTS = (STATE, DIGESTS, HISTORY, BEST)
 """Files and folders of a trial's checkpoint."""
 _PRETRAINED = "pretrained"
 """Entry of a model's description where its encoders started from a pretrained one."""
+_MARKS = ("human", "selected", "probability")
+"""Entries of a text that is shown, a number for each token."""
+_SIDE_THRESHOLDS = "side_thresholds"
+"""Entry of a model's description where each of several targets has its own rationale."""
 _OF_PRETRAINED = ("architecture", "prefix", "suffix")
 _FORMAT = 1
 _WRITERS = "a search writes its best model to STORAGE/studies/NAME/model, `pipeline.train` to its `--output`"
@@ -288,7 +292,8 @@ def load_predictions(path: Path) -> list[dict[str, Any]]:
     """
     found = read_json(path)
     for text in found:
-        marks = [text[key] for key in ("human", "selected", "probability") if text.get(key) is not None]
+        own = [text, *(text.get("sides") or ())]
+        marks = [one[key] for one in own for key in _MARKS if one.get(key) is not None]
         if not all(isinstance(token, str) for token in text["tokens"]) or not all(
             type(mark) in (int, float) for row in marks for mark in row
         ):
@@ -304,6 +309,8 @@ def _described(model: Rationalizer) -> dict[str, Any]:
         "task": model.task.to_dict(),
         "threshold": model.threshold,
     }
+    if model.side_thresholds:
+        found[_SIDE_THRESHOLDS] = model.side_thresholds
     if model.pretrained is not None:
         found[_PRETRAINED] = {name: getattr(model.pretrained, name) for name in _OF_PRETRAINED}
     return found
@@ -342,6 +349,13 @@ def _as_described(description: Mapping[str, Any], embeddings: torch.Tensor | Pre
         config, Task.of_dict(description["task"]), embeddings
     )
     model.threshold = float(description.get("threshold", HALF))
+    thresholds = [float(one) for one in description.get(_SIDE_THRESHOLDS, ())]
+    if len(thresholds) != len(model.side_thresholds):
+        raise StateError(
+            f"expected {counted(len(model.side_thresholds), 'threshold')} of side targets, "
+            f"but got {len(thresholds)}"
+        )
+    model.side_thresholds = thresholds
     return model
 
 

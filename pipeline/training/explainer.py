@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from pipeline.training.scale import of_scale
 
 PADDING, UNKNOWN = 0, 1
 """Numbers of the words that stand for no token, and for all unknown ones."""
+_Found = TypeVar("_Found")
 _MAX_POSITIONS = 1 << 16
 """Of one forward pass: a layer of 200 units then gives 100 MB. A longer text has a pass of its own."""
 
@@ -99,24 +100,34 @@ class Explanation(Predicted):
     """The model's own threshold; a token's `probability` is moved so that it is 0.5."""
     targets: dict[str, Predicted] = field(default_factory=dict)
     """The prediction of each target by its name, where there are several; the main one first."""
-    words: str = ""
-    """The predictions of several targets in words."""
+    words: dict[str, str] = field(default_factory=dict)
+    """The same in words, with the target's name."""
+    tokens_of: dict[str, list[ExplainedToken]] = field(default_factory=dict)
+    """The tokens with the rationale of each target by its name, where each has its own; else empty."""
 
     @property
     def said(self) -> str:
         """The prediction in words, with what a reader should know of it."""
         if self.words:
-            text = f"predicted {self.words}"
+            text = f"predicted {', '.join(self.words.values())}"
         elif self.label:
             text = f"predicted {self.label} ({max(self.probabilities):.3f})"
         else:
             text = f"predicted {self.subject}: {self.prediction:.2f} {of_scale(*self.score_range)}"
+        return text + self._noted(self.tokens)
+
+    def said_of(self, target: str) -> str:
+        """The same of one of several targets that have rationales of their own."""
+        return f"predicted {self.words[target]}{self._noted(self.tokens_of[target])}"
+
+    def _noted(self, tokens: Sequence[ExplainedToken]) -> str:
+        """What a reader should know of a prediction and its rationale."""
         notes = []
         if self.num_unknown:
-            notes.append(f"{self.num_unknown} of {len(self.tokens)} words unknown")
-        if not self.rationale:
+            notes.append(f"{self.num_unknown} of {len(tokens)} words unknown")
+        if not any(token.selected for token in tokens):
             notes.append("no token reaches p >= 0.5")
-        return text + (f" ({'; '.join(notes)})" if notes else "")
+        return f" ({'; '.join(notes)})" if notes else ""
 
     @property
     def rationale(self) -> list[ExplainedToken]:
@@ -254,24 +265,22 @@ class Explainer:
     def _explain(self, texts: list[list[Token]]) -> Iterator[Explanation]:
         token_ids, is_token = self._padded(texts)
         inference = self.model.infer(Words.of(token_ids), is_token)
+        rationales = inference.rationales()
         for row, text in enumerate(texts):
-            probability = inference.select_probability[row].tolist()
-            selected = inference.mask[row].tolist()
+            marked = [_marked(text, probability[row], mask[row]) for probability, mask in rationales]
             found = self._predicted(inference.output[row].tolist())
             yield Explanation(
                 found[0].prediction,
                 found[0].probabilities,
                 found[0].label,
-                tokens=[
-                    ExplainedToken(token.text, token.start, token.end, probability[i], selected[i] > 0)
-                    for i, token in enumerate(text)
-                ],
+                tokens=marked[0],
                 num_unknown=int((token_ids[row, : len(text)] == UNKNOWN).sum()),
                 score_range=self.score_range,
                 subject=self.subject,
                 held_threshold=self.model.threshold,
                 targets=self._by_name(found),
                 words=self._in_words(found),
+                tokens_of=self._by_name(marked),
             )
 
     def _predicted(self, output: list[float]) -> list[Predicted]:
@@ -279,12 +288,18 @@ class Explainer:
         columns = zip(self.targets, self.model.task.columns, strict=True)
         return [target.predicted(output[its]) for target, its in columns]
 
-    def _by_name(self, found: Sequence[Predicted]) -> dict[str, Predicted]:
+    def _by_name(self, found: Sequence[_Found]) -> dict[str, _Found]:
+        """What was found of each of several targets, by its name; nothing where there is one for all."""
         if len(found) == 1:
             return {}
         return {target.name: one for target, one in zip(self.targets, found, strict=True)}
 
-    def _in_words(self, found: Sequence[Predicted]) -> str:
-        if len(found) == 1:
-            return ""
-        return ", ".join(target.in_words(one) for target, one in zip(self.targets, found, strict=True))
+    def _in_words(self, found: Sequence[Predicted]) -> dict[str, str]:
+        named = zip(self.targets, found, strict=True)
+        return self._by_name([target.in_words(one) for target, one in named])
+
+
+def _marked(text: Sequence[Token], probability: torch.Tensor, mask: torch.Tensor) -> list[ExplainedToken]:
+    """The tokens of a text with what a rationale [T] says of each."""
+    every = zip(text, probability.tolist(), mask.tolist(), strict=False)  # padding follows
+    return [ExplainedToken(t.text, t.start, t.end, p, selected > 0) for t, p, selected in every]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,13 +11,13 @@ import torch
 
 from feature_store.store import Features
 from infocal.batch import Batch
-from infocal.config import Task
+from infocal.config import MethodConfig, Task
 from infocal.faithfulness import model_faithfulness
 from infocal.metrics import scores as metrics
 from infocal.metrics import trivial as baselines
 from infocal.metrics.resampling import TextCounts
 from infocal.nn.rationalizer import HALF, Rationalizer
-from infocal.trainer import Prediction, Trainer, predict, select_probabilities
+from infocal.trainer import Prediction, Trainer, predict, probabilities_of_rationales
 from pipeline.training.columns import MEAN, of_target
 from pipeline.training.loaders import Loader, task_of
 from search_spaces.lookup import metric_mode
@@ -24,6 +25,10 @@ from search_spaces.lookup import metric_mode
 BATCH_SIZE = 64
 MIN_GROUP_TEXTS = 30
 """Texts from which a group has scores of its own: with fewer, a score moves by 3 points with each text."""
+
+_RATE = "selection_rate"
+_OF_TEXTS = ("threshold", "num_documents", "num_skipped")
+"""Among the scores of rationales, what is the same for all targets of a text."""
 
 Scores = dict[str, float]
 Mask = npt.NDArray[np.bool_]
@@ -44,9 +49,16 @@ class ValidationData:
     """Of the rationale scores; see `infocal.metrics.scores.mask_scores`."""
 
     @classmethod
-    def of(cls, features: Features) -> "ValidationData":
-        """Open both sets."""
+    def of(cls, features: Features, config: MethodConfig | None = None) -> "ValidationData":
+        """Open both sets.
+
+        Args:
+            features: whose sets.
+            config: of the model, whose `target_weights` become those of the targets.
+        """
         task, mode = task_of(features), metric_mode(features.dataset)
+        if config is not None:
+            task = config.weighted(task)
         val = Loader(features.table("val"), task)
         annotated = val
         if "val_annotated" in features.splits:
@@ -72,7 +84,7 @@ class Validation:
 
 
 def hold_rate(trainer: Trainer, data: ValidationData, rate: float) -> metrics.DegenerateKind | None:
-    """Set the threshold of the trainer's evaluated model so that it selects at a rate.
+    """Set the threshold of the trainer's evaluated model so that it selects at a rate: of each rationale.
 
     Found on the texts on which rationales are scored, whose annotations it does not read: where `val` and
     `val_annotated` are of different kinds of text, so are their rates.
@@ -85,15 +97,34 @@ def hold_rate(trainer: Trainer, data: ValidationData, rate: float) -> metrics.De
     Returns:
         Name of the trivial mask that the selector has at p >= 0.5 on `val`, whatever its threshold: any
         selector meets a rate, one that has died, too. None where it has none, or selects every token always.
+        Where each target has its own rationale, of the first that has one and whose target has a weight.
     """
     model = trainer.evaluated_model
     if model.config.is_dense:
         return None
-    found = select_probabilities(model, data.annotated.in_order(BATCH_SIZE), trainer.device)
-    model.threshold = metrics.threshold_for_rate(found, rate)
+    found = probabilities_of_rationales(model, data.annotated.in_order(BATCH_SIZE), trainer.device)
+    thresholds = [metrics.threshold_for_rate(own, rate) for own in found]
+    model.threshold, model.side_thresholds = thresholds[0], thresholds[1:]
     if data.annotated is not data.val:
-        found = select_probabilities(model, data.val.in_order(BATCH_SIZE), trainer.device)
-    return metrics.degenerate_kind(metrics.apply_threshold(found, HALF))
+        found = probabilities_of_rationales(model, data.val.in_order(BATCH_SIZE), trainer.device)
+    return _degenerate(found, data.task)
+
+
+def _degenerate(
+    probabilities: Sequence[Sequence[npt.NDArray[np.floating[Any]]]], task: Task
+) -> metrics.DegenerateKind | None:
+    """Name of the trivial mask at p >= 0.5, of the first rationale that has one and whose target counts.
+
+    Args:
+        probabilities: of the tokens of each text, for each rationale.
+        task: with the weights of its targets.
+    """
+    kinds = (
+        metrics.degenerate_kind(metrics.apply_threshold(own, HALF))
+        for own, head in zip(probabilities, task.heads, strict=False)
+        if head.weight > 0 or len(probabilities) == 1
+    )
+    return next((kind for kind in kinds if kind is not None), None)
 
 
 def validate(predictor: Predictor, data: ValidationData, target_rate: float) -> Validation:
@@ -105,16 +136,17 @@ def validate(predictor: Predictor, data: ValidationData, target_rate: float) -> 
         target_rate: selection rate that the calibrated threshold gives; 0: no calibration.
     """
     plain = list(predictor(data.val.in_order(BATCH_SIZE)))
-    probabilities = [prediction.select_probability for prediction in plain]
-    threshold = metrics.threshold_for_rate(probabilities, target_rate) if target_rate > 0 else None
+    probabilities = [
+        [one.select_probability for one in rows] for rows in zip(*map(_own_rationales, plain), strict=True)
+    ]
+    threshold = metrics.threshold_for_rate(probabilities[0], target_rate) if target_rate > 0 else None
     predictions = _by_row(plain) if data.annotated is data.val else _in_table_order(predictor, data.annotated)
     scores = task_scores(plain, data.task)
-    scores |= rationale_scores(predictions, data.annotated.golds(), threshold, data.mode)
-    masks = metrics.apply_threshold(probabilities, 0.5)
+    scores |= rationale_scores(predictions, data.annotated.golds(), threshold, data.mode, data.task)
     return Validation(
         {f"val_{name}": value for name, value in scores.items()},
         predictions,
-        metrics.degenerate_kind(masks),
+        _degenerate(probabilities, data.task),
         text_counts(plain, predictions, data.annotated.golds(), data.task),
         _counts_by_target(plain, predictions, data),
     )
@@ -127,10 +159,11 @@ def _counts_by_target(
     if not data.task.sides:
         return {}
     golds = data.annotated.golds()
-    return {
-        head.name: text_counts([of_head(one, i) for one in plain], marked, golds, head)
-        for i, head in enumerate(data.task.heads)
-    }
+    counts = {}
+    for i, head in enumerate(data.task.heads):
+        own = [of_head(one, i) for one in marked]
+        counts[head.name] = text_counts([of_head(one, i) for one in plain], own, _golds_of(own, golds), head)
+    return counts
 
 
 def text_counts(
@@ -161,19 +194,47 @@ def task_scores(predictions: Sequence[Prediction], task: Task) -> Scores:
     Of several targets these are the main one's. `TARGET/NAME` are those of each target, and `mean/NAME` is
     the mean over the targets that have such a score, where at least two have.
     """
-    scores = _target_scores(predictions, task)
+    return _with_targets(
+        [
+            _target_scores([of_head(prediction, i) for prediction in predictions], head)
+            for i, head in enumerate(task.heads)
+        ],
+        task,
+    )
+
+
+def _with_targets(each: Sequence[Scores], task: Task) -> Scores:
+    """The main target's scores, and of several targets those of each and their means; see `task_scores`.
+
+    Args:
+        each: scores of each target, the main one first.
+        task: of the targets.
+    """
     if not task.sides:
-        return scores
-    each = {
-        head.name: _target_scores([of_head(prediction, i) for prediction in predictions], head)
-        for i, head in enumerate(task.heads)
+        return each[0]
+    named = {
+        of_target(head.name, name): value
+        for head, own in zip(task.heads, each, strict=True)
+        for name, value in own.items()
     }
-    named = {of_target(target, name): value for target, own in each.items() for name, value in own.items()}
-    for name in dict.fromkeys(name for own in each.values() for name in own):
-        values = [own[name] for own in each.values() if name in own]
+    for name in dict.fromkeys(name for own in each for name in own):
+        values = [own[name] for own in each if name in own]
         if len(values) > 1:
             named[of_target(MEAN, name)] = float(np.mean(values))
-    return scores | named
+    return each[0] | named
+
+
+def _own_rationales(prediction: Prediction) -> tuple[Prediction, ...]:
+    """A prediction of each target that has its own rationale; of the main one alone where they share one."""
+    return (prediction, *(side for side in prediction.sides if side.has_own_rationale))
+
+
+def _golds_of(predictions: Sequence[Prediction], golds: Sequence[Mask | None]) -> Sequence[Mask | None]:
+    """Human rationales for the predictions of one target: none where it has its own rationale.
+
+    Those of a data set are of its main target.
+    """
+    return [None] * len(golds) if predictions and predictions[0].has_own_rationale else golds
 
 
 def of_head(prediction: Prediction, number: int) -> Prediction:
@@ -205,14 +266,37 @@ def rationale_scores(
     golds: Sequence[Mask | None],
     calibrated_threshold: float | None,
     mode: str,
+    task: Task | None = None,
 ) -> Scores:
-    """Every rationale score by its flat name; see `infocal.metrics.scores.DEFINITIONS`."""
-    return metrics.rationale_scores(
+    """Every rationale score by its flat name; see `infocal.metrics.scores.DEFINITIONS`.
+
+    Of several targets these are the main one's, with which human rationales are compared. `TARGET/NAME` are
+    those of each target that has its own rationale; where all share one, there is `TARGET/selection_rate`.
+
+    Args:
+        predictions: of the texts.
+        golds: human rationales.
+        calibrated_threshold: of the main target; None: no calibrated scores.
+        mode: see `infocal.metrics.scores.mask_scores`.
+        task: where there may be several targets.
+    """
+    main = metrics.rationale_scores(
         [prediction.select_probability for prediction in predictions],
         golds,
         calibrated_threshold=calibrated_threshold,
         mode=mode,
     )
+    if task is None or not task.sides:
+        return main
+    if not predictions[0].sides[0].has_own_rationale:
+        return main | _with_targets([{_RATE: main[_RATE]}] * len(task.heads), task)
+    nobody = [None] * len(predictions)
+    sides = [
+        metrics.rationale_scores([of_head(p, i).select_probability for p in predictions], nobody, mode=mode)
+        for i in range(1, len(task.heads))
+    ]
+    of_selection = [{name: own[name] for name in own if name not in _OF_TEXTS} for own in (main, *sides)]
+    return main | _with_targets(of_selection, task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +341,14 @@ def score_test(
 
     predictions, golds = _in_table_order(predictor, test), test.golds()
     scores = task_scores(predictions, task)
-    scores |= rationale_scores(predictions, golds, calibrated_threshold, mode) | faithfulness(model, test)
+    scores |= rationale_scores(predictions, golds, calibrated_threshold, mode, task)
+    scores |= faithfulness(model, test)
     named = {f"test_{name}": value for name, value in scores.items()}
     if "val_annotated" in features.splits:
         val = Loader(features.annotated_validation(), task)
         both, both_golds = predictions + _in_table_order(predictor, val), golds + val.golds()
-        together = task_scores(both, task) | rationale_scores(both, both_golds, calibrated_threshold, mode)
+        together = task_scores(both, task)
+        together |= rationale_scores(both, both_golds, calibrated_threshold, mode, task)
         named |= {f"annotated_{name}": value for name, value in together.items()}
     log_reading(named)
     lines = baselines.trivial_scores(golds, test.token_ids.lengths, rate_of_lines(scores), mode=mode)
@@ -293,16 +379,18 @@ def texts_for_people(features: Features, split: str) -> pa.Table:
 
 
 def faithfulness(model: Rationalizer, loader: Loader) -> Scores:
-    """Comprehensiveness, sufficiency and AOPC of a classifier; nothing for a regression, which has no class.
+    """Comprehensiveness, sufficiency and AOPC of a classification; a regression has no class, and none.
+
+    Of several targets each has its own, named as in `task_scores`.
 
     Over the texts that people annotated, as [Mathew2021] has it; over all where nobody annotated any. It
     takes fifteen passes over the texts, so it is computed for a finished model and not at each epoch.
     """
-    if model.task.kind == "regression":
+    if all(head.kind == "regression" for head in model.task.heads):
         return {}
     rows = loader.annotated_rows()
     batches = loader.in_order(BATCH_SIZE, rows if len(rows) else None)
-    return model_faithfulness(model, batches, torch.device("cpu"))
+    return _with_targets(model_faithfulness(model, batches, torch.device("cpu")), model.task)
 
 
 def final_validation(model: Rationalizer, features: Features) -> Scores:

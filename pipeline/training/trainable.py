@@ -20,6 +20,7 @@ from infocal.config import LanguageModelConfig, MethodConfig
 from infocal.errors import StateError, TrainingFailure
 from infocal.metrics import resampling
 from infocal.metrics.resampling import TextCounts
+from infocal.nn.rationalizer import HALF
 from infocal.trainer import Prediction, resolve_device
 from pipeline.base import environment
 from pipeline.base.errors import USER_ERRORS
@@ -105,7 +106,7 @@ class Trial:
             )
         method = lookup.implementation(run.method)
         self.loader = training_loader(features, scores, is_supervised=method.is_supervised)
-        self.validation = ValidationData.of(features)
+        self.validation = ValidationData.of(features, config)
         self.trainer = method.trainer_class()(
             config,
             task_of(features),
@@ -275,7 +276,7 @@ def with_intervals(epoch: BestEpoch, run: RunSettings, found: Validation) -> Bes
         name.removeprefix("val_") for name in (*run.criterion.metrics, *best_shown(run.dataset, found.scores))
     ]
     drawn = resampling.intervals(
-        found.counts, [name for name in shown if not name.startswith("selection_rate")]
+        found.counts, [name for name in shown if not columns.plain(name).startswith("selection_rate")]
     )
     drawn |= _target_intervals(found.side_counts, shown)
     own = drawn.get(run.criterion.metric.removeprefix("val_"))
@@ -298,6 +299,8 @@ def _target_intervals(
     drawn: dict[str, resampling.Interval] = {}
     for name in dict.fromkeys(shown):
         target, _, score = name.rpartition("/")
+        if score.startswith("selection_rate"):
+            continue
         if target in counts:
             one = resampling.intervals(counts[target], [score]).get(score)
         elif target == columns.MEAN:
@@ -324,8 +327,7 @@ def shown_predictions(found: Validation, features: Features) -> list[dict[str, A
                 "example_id": row["example_id"],
                 "tokens": row["tokens"],
                 "human": human,
-                "probability": [round(float(p), 4) for p in prediction.select_probability],
-                "selected": [int(p >= 0.5) for p in prediction.select_probability],
+                **_selection(prediction),
                 **_outcome(prediction, info),
                 "score_range": list(ends) if is_score else None,
             }
@@ -350,8 +352,19 @@ def _sides(prediction: Prediction, info: TaskInfo) -> dict[str, Any]:
     if not info.sides:
         return {}
     every = zip(info.sides, prediction.sides, strict=True)
-    sides = [{"name": side.name, **_outcome(one, side)} for side, one in every]
+    sides = [
+        {"name": side.name, **_outcome(one, side), **(_selection(one) if one.has_own_rationale else {})}
+        for side, one in every
+    ]
     return {"name": info.name, "sides": sides}
+
+
+def _selection(prediction: Prediction) -> dict[str, Any]:
+    """Which tokens the model selects."""
+    return {
+        "probability": [round(float(p), 4) for p in prediction.select_probability],
+        "selected": [int(p >= HALF) for p in prediction.select_probability],
+    }
 
 
 def _said(output: np.ndarray, class_names: Sequence[str] | None, ends: tuple[float, float]) -> float | str:

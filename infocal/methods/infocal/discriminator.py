@@ -1,5 +1,6 @@
 """D: tells the guider's feature (label 1) from the predictor's (label 0)."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
@@ -30,3 +31,22 @@ class Discriminator(nn.Module):
         """Logit that `feature` came from the guider."""
         logit: Tensor = self.slope * self.output(self.hidden(feature).tanh()).squeeze(-1)
         return logit
+
+
+class Discriminators(nn.Module):
+    """One for each of several targets that have rationales of their own.
+
+    Args:
+        num: targets.
+        feature_size: Z, dimensions of the features.
+        slope: Lipschitz constant of each logit, > 0.
+    """
+
+    def __init__(self, num: int, feature_size: int, slope: float) -> None:
+        super().__init__()
+        self.of_targets = nn.ModuleList(Discriminator(feature_size, slope) for _ in range(num))
+
+    def forward(self, feature: Float[Tensor, "R Z"]) -> Float[Tensor, " R"]:
+        """Logits of the features of each target's rationales (see `infocal.heads`) by its discriminator."""
+        rows = feature.chunk(len(self.of_targets))
+        return torch.cat([own(part) for own, part in zip(self.of_targets, rows, strict=True)])

@@ -10,7 +10,8 @@ from infocal.batch import Batch
 from infocal.config import InfoCalConfig, Task
 from infocal.errors import TrainingFailure
 from infocal.gradient_shares import Heard
-from infocal.methods.infocal.discriminator import Discriminator
+from infocal.heads import repeated
+from infocal.methods.infocal.discriminator import Discriminator, Discriminators
 from infocal.methods.infocal.model import Forward, InfoCal
 from infocal.nn.pieces import Pretrained
 from infocal.objective import Terms, weighted
@@ -36,6 +37,9 @@ class InfoCalTrainer(RateTrainer):
     their difference. Predictor and guider have one feature each for all heads, which the discriminator tells
     apart: L_g = -log D(z~) and L_d of Eq. (13) and (14) stand once, whatever the number of targets.
 
+    With `rationales=per_head`, each target has its own mask, features and discriminator, and J_total is
+    sum_h w_h J_h: that of the targets alone, whose encoders and layer to the feature are the same.
+
     so that no gradient passes from L_sp to the selector. The other terms reach it as ever.
     """
 
@@ -47,7 +51,10 @@ class InfoCalTrainer(RateTrainer):
         self, config: InfoCalConfig, task: Task, embeddings: Tensor | Pretrained, **rest: Any
     ) -> None:
         super().__init__(config, task, embeddings, **rest)
-        self.discriminator = Discriminator(config.feature_size, config.discriminator_slope).to(self.device)
+        of_features = (config.feature_size, config.discriminator_slope)
+        num = self.model.num_rationales
+        made = Discriminator(*of_features) if num == 1 else Discriminators(num, *of_features)
+        self.discriminator = made.to(self.device)
         self.discriminator_optimizer = self.make_optimizer(
             self.discriminator, config.discriminator_learning_rate
         )
@@ -100,34 +107,43 @@ class InfoCalTrainer(RateTrainer):
         return super().finish_step(rest) | self._discriminator_step(rest)
 
     def _terms(self, batch: Batch, forward: Forward) -> Terms:
-        rate = losses.mean_selection_rate(forward.select_logit, batch.is_token)
+        config, is_token, each = self.config, batch.is_token, self.over_rationales
+        # the first of the terms by the selector's logits: their gradients are summed in this order
+        rate = self.held(
+            self.rate_control,
+            lambda logit: losses.mean_selection_rate(logit, is_token),
+            forward.select_logit,
+        )
         return {
-            "sp": losses.prediction_loss(forward.predictor_output, batch.target, self.task),
-            "guide": losses.prediction_loss(forward.guider_output, batch.target, self.task),
-            "ib": losses.information_bottleneck(
-                forward.select_logit, batch.is_token, self.config.prior_selection_rate
+            **self.prediction_terms(forward.predictor_output, batch),
+            **self.prediction_terms(forward.guider_output, batch, "guide"),
+            "ib": each(
+                lambda logit: losses.information_bottleneck(logit, is_token, config.prior_selection_rate),
+                forward.select_logit,
             ),
             "g": self._calibration(batch, forward),
-            "mi": losses.mutual_information(
-                forward.gaussian.mu, forward.gaussian.sigma, self.config.mi_reduction
+            "mi": each(
+                lambda mu, sigma: losses.mutual_information(mu, sigma, config.mi_reduction), *forward.gaussian
             ),
-            "lm": self._language_model_regularizer(batch, forward),
-            "coherence": self._coherence(batch, forward),
-            "rate": self.rate_control(rate, self.pressure),
+            "lm": each(
+                lambda *own: self._language_model_regularizer(batch, *own), forward.mask, forward.select_logit
+            ),
+            "coherence": each(lambda *own: self._coherence(batch, *own), forward.mask, forward.select_logit),
+            "rate": rate,
         }
 
-    def _language_model_regularizer(self, batch: Batch, forward: Forward) -> Tensor:
+    def _language_model_regularizer(self, batch: Batch, mask: Tensor, select_logit: Tensor) -> Tensor:
         """L_lm in the form that the config names."""
         if self.config.lm_form == "drawn" or self.config.is_dense:
-            return losses.language_model_regularizer(forward.mask, batch.lm_logit, batch.is_token)
-        p_select = torch.sigmoid(forward.select_logit)
+            return losses.language_model_regularizer(mask, batch.lm_logit, batch.is_token)
+        p_select = torch.sigmoid(select_logit)
         return losses.expected_language_model_regularizer(p_select, batch.lm_logit, batch.is_token)
 
-    def _coherence(self, batch: Batch, forward: Forward) -> Tensor:
+    def _coherence(self, batch: Batch, mask: Tensor, select_logit: Tensor) -> Tensor:
         """The fused lasso in the form that the config names."""
         if self.config.coherence_form == "drawn" or self.config.is_dense:
-            return losses.coherence(forward.mask, batch.is_token)
-        return losses.expected_coherence(torch.sigmoid(forward.select_logit), batch.is_token)
+            return losses.coherence(mask, batch.is_token)
+        return losses.expected_coherence(torch.sigmoid(select_logit), batch.is_token)
 
     def _calibration(self, batch: Batch, forward: Forward) -> Tensor:
         """L_g; it reaches selector and predictor, never the guider."""
@@ -136,18 +152,18 @@ class InfoCalTrainer(RateTrainer):
             return losses.invase_calibration(forward.predictor_output, guided, batch.target, self.task)
         if self.config.calibration_loss == "policy_gradient":
             return self._reward(batch, forward)
-        return losses.generator_loss(self.discriminator(forward.predictor_feature))
+        return self.over_rationales(losses.generator_loss, self.discriminator(forward.predictor_feature))
 
     def _reward(self, batch: Batch, forward: Forward) -> Tensor:
         """REINFORCE on the difference of losses; the baseline predicts from the mean of z_nero."""
         with torch.no_grad():
-            of_guider = self.model.output(forward.gaussian.mu)
+            of_guider = self.model.logits_of(forward.gaussian.mu, len(batch))
             cost, baseline = (
-                losses.prediction_loss(output, batch.target, self.task, reduction="none")
-                for output in (forward.predictor_output, of_guider)
+                self.costs_of_rationales(output, batch) for output in (forward.predictor_output, of_guider)
             )
-        log_p = mask_log_probability(forward.select_logit, forward.mask, batch.is_token)
-        return reinforce(log_p, cost, baseline)
+        is_real = repeated(batch.is_token, self.model.num_rationales)
+        log_p = mask_log_probability(forward.select_logit, forward.mask, is_real)
+        return self.over_rationales(reinforce, log_p, cost, baseline)
 
     def _discriminator_step(self, forward: Forward) -> Terms:
         with self.autocast():

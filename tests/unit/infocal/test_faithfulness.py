@@ -60,7 +60,7 @@ def naive(model: InfoCal, batches: list[Batch]) -> dict[str, float]:
 
 def test_it_is_what_each_text_gives_alone(model: InfoCal):
     batches = random_batches(3, CLASSES)
-    found = model_faithfulness(model, batches, CPU)
+    (found,) = model_faithfulness(model, batches, CPU)
     assert found == pytest.approx(naive(model, batches), abs=1e-5)
     assert abs(found["comprehensiveness"]) > 1e-3, "the case tells removing from keeping"
     assert found["comprehensiveness"] != pytest.approx(found["sufficiency"], abs=1e-3)
@@ -78,7 +78,7 @@ def test_the_selector_reads_each_batch_once(model: InfoCal, monkeypatch: pytest.
 def test_a_model_that_ignores_its_text_rests_on_nothing(model: InfoCal):
     deaf = InfoCal(small_config(), CLASSES, random_embeddings())
     torch.nn.init.zeros_(deaf.output.weight)
-    found = model_faithfulness(deaf, random_batches(1, CLASSES), CPU)
+    (found,) = model_faithfulness(deaf, random_batches(1, CLASSES), CPU)
     assert found["comprehensiveness"] == found["sufficiency"] == found["comprehensiveness_aopc"] == 0
 
 

@@ -248,7 +248,7 @@ def test_faithfulness_is_that_of_the_annotated_posts():
     loader = Loader(post_features().table("val"), CLASSES)
     rows = loader.annotated_rows()
     assert 0 < len(rows) < len(loader)
-    expected = model_faithfulness(post_model(), [loader.batch(rows)], torch.device("cpu"))
+    (expected,) = model_faithfulness(post_model(), [loader.batch(rows)], torch.device("cpu"))
     assert scoring.faithfulness(post_model(), loader) == pytest.approx(expected, abs=1e-5)
     named = {f"val_{name}": value for name, value in expected.items()}
     assert scoring.final_validation(post_model(), post_features()) == pytest.approx(named, abs=1e-5)
@@ -260,7 +260,7 @@ def test_faithfulness_where_nobody_annotated_is_that_of_all_posts():
         table.schema.get_field_index("rationale"), "rationale", pa.nulls(len(table), pa.list_(pa.uint16()))
     )
     loader = Loader(bare, CLASSES)
-    everything = model_faithfulness(post_model(), loader.in_order(64), torch.device("cpu"))
+    (everything,) = model_faithfulness(post_model(), loader.in_order(64), torch.device("cpu"))
     assert scoring.faithfulness(post_model(), loader) == pytest.approx(everything, abs=1e-6)
 
 
