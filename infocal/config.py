@@ -82,7 +82,8 @@ class Task:
 
     Raises:
         ConfigError: if the variance is not positive, a classification has fewer than two classes, a weight is
-            below 0, all weights are 0, or several targets have not each a name of their own.
+            below 0, all weights are 0, several targets have not each a name of their own, or a class has no
+            text where there are texts.
     """
 
     kind: TaskKind
@@ -103,6 +104,9 @@ class Task:
 
     sides: tuple["Task", ...] = ()
     """The side targets, which have none themselves."""
+
+    texts: tuple[tuple[int, ...], ...] = ()
+    """Of each class, the numbers of the words of a text that describes it; empty: there are no such texts."""
 
     @property
     def heads(self) -> tuple["Task", ...]:
@@ -151,12 +155,15 @@ class Task:
             found |= {"name": self.name, "weight": self.weight}
         if self.sides:
             found["sides"] = [side.to_dict() for side in self.sides]
+        if self.texts:
+            found["texts"] = [list(text) for text in self.texts]
         return found
 
     @classmethod
     def of_dict(cls, stored: Mapping[str, Any]) -> "Task":
         """What `to_dict` gave."""
-        return cls(**{**stored, "sides": tuple(cls.of_dict(side) for side in stored.get("sides", ()))})
+        sides = tuple(cls.of_dict(side) for side in stored.get("sides", ()))
+        return cls(**{**stored, "sides": sides, "texts": tuple(map(tuple, stored.get("texts", ())))})
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -179,6 +186,11 @@ class Task:
             )
         if self.kind == "classification" and self.num_classes < 2:
             raise ConfigError(f"a classification needs at least 2 classes, but got {self.num_classes}")
+        if self.texts and (len(self.texts) != self.num_classes or not all(self.texts)):
+            raise ConfigError(
+                f"expected a text of at least one word for each of {self.num_classes} classes, but got "
+                f"{len(self.texts)} texts with {sum(map(len, self.texts))} words"
+            )
 
 
 _OF_ONE_TARGET = ("kind", "num_classes", "target_mean", "target_variance")
@@ -217,6 +229,9 @@ class MethodConfig:
 
     predicts_several: ClassVar[bool] = True
     """Whether a model of the method can have several targets."""
+
+    predicts_one: ClassVar[bool] = True
+    """Whether a model of the method can have one target alone."""
 
     selects_per_head: ClassVar[bool] = False
     """Whether each of several targets can have a rationale of its own."""
@@ -334,12 +349,18 @@ class MethodConfig:
         """The task with the weights of `target_weights`.
 
         Raises:
-            ConfigError: if the method cannot have so many targets, or `Task.weighted` refuses the weights.
+            ConfigError: if the method cannot have so many or so few targets, or `Task.weighted` refuses the
+                weights.
         """
         if task.sides and not self.predicts_several:
             names = ", ".join(f"`{head.name}`" for head in task.heads)
             raise ConfigError(
                 f"this method predicts one target, but got {names}", hint="name one of them with `--aspect`"
+            )
+        if not task.sides and not self.predicts_one:
+            raise ConfigError(
+                f"this method predicts several targets, but got {f'`{task.name}`' if task.name else 'one'}",
+                hint="name several targets with `--aspect A,B`, for example `--task charges,articles,terms`",
             )
         if self.rationales == "per_head":
             self._check_per_head(task)
@@ -385,6 +406,14 @@ class MethodConfig:
     def to_dict(self) -> dict[str, Any]:
         """Every hyper-parameter by name; `from_mapping` is the inverse."""
         return dataclasses.asdict(self)
+
+    def class_texts(self) -> Mapping[str, str]:
+        """Files with a text for each class of a target that the method reads, by the target's name."""
+        return {}
+
+    def remarks(self) -> list[str]:
+        """What tables have to say of the method with these hyper-parameters."""
+        return []
 
     @property
     def start_epochs(self) -> float:
@@ -579,7 +608,7 @@ def _check_types(config: Task | MethodConfig | LanguageModelConfig) -> None:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if get_origin(field.type) is tuple:
-            continue  # of tasks, each of which has checked itself
+            continue  # of tasks, each of which has checked itself, or of words
         choices = field.metadata.get(_CHOICES, ())
         if get_origin(field.type) is Literal:
             choices = get_args(field.type)

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeVar
 
 from feature_store.sources import get_source
 from feature_store.sources.base import FeatureDefaults
-from feature_store.targets import main_of
+from feature_store.targets import main_of, names_of
 from infocal.encoder_registry import ENCODERS
 from infocal.errors import ConfigError, did_you_mean
 from infocal.methods.registry import METHODS, Method
@@ -16,6 +16,7 @@ from search_spaces import (
     datasets,
     fresh,
     hardkuma,
+    law,
     mcd,
     own_data,
     rnp,
@@ -38,6 +39,9 @@ _SEARCHES: dict[str, Search | None] = {
     "birnn": classifiers.SEARCH,
     "birnn_attn": classifiers.SEARCH,
     "birnn_hatexplain": classifiers.SUPERVISED_SEARCH,
+    "fla": law.FLA_SEARCH,
+    "topjudge": law.SEARCH,
+    "mpbfn_wca": law.SEARCH,
     "bert": classifiers.PRETRAINED_SEARCH,
     "bert_hatexplain": classifiers.SUPERVISED_PRETRAINED_SEARCH,
 }
@@ -85,33 +89,44 @@ def method_names() -> list[str]:
     return [*_SEARCHES, *VARIANTS]
 
 
-def unaided_names() -> list[str]:
-    """The methods and variants that need nothing but texts and targets.
+def unaided_names(aspect: str = "") -> list[str]:
+    """The methods and variants that need nothing but texts and targets, and can predict these targets.
 
     The others learn from the human rationales of training texts, or start from a pretrained encoder.
+
+    Args:
+        aspect: the targets; some methods predict one target alone, some only several.
     """
     return [
         name
         for name in method_names()
         if not (found := implementation(name)).is_supervised
         and not any(ENCODERS[known].is_pretrained for known in found.encoders)
+        and can_predict(name, aspect)
     ]
 
 
-def chosen_methods(text: str, dataset: str, where: str) -> list[str]:
+def can_predict(method: str, aspect: str) -> bool:
+    """Whether a model of a method can have so many targets as an aspect names."""
+    kind = implementation(method).config_class()
+    return kind.predicts_several if len(names_of(aspect)) > 1 else kind.predicts_one
+
+
+def chosen_methods(text: str, dataset: str, where: str, aspect: str = "") -> list[str]:
     """The methods that a comma list names, each once and in its order; `all` stands for `unaided_names`.
 
     Args:
         text: names between commas, or `all`.
         dataset: on which they are to be trained.
         where: flag that the text was given with.
+        aspect: the targets that they are to predict.
 
     Raises:
         ConfigError: if the dataset has no such method, naming the nearest one.
     """
     known = {name: name for name in method_names() if dataset in datasets.names()}
     if text.strip() == "all":
-        return [name for name in unaided_names() if name in known]
+        return [name for name in unaided_names(aspect) if name in known]
     names = [name.strip() for name in text.split(",")]
     return list(dict.fromkeys(_find(known, name, f"method on {dataset}", where) for name in names))
 

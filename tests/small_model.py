@@ -1,5 +1,6 @@
 """A model of a few units and made-up batches, for tests."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 from infocal.batch import Batch
 from infocal.config import InfoCalConfig, Task
 from infocal.methods.infocal.trainer import InfoCalTrainer
+from infocal.methods.registry import method
 
 NUM_WORDS, EMBEDDING_SIZE = 12, 4
 REGRESSION = Task(kind="regression", target_mean=0.5, target_variance=0.05)
@@ -22,6 +24,26 @@ SEVERAL = Task(
     ),
 )
 """Three targets of both kinds; the main one is that of `CLASSES`, with the same numbers in `random_batch`."""
+
+LAW = Task(
+    kind="classification",
+    num_classes=3,
+    name="charges",
+    sides=(
+        Task(kind="classification", num_classes=2, name="articles"),
+        Task(kind="classification", num_classes=4, name="terms"),
+    ),
+)
+"""The three targets of a legal case."""
+LAW_BY_TERMS = replace(LAW.sides[1], sides=(replace(LAW, sides=()), LAW.sides[0]))
+"""The same with another main target."""
+
+
+def fit(name: str, task: Task) -> Task:
+    """The task itself, or several targets of a legal case for a method that cannot have one target alone."""
+    if method(name).config_class().predicts_one:
+        return task
+    return LAW_BY_TERMS if task == REGRESSION else LAW
 
 
 def small_config(**changes: Any) -> InfoCalConfig:

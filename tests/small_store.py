@@ -57,6 +57,20 @@ def sample_features() -> Features:
 
 
 @functools.cache
+def law_features() -> Features:
+    """The sample cases with all three targets and random word vectors, built once a process."""
+    return open_features(
+        FeatureRequest(
+            dataset="cail-small",
+            aspect="charges+articles+terms",
+            sample=True,
+            embedding="random",
+            cache_dir=sample_cache(),
+        )
+    )
+
+
+@functools.cache
 def post_features() -> Features:
     """The sample posts of HateXplain with random word vectors, built once a process: a classification."""
     return open_features(

@@ -144,10 +144,9 @@ class Classifier(Rationalizer):
             log_attention = self.read(embedded, is_token.to(embedded.vectors.dtype), is_token).log_attention
             assert log_attention is not None  # its config has this choice
             return log_attention.exp().mean(dim=1) * is_token
-        is_score = self.task.kind == "regression"
-        explained = Explained(
-            self.logits, self.respond, embedded, is_token, self.config.lime_samples, is_score
-        )
+        is_score = self.task.kind == "regression"  # of several targets, the main one is explained
+        logits, respond = (self.of_main(read) for read in (self.logits, self.respond))
+        explained = Explained(logits, respond, embedded, is_token, self.config.lime_samples, is_score)
         return contributions(self.config.explainer, explained)
 
     def select_probability(self, embedded: Embedded, is_token: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
@@ -220,9 +219,6 @@ class ClassifierTrainer(Trainer):
         return self.terms(batch, reading), everything, None
 
     def terms(self, batch: Batch, reading: Reading) -> Terms:
-        """What the reading of a batch costs."""
-        return {
-            "sp": losses.prediction_loss(
-                reading.logit, batch.target, self.task, class_weight=self.class_weight
-            )
-        }
+        """What the reading of a batch costs; of several targets, beside it the loss of each, to watch."""
+        loss = losses.prediction_loss(reading.logit, batch.target, self.task, class_weight=self.class_weight)
+        return {"sp": loss} | self.terms_of_targets(reading.logit, batch, "sp")

@@ -81,6 +81,24 @@ METHODS = {
         "BiRNN-HateXplain [Attn]",
         is_supervised=True,
     ),
+    "topjudge": Method(
+        "infocal.methods.topjudge:TopjudgeConfig",
+        "infocal.methods.topjudge:TopjudgeTrainer",
+        "TOPJUDGE",
+        encoders=("cnn",),
+    ),
+    "mpbfn_wca": Method(
+        "infocal.methods.mpbfn_wca:MpbfnWcaConfig",
+        "infocal.methods.mpbfn_wca:MpbfnWcaTrainer",
+        "MPBFN-WCA",
+        encoders=("cnn",),
+    ),
+    "fla": Method(
+        "infocal.methods.fla:FlaConfig",
+        "infocal.methods.fla:FlaTrainer",
+        "FLA",
+        encoders=("lstm", "rcnn", "cnn"),
+    ),
     "bert": Method(
         "infocal.methods.bert:BertConfig",
         "infocal.methods.bert:BertTrainer",

@@ -21,19 +21,22 @@ class AttentionReader(nn.Module):
     Args:
         config: the hyper-parameters.
         encoder: reads the seen tokens.
+        has_feature: whether there is the last linear layer; without it, `attend` is all there is.
     """
 
-    def __init__(self, config: MethodConfig, encoder: Encoder) -> None:
+    def __init__(self, config: MethodConfig, encoder: Encoder, *, has_feature: bool = True) -> None:
         super().__init__()
         width = encoder.output_size
         self.encoder = encoder
         self.key = nn.Linear(width, config.hidden_size)
         self.query = nn.Linear(config.hidden_size, 1, bias=False)
-        self.feature = nn.Linear(width, config.feature_size)
-        for layer in (self.key, self.query, self.feature):
+        features = [nn.Linear(width, config.feature_size)] if has_feature else []
+        for layer in (self.key, self.query, *features):
             nn.init.xavier_uniform_(layer.weight)
-        for layer in (self.key, self.feature):
+        for layer in (self.key, *features):
             nn.init.zeros_(layer.bias)
+        if has_feature:
+            (self.feature,) = features
 
     def forward(
         self, embedded: Embedded, gate: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"]

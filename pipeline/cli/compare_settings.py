@@ -32,7 +32,7 @@ def new_comparison(given: argparse.Namespace, arguments: Sequence[str]) -> "Comp
     """Check every flag and resolve the settings; the features' folders are still missing."""
     aspect = resolve_aspect(get_source(given.dataset), given.aspect) or ""
     lookup.criterion(given.dataset, aspect)
-    methods = lookup.chosen_methods(given.methods, given.dataset, "--methods")
+    methods = lookup.chosen_methods(given.methods, given.dataset, "--methods", aspect)
     _check_owners(given.set, methods)
     if given.gpus_per_run == flag_values.AUTO:
         raise PipelineError("expected a number of GPUs, but got `auto`", where="--gpus-per-run")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feature_store import targets
+from feature_store.class_texts import read_class_texts
 from feature_store.command_line import cache_folder
 from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect, source_options
@@ -62,9 +63,10 @@ def run_settings(
     base = lookup.preset(given.method, given.dataset, aspect, given.sample) | chosen
     if given.target_selection_rate is not None:
         base["target_selection_rate"] = _target_rate(given)
-    if base.get("pretrained") and Path(base["pretrained"]).expanduser().is_dir():
-        # by its whole path: a worker has another current folder
-        base["pretrained"] = str(Path(base["pretrained"]).expanduser().resolve())
+    for name in ("pretrained", "article_texts"):
+        if isinstance(base.get(name), str) and base[name] and Path(base[name]).expanduser().exists():
+            # by its whole path: a worker has another current folder
+            base[name] = str(Path(base[name]).expanduser().resolve())
     _check_variant(base, given.method)
     _check(base, given, aspect)
     check_pretrained(base.get("encoder", "rcnn"), base.get("pretrained"), _flags(given))
@@ -248,6 +250,8 @@ def _check(base: Mapping[str, Any], given: argparse.Namespace, aspect: str) -> N
     try:
         config = lookup.implementation(given.method).config_class().from_mapping(base)
         _check_weights(config, aspect)
+        for file in config.class_texts().values():
+            read_class_texts(Path(file))
     except ConfigError as error:
         raise PipelineError(
             error.message,

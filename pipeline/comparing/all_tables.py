@@ -1,5 +1,6 @@
 """Every comparison of a storage on one page: the paper's tables, as HTML, Markdown and LaTeX."""
 
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pipeline.base.storage import Location
 from pipeline.base.stored_files import read_settings
 from pipeline.comparing import language_models
 from pipeline.comparing.comparison_settings import ComparisonSettings, entries
-from pipeline.comparing.comparison_table import TABLE
+from pipeline.comparing.comparison_table import TABLE, remarks
 from pipeline.comparing.places import COMPARISON, OUTCOMES, SETTINGS
 from pipeline.reporting import pages, published, typeset
 from pipeline.reporting.language_model_tables import section
@@ -78,7 +79,7 @@ def _read(folder: Path, name: str) -> Compared:
         dataset=run.dataset,
         aspect=run.aspect,
         options=run.options,
-        features=Path(run.features_dir).name,
+        features=Path(run.features_dir).name if features is None else _texts_of(features),
         target_rate=prepared.target_rate,
         num_epochs=run.num_epochs,
         is_sample=prepared.sample,
@@ -89,7 +90,15 @@ def _read(folder: Path, name: str) -> Compared:
         counts={} if features is None else features.provenance["counts"],
         beside=_beside(folder / f"{TABLE}.json", features, prepared.target_rate),
         command=prepared.command,
+        remarks=remarks(prepared),
     )
+
+
+def _texts_of(features: Features) -> str:
+    """What tells the texts of features from others, whatever targets they have."""
+    known = features.provenance
+    parameters = {name: value for name, value in known["parameters"].items() if name != "aspect"}
+    return json.dumps([parameters, known["digests"]], sort_keys=True)
 
 
 def _features(directory: str) -> Features | None:

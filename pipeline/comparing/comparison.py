@@ -25,6 +25,7 @@ from pipeline.comparing.comparison_table import (
     masks_of_others,
     metrics,
     published_masks,
+    remarks,
 )
 from pipeline.comparing.entry_tracking import EntryTracking, is_broken
 from pipeline.comparing.places import SETTINGS
@@ -160,6 +161,7 @@ class Comparison:
         lines = trivial_test(features, self.prepared.target_rate)
         beside, notes = list(published_masks(self.prepared, features)), list(features.notes)
         notes += [f"{name} broke and is not in the table: {reason}" for name, reason in self.broken.items()]
+        notes += remarks(self.prepared)
         published = masks_of_others(self.prepared)
         if published is not None and not beside:
             notes.append(

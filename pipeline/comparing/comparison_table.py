@@ -13,7 +13,7 @@ from pipeline.study.study_folder import StudyFolder
 from pipeline.training import feature_copies
 from pipeline.training.scoring import published_test
 from pipeline.training.settings import RunSettings
-from search_spaces import datasets
+from search_spaces import datasets, lookup
 from search_spaces.datasets import PublishedMasks
 
 TABLE = "table"
@@ -45,6 +45,12 @@ def published_masks(prepared: ComparisonSettings, features: Features) -> Iterato
         yield given_row(
             f"masks of {published.title}", scores, "paper", f"on {counted(num_texts, 'test text')}"
         )
+
+
+def remarks(prepared: ComparisonSettings) -> list[str]:
+    """What methods say of themselves with the hyper-parameters that they are compared with."""
+    said = ((lookup.title(run.method), one) for run in prepared.runs for one in run.config().remarks())
+    return [f"{title}: {one}" for title, one in said]
 
 
 def metrics(table: Standings) -> dict[str, float]:

@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from feature_store.sources import get_source
 from feature_store.sources.base import NO_OPTIONS
 from feature_store.sources.beer_polar import POLAR
+from feature_store.targets import joined, main_of, names_of
 from feature_store.wording import counted
 from infocal.methods.registry import INFOCAL
 from infocal.metrics.resampling import SCORES, TextCounts, is_defined, mean_interval, paired_difference
@@ -27,7 +29,7 @@ from pipeline.reporting.standings import (
     over_seeds,
     too_few_seeds,
 )
-from pipeline.training.columns import Column, columns
+from pipeline.training.columns import TASK_SCORES, Column, columns, of_target
 from pipeline.training.data_options import target
 from pipeline.training.naming import target_flags
 from search_spaces import datasets, lookup
@@ -62,7 +64,7 @@ class Compared:
     aspect: str
     options: Mapping[str, str]
     features: str
-    """What tells its features from others."""
+    """What tells the texts of its features from others."""
     target_rate: float
     num_epochs: int
     is_sample: bool
@@ -76,6 +78,10 @@ class Compared:
     beside: Sequence[Row] = ()
     """Trivial lines, and masks that others published."""
     command: str = ""
+    remarks: Sequence[str] = ()
+    """What methods say of themselves with these hyper-parameters."""
+    targets: Sequence[str] = ()
+    """All that a model predicts, where `aspect` is one of several."""
 
     @property
     def is_finished(self) -> bool:
@@ -156,6 +162,7 @@ def sections(found: Sequence[Compared]) -> list[PaperSection]:
     """
     wanted = {"beer", "cail-small", "hatexplain", *(one.dataset for one in found)}
     rows = [row for row in published.all_rows() if row.dataset in wanted]
+    found = [part for one in found for part in _by_target(one)]
     made = []
     for dataset, of_dataset in _grouped(rows, lambda row: row.dataset):
         known = {row.method for row in of_dataset if row.source.startswith(PAPER)}
@@ -166,12 +173,12 @@ def sections(found: Sequence[Compared]) -> list[PaperSection]:
                 continue
             titles = {row.method for row in group} | spare
             tables: list[PaperTable] = []
-            for aspect, of_target in _grouped(group, lambda row: _ASPECT_OF_TASK.get(row.task, row.task)):
+            for aspect, printed_rows in _grouped(group, lambda row: _ASPECT_OF_TASK.get(row.task, row.task)):
                 chosen = [
                     _of_titles(one, titles) for one in found if _printed_key(one) == (dataset, aspect, "")
                 ]
                 others = [row for row in published.rows(dataset, aspect) if not row.source.startswith(PAPER)]
-                tables += _tables(dataset, aspect, chosen, [*of_target, *others])
+                tables += _tables(dataset, aspect, chosen, [*printed_rows, *others])
             label = source.removeprefix(PAPER).capitalize()
             made.append(PaperSection(label=label, title=f"{label} of the paper: {dataset}", tables=tables))
             spare = set()
@@ -190,6 +197,30 @@ def sections(found: Sequence[Compared]) -> list[PaperSection]:
             PaperSection(label="Other data", title="Comparisons that are not in the paper", tables=beyond)
         )
     return made
+
+
+def _by_target(one: Compared) -> list[Compared]:
+    """A comparison of several targets as one of each, where the tables of each show predictions alone."""
+    names = names_of(one.aspect)
+    printed = [published.rows(one.dataset, name, one.options) for name in names]
+    shown = {column for rows in printed for row in rows for column in row.printed}
+    if len(names) < 2 or not all(printed) or not shown <= {*TASK_SCORES, "selected"}:
+        return [one]
+    return [replace(one, aspect=name, targets=names, outcomes=_of_target(one, name)) for name in names]
+
+
+def _of_target(one: Compared, target_name: str) -> list[Outcome]:
+    """The outcomes with the scores of one of several targets; those of side targets cannot be drawn again."""
+    if target_name == main_of(one.aspect):
+        return list(one.outcomes)
+    prefix, found = of_target(target_name, ""), []
+    for outcome in one.outcomes:
+        shared = {n: v for n, v in outcome.scores.items() if n.startswith("selection_rate")}
+        # where each target has a rationale of its own, its own rate
+        own = {n.removeprefix(prefix): v for n, v in outcome.scores.items() if n.startswith(prefix)}
+        scores = shared | own
+        found.append(replace(outcome, scores=scores, texts={}))
+    return found
 
 
 def _printed_key(one: Compared) -> tuple[str, str, str]:
@@ -275,6 +306,7 @@ def _table(group: Sequence[Compared], printed: Sequence[PublishedRow], shown: Se
         first=[*_first_here(own, shown, group), *_first_published(printed, shown)],
         notes=[f"{sign} {said}" for sign, said in MARKS.items() if sign in signs]
         + [f"{row.title}: {said}" for row in own if (said := _failures(row))]
+        + list(dict.fromkeys(said for of in group for said in of.remarks))
         + [*_notes_on_trivial(beside)],
         is_unfinished=not all(of.is_finished for of in group),
         is_sample=one.is_sample,
@@ -302,7 +334,8 @@ def _scaled(value: float, column: Column) -> str:
 
 
 def _own_row(row: _Own, shown: Sequence[Column], headline: Column | None, *, is_alone: bool) -> PaperRow:
-    name = row.title if is_alone else f"{row.title}, in `{row.of.name}`"
+    name = row.title + (f" ({len(row.of.targets)} targets)" if row.of.targets else "")
+    name += "" if is_alone else f", in `{row.of.name}`"
     notes = []
     if (num := len(row.outcomes)) < len(row.of.seeds):
         notes.append(f"{num} of {counted(len(row.of.seeds), 'seed')}")
@@ -337,12 +370,24 @@ def _gap(row: _Own, column: Column) -> str:
     seeds = sorted(known.keys() & others.keys())
     theirs = [TextCounts.of_lists(known[seed]) for seed in seeds]
     ours = [TextCounts.of_lists(others[seed]) for seed in seeds]
-    if not seeds or column.score not in SCORES or not is_defined(column.score, ours[0]):
-        return NOT_MEASURED
-    gap = paired_difference(column.score, theirs, ours)
     factor, digits = (100, 1) if column.is_share else (1, 4)
+    if not seeds or column.score not in SCORES or not is_defined(column.score, ours[0]):
+        return _gap_of_means(row, column, factor, digits)
+    gap = paired_difference(column.score, theirs, ours)
     estimate, low, high = (factor * v for v in (gap.estimate, gap.interval.low, gap.interval.high))
     return f"{estimate:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
+
+
+def _gap_of_means(row: _Own, column: Column, factor: int, digits: int) -> str:
+    """The mean difference over the seeds that both have, where texts cannot be drawn again."""
+    mine, others = (
+        {o.seed: o.scores[column.score] for o in some if column.score in o.scores}
+        for some in (row.outcomes, [o for o in row.of.outcomes if o.method == INFOCAL and not o.failure])
+    )
+    seeds = sorted(mine.keys() & others.keys())
+    if not seeds:
+        return NOT_MEASURED
+    return f"{factor * math.fsum(mine[s] - others[s] for s in seeds) / len(seeds):+.{digits}f}"
 
 
 def _missing(title: str, shown: Sequence[Column], headline: Column | None) -> PaperRow:
@@ -377,6 +422,8 @@ def _own_protocol(one: Compared) -> str:
             f"trained on {counted(train, 'text', spec=',')} ({counted(tokens, 'token', spec=',')}), "
             f"scored on {counted(one.counts['test_rows'], 'text', spec=',')}"
         )
+    if one.targets:
+        sizes += f"; each model predicts {_listed(list(one.targets))}, and was chosen by its main target"
     state = "all trainings have ended"
     if not one.is_finished:
         state = f"UNFINISHED: {len(one.outcomes)} of {one.num_all} trainings have ended"
@@ -403,8 +450,17 @@ def _how_to_measure(
     if dataset not in datasets.names() or not known:
         return ""
     more = "".join(f" --option {name}={value}" for name, value in options.items())
-    flags = f"{target_flags(dataset, aspect)}{more} --methods {','.join(known)} --seeds 8"
-    return f"; this command measures it: `python -m pipeline.compare {flags}`"
+    alone = [name for name in known if lookup.can_predict(name, aspect)]
+    joint = [name for name in known if name not in alone]
+    every = joined([aspect, *(one for one in get_source(dataset).side_targets if one != aspect)])
+    commands = [
+        f"`python -m pipeline.compare {target_flags(dataset, of)}{more} "
+        f"--methods {','.join(names)} --seeds 8`"
+        for of, names in ((aspect, alone), (every, joint))
+        if names
+    ]
+    measure = "this command measures it" if len(commands) == 1 else "these commands measure it"
+    return f"; {measure}: {', '.join(commands)}"
 
 
 def _failures(row: _Own) -> str:

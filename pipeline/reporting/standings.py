@@ -8,6 +8,7 @@ from statistics import mean, median, stdev
 from typing import Any
 
 from feature_store.sources.base import NO_OPTIONS
+from feature_store.targets import sides_of
 from feature_store.wording import counted
 from infocal.methods.registry import INFOCAL
 from infocal.metrics.resampling import SCORES, Difference, TextCounts, is_defined, paired_difference
@@ -22,7 +23,7 @@ from pipeline.reporting.significance import (
     smallest_difference,
     smallest_paired_difference,
 )
-from pipeline.training.columns import Column, columns, compared
+from pipeline.training.columns import TASK_SCORES, Column, columns, compared, of_side
 from pipeline.training.data_options import target
 from search_spaces import lookup
 
@@ -226,9 +227,10 @@ def standings(
     # rows with and without human rationales; no method has a row in both
     tasks = (aspect, published.SUPERVISED)
     printed = [row for task in tasks for row in published.rows(dataset, task, options)]
-    rows = [*_own_rows(dataset, printed, by_method, target_rate), *beside]
+    of_sides = {side: published.rows(dataset, side, options) for side in sides_of(aspect)}
+    rows = [*_own_rows(dataset, printed, of_sides, by_method, target_rate), *beside]
     rows = [_with_share(row, ceiling) for row in rows]
-    every = [*compared(dataset)]
+    every = [*compared(dataset, aspect)]
     place = max((i + 1 for i, c in enumerate(every) if c.score in (_F1, "hatexplain_token_f1")), default=0)
     every.insert(place, CEILING_SHARE)
     shown = [c for c in every if any(c.score in row.cells for row in rows)] or list(columns(dataset))
@@ -256,10 +258,14 @@ def standings(
 def _own_rows(
     dataset: str,
     printed: Sequence[published.PublishedRow],
+    of_sides: Mapping[str, Sequence[published.PublishedRow]],
     by_method: Mapping[str, Sequence[Outcome]],
     target_rate: float,
 ) -> Iterator[Row]:
-    """A row for each method, the published one below it where there is one."""
+    """A row for each method, the published one below it where there is one.
+
+    `of_sides` holds the published rows of each side target, which stand in the same line.
+    """
     reference = by_method.get(INFOCAL, ())
     for name, outcomes in by_method.items():
         label = lookup.title(name)
@@ -274,7 +280,7 @@ def _own_rows(
             marks=marks_of(finished, target_rate),
             note=_failures(outcomes),
         )
-        yield from (_published_row(row, dataset) for row in printed if row.method == label)
+        yield from (_published_row(row, of_sides, dataset) for row in printed if row.method == label)
 
 
 # ------------------------------------------------------------------------------- the share of the ceiling
@@ -427,8 +433,19 @@ def _p_value(outcomes: Sequence[Outcome], reference: Sequence[Outcome], score: s
     return paired_p(_by_seed(outcomes, score), _by_seed(reference, score))
 
 
-def _published_row(row: published.PublishedRow, dataset: str) -> Row:
-    values = {c.score: row.value(c.published) for c in columns(dataset) if c.published}
+def _published_row(
+    row: published.PublishedRow, of_sides: Mapping[str, Sequence[published.PublishedRow]], dataset: str
+) -> Row:
+    known = [column for column in columns(dataset) if column.published]
+    values = {c.score: row.value(c.published) for c in known}
+    for side, printed in of_sides.items():
+        same = [one for one in printed if (one.source, one.method) == (row.source, row.method)]
+        values |= {
+            of_side(side, c).score: one.value(c.published)
+            for one in same
+            for c in known
+            if c.score in TASK_SCORES
+        }
     cells = {score: MeanScore(value) for score, value in values.items() if value is not None}
     return Row(name=f"{row.source}: {row.method}", kind="paper", cells=cells, note=row.note)
 

@@ -1,8 +1,9 @@
 """Which scores the reports of a data set show, how they are called and in which order."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from feature_store.targets import main_of, sides_of
 from search_spaces import lookup
 
 
@@ -165,17 +166,32 @@ def columns(dataset: str, decisive: Collection[str] = ()) -> tuple[Column, ...]:
     return (*every[:place], *added, *every[place:])
 
 
-def compared(dataset: str) -> tuple[Column, ...]:
+def compared(dataset: str, aspect: str = "") -> tuple[Column, ...]:
     """Columns of a comparison: every one, and how much is selected of the annotated texts alone.
 
     The rate is held on all texts, those included in which nobody marked anything; precision and recall are of
     the others. Where methods divide their tokens between the two in different ways, only both shares say so.
+    Of several targets, the scores of each prediction have columns of their own, which name it.
     """
     every = columns(dataset)
-    if any(column.score == _SELECTED_OF_ANNOTATED.score for column in every):
+    if not any(column.score == _SELECTED_OF_ANNOTATED.score for column in every):
+        place = every.index(_SELECTED) + 1
+        every = (*every[:place], _SELECTED_OF_ANNOTATED, *every[place:])
+    main, sides = main_of(aspect), sides_of(aspect)
+    if not sides:
         return every
-    place = every.index(_SELECTED) + 1
-    return (*every[:place], _SELECTED_OF_ANNOTATED, *every[place:])
+    place = every.index(_SELECTED)
+    more = [of_side(side, column) for side in sides for column in every if column.score in TASK_SCORES]
+    named = [
+        replace(column, label=f"{main} {column.label}") if column.score in TASK_SCORES else column
+        for column in every
+    ]
+    return (*named[:place], *more, *named[place:])
+
+
+def of_side(side: str, column: Column) -> Column:
+    """The column of the same score of a side target."""
+    return replace(column, score=of_target(side, column.score), label=f"{side} {column.label}")
 
 
 def rationale_columns(dataset: str) -> tuple[Column, ...]:

@@ -25,7 +25,7 @@ from infocal.trainer import Prediction, resolve_device
 from pipeline.base import environment
 from pipeline.base.errors import USER_ERRORS
 from pipeline.base.trajectories import Failure
-from pipeline.training import checkpoints, columns, feature_copies
+from pipeline.training import checkpoints, class_texts, columns, feature_copies
 from pipeline.training.best import best_first, judged
 from pipeline.training.epochs import BestEpoch, BestSoFar, Epoch
 from pipeline.training.loaders import language_model_scores, prefetched, task_of, training_loader
@@ -109,7 +109,7 @@ class Trial:
         self.validation = ValidationData.of(features, config)
         self.trainer = method.trainer_class()(
             config,
-            task_of(features),
+            class_texts.told(task_of(features), config, features),
             inputs_of(features, config),
             steps_per_epoch=self.loader.num_batches(config.batch_size),
             seed=seed,

@@ -33,10 +33,12 @@ from tests.small_model import (
     CLASSES,
     NUM_WORDS,
     REGRESSION,
+    fit,
     random_batch,
     random_batches,
     random_embeddings,
 )
+from tests.small_store import law_features
 from tests.small_study import run_settings
 
 CPU = torch.device("cpu")
@@ -154,6 +156,7 @@ def test_its_config_survives_the_way_through_a_mapping(name):
 @every_task
 def test_it_trains_every_weight_and_the_selection_moves(name, encoder, task):
     """No weight is left where it was drawn: no part is cut off from the loss."""
+    task = fit(name, task)
     trainer = trainer_of(name, task, encoder=encoder)
     drawn = {name: value.clone() for name, value in trainer.model.named_parameters()}
     batches = random_batches(3, task)
@@ -173,6 +176,7 @@ def test_it_trains_every_weight_and_the_selection_moves(name, encoder, task):
 @every_pair
 @every_task
 def test_padding_changes_nothing(name, encoder, task):
+    task = fit(name, task)
     model = trained_model(name, task, encoder)
     (batch,) = random_batches(1, task)
     wider = padded(batch)
@@ -188,6 +192,7 @@ def test_padding_changes_nothing(name, encoder, task):
 @every_pair
 @every_task
 def test_a_text_is_answered_alike_alone_and_among_others(name, encoder, task):
+    task = fit(name, task)
     model = trained_model(name, task, encoder)
     (batch,) = random_batches(1, task)
     with torch.no_grad():
@@ -223,6 +228,7 @@ every_sampling = pytest.mark.parametrize(
 )
 def test_leaving_tokens_out_changes_no_gradient(name, changes, encoder, task, pooling, monkeypatch):
     """What a method drops to be fast must be what training would not have seen anyway."""
+    task = fit(name, task)
     gradients = []
     for is_short in (True, False):
         if not is_short:
@@ -254,6 +260,7 @@ def gradient_by_words(model):
 @every_task
 def test_training_sees_all_tokens(name, changes, encoder, task):
     """Over some draws every token is told what its selection costs, also where it is hardly ever selected."""
+    task = fit(name, task)
     trainer = trainer_of(name, task, encoder=encoder, dropout_free=True, train_embeddings=True, **changes)
     batch = random_batch([9, 7, 5], 3, task)
     has_selector = hasattr(trainer.model, "selector")
@@ -319,6 +326,7 @@ def test_a_hard_mask_tells_every_token_in_one_pass(name, encoder):
     ids=["torch-score", "torch-classes", "plain-classes", "cpp-score"],
 )
 def test_measuring_shares_changes_no_bit(name, task, form, monkeypatch):
+    task = fit(name, task)
     monkeypatch.setenv("INFOCAL_KERNEL", form)
     states = []
     for every in (1, 10**9):
@@ -339,17 +347,18 @@ def test_measuring_shares_changes_no_bit(name, task, form, monkeypatch):
 @every_method
 def test_shares_go_on_within_an_epoch(name, monkeypatch):
     monkeypatch.setattr(gradient_shares, "EVERY", 2)
-    batches = random_batches(5)
-    straight = trainer_of(name, REGRESSION)
+    task = fit(name, REGRESSION)
+    batches = random_batches(5, task)
+    straight = trainer_of(name, task)
     straight.train_epoch(batches)
-    broken = trainer_of(name, REGRESSION)
+    broken = trainer_of(name, task)
     for batch in batches[:3]:
         for term, value in broken.train_step(batch).items():
             broken.sums[term] = broken.sums.get(term, 0) + value
     file = io.BytesIO()
     torch.save(broken.state_dict(), file)
     file.seek(0)
-    again = trainer_of(name, REGRESSION, seed=1)
+    again = trainer_of(name, task, seed=1)
     again.load_state_dict(torch.load(file, weights_only=True))
     again.train_epoch(batches[3:])
     assert again.gradient_shares == straight.gradient_shares
@@ -358,6 +367,7 @@ def test_shares_go_on_within_an_epoch(name, monkeypatch):
 @every_pair
 @every_task
 def test_a_checkpoint_goes_on_bit_for_bit(name, encoder, task):
+    task = fit(name, task)
     schedule = {"warmup_epochs": 0.5, "decay_epochs": 3.0} if encoder == "transformer" else {}
     changes = {"encoder": encoder, "average_decay": 0.9, **schedule}
     first = trainer_of(name, task, **changes)
@@ -377,10 +387,12 @@ def test_a_checkpoint_goes_on_bit_for_bit(name, encoder, task):
 @every_pair
 @every_task
 def test_packages_and_best_epochs_answer_as_the_model_does(name, encoder, task, tmp_path: Path):
+    task = fit(name, task)
     model = copy.deepcopy(trained_model(name, task, encoder))
     model.threshold = 0.2
     words = ["<pad>", "<unk>", *map(str, range(len(model.embeddings) - 2))]
-    save_package(tmp_path / "package", Package(model, words, {"tokenizer": "english"}))
+    targets = {"targets": [{"name": head.name} for head in task.heads]} if task.sides else {}
+    save_package(tmp_path / "package", Package(model, words, {"tokenizer": "english", **targets}))
     save_best(tmp_path / "best", model, {}, [])
     (batch,) = random_batches(1, task)
     for read in (load_package(tmp_path / "package").model, load_best(tmp_path / "best", random_embeddings())):
@@ -393,6 +405,7 @@ def test_packages_and_best_epochs_answer_as_the_model_does(name, encoder, task, 
 @every_method
 @every_task
 def test_it_learns_from_human_rationales_only_if_it_is_called_supervised(name, task):
+    task = fit(name, task)
     states = []
     for seed in (0, 1):
         trainer = trainer_of(name, task)
@@ -419,6 +432,7 @@ def test_supervised_is_what_its_name_says():
 @every_method
 @every_task
 def test_the_prediction_has_the_form_of_the_task(name, task: Task):
+    task = fit(name, task)
     trainer = trained(name, task)
     for prediction in trainer.predict(random_batches(1, task)):
         assert prediction.output.shape == (task.num_classes,)
@@ -429,8 +443,9 @@ def test_the_prediction_has_the_form_of_the_task(name, task: Task):
 @every_method
 @pytest.mark.parametrize("rate", [0.07, 0.3])
 def test_a_threshold_meets_the_rate(name, rate):
-    trainer = trained(name, REGRESSION, target_selection_rate=rate)
-    batches = random_batches(100)
+    task = fit(name, REGRESSION)
+    trainer = trained(name, task, target_selection_rate=rate)
+    batches = random_batches(100, task)
     found = select_probabilities(trainer.evaluated_model, batches, CPU)
     threshold = threshold_for_rate(found, rate)
     selected = np.concatenate(apply_threshold(found, threshold))
@@ -440,6 +455,7 @@ def test_a_threshold_meets_the_rate(name, rate):
 @every_method
 @every_task
 def test_a_dense_row_selects_everything(name, task):
+    task = fit(name, task)
     trainer = trained(name, task, target_selection_rate=1.0)
     for prediction in trainer.predict(random_batches(1, task)):
         assert (prediction.select_probability == 1).all()
@@ -451,7 +467,12 @@ def test_the_pipeline_trains_it_on_the_sample(name, tmp_path: Path):
     base = small(name, target_selection_rate=0.18, encoder=encoder, batch_size=256).to_dict()
     if ENCODERS[encoder].is_pretrained:
         base["pretrained"] = str(write_encoder(tmp_path / "encoder", ["the"]))
-    run = run_settings(method=name, num_epochs=1, hold_rate=True)
+    data = {}
+    if not method(name).config_class().predicts_one:
+        features = law_features()
+        data = {"dataset": "cail-small", "aspect": features.aspect, "features_dir": str(features.directory)}
+        data["criterion"] = lookup.criterion("cail-small", features.aspect)
+    run = run_settings(method=name, num_epochs=1, hold_rate=True, **data)
     run = dataclasses.replace(run, base=base)
     results = []
     best = train({}, run, lambda result, _: results.append(result), tmp_path).best

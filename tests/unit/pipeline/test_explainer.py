@@ -12,6 +12,7 @@ from pipeline.training import explainer as explainer_module
 from pipeline.training.checkpoints import Package, load_package
 from pipeline.training.explainer import Explainer, Explanation, NoTokenError
 from tests.small_encoder import naming, small_pretrained
+from tests.small_model import fit
 from tests.small_store import WORDS, metadata, small_package
 
 TEXT = "A  Smooth body\n(isn't it creamy?)  thin ..."
@@ -206,7 +207,10 @@ def test_a_text_that_spells_a_special_word_holds_an_unknown_one(package: Package
 # -------------------------------------------------------------------------------------- counterfactual
 
 
-READERS = ("attention", "cnn_gru", "birnn", "birnn_attn", "birnn_hatexplain", "bert", "bert_hatexplain")
+READERS = (
+    *("attention", "cnn_gru", "birnn", "birnn_attn", "birnn_hatexplain", "bert", "bert_hatexplain"),
+    *("fla", "topjudge", "mpbfn_wca"),
+)
 """Methods whose model predicts from the whole text."""
 
 
@@ -222,8 +226,10 @@ def of_method(name: str, task: Task) -> Explainer:
         pieces = 4 + torch.arange(len(WORDS) - 1) % 20
         first = torch.tensor([0, 0, *range(1, len(WORDS))])
         given = dataclasses.replace(small_pretrained(), piece_ids=pieces, first_piece=first)
+    task = fit(name, task)
     model = found.trainer_class().model_class(config, task, given).eval()
-    return Explainer(Package(model, WORDS, metadata()))
+    targets = {"targets": [{"name": head.name} for head in task.heads]} if task.sides else {}
+    return Explainer(Package(model, WORDS, metadata() | targets))
 
 
 @pytest.mark.parametrize("task", [Task(kind="regression"), Task(kind="classification", num_classes=3)])

@@ -300,3 +300,70 @@ def test_a_protocol_that_was_never_compared_names_the_command_that_does():
     (said, *_) = table(label="Polar reviews").first
     assert "nothing of this table was measured here" in said
     assert "--option target=polar --methods " in said
+
+
+# --------------------------------------------------------------------------------------- several targets
+
+
+def of_law(method: str, seed: int = 0, shift: float = 0.0) -> Outcome:
+    scores = {"accuracy": 0.9 + shift, "macro_f1": 0.8 + shift, "selection_rate": 0.13}
+    scores |= {"charges/macro_f1": 0.8 + shift, "mean/macro_f1": 0.6}
+    scores |= {"articles/accuracy": 0.85, "articles/macro_f1": 0.75 + shift, "terms/macro_f1": 0.25}
+    return Outcome(method=method, seed=seed, scores=scores)
+
+
+def of_cases(outcomes, **changes) -> Compared:
+    values = {"dataset": "cail-small", "aspect": "charges+articles+terms", "target_rate": 0.13}
+    return compared(outcomes, **{**values, "features": "cases", "beside": [], **changes})
+
+
+def law_table_of(target: str, *found: Compared) -> PaperTable:
+    (section,) = [one for one in sections(found) if one.label == "Table 5" and "cail-small" in one.title]
+    (only,) = [one for one in section.tables if one.title.startswith(f"cail-small/{target}")]
+    return only
+
+
+def test_models_of_several_targets_stand_in_the_table_of_each():
+    several = of_cases([of_law("infocal"), of_law("topjudge", shift=0.05)], name="joint")
+    for target, ours, theirs in (("charges", "80.0", "85.0"), ("articles", "75.0", "80.0")):
+        found = law_table_of(target, several)
+        place = found.head.index("macro F1 %") - 1
+        assert row(found, "InfoCal (3 targets)").cells[place] == ours
+        assert row(found, "TOPJUDGE (3 targets)").cells[place] == theirs
+        assert row(found, "TOPJUDGE (3 targets)").cells[-1] == "+5.0"
+        (said,) = [line for line in found.protocol if line.startswith("ours")]
+        assert "each model predicts charges, articles and terms, and was chosen by its main target" in said
+    assert row(law_table_of("articles", several), "TOPJUDGE, published").cells[0] == "87.2"
+
+
+def test_models_of_one_target_and_of_several_share_a_table_where_texts_and_rate_are_the_same():
+    alone = of_cases([of_law("infocal", shift=0.02)], name="alone", aspect="charges")
+    several = of_cases([of_law("infocal"), of_law("topjudge")], name="joint")
+    found = law_table_of("charges", alone, several)
+    place = found.head.index("macro F1 %") - 1
+    assert row(found, "InfoCal, in `alone`").cells[place] == "82.0"
+    assert row(found, "InfoCal (3 targets), in `joint`").cells[place] == "80.0"
+    assert row(found, "TOPJUDGE (3 targets), in `joint`").cells[-1] == "+0.0"
+
+
+def test_what_a_method_says_of_itself_stands_below():
+    said = "FLA: the vectors of the articles are learnt"
+    found = law_table_of("terms", of_cases([of_law("infocal"), of_law("fla")], remarks=[said]))
+    assert said in found.notes
+
+
+def test_several_targets_of_rationales_stay_together():
+    """The rationale is scored by the annotators of the main target: no table of a side target shows it."""
+    found = sections([compared(both(), aspect="palate+smell")])
+    titles = [one.title for section in found if section.label == "Other data" for one in section.tables]
+    assert len(titles) == 1 and "palate" in titles[0] and "smell" in titles[0]
+
+
+def test_methods_of_several_targets_have_a_command_of_their_own():
+    said = law_table_of("terms").first[0]
+    assert (
+        "; these commands measure it: `python -m pipeline.compare --dataset cail-small --aspect terms "
+        in said
+    )
+    joint = "--aspect terms,charges,articles --methods fla,topjudge,mpbfn_wca --seeds 8`"
+    assert said.endswith(joint) and said.count("topjudge") == 1

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from infocal.methods.infocal.model import InfoCal
 from infocal.metrics import resampling
 from infocal.metrics.resampling import TextCounts
 from infocal.trainer import Prediction, predict
-from pipeline.base.errors import PipelineError
+from pipeline.base.errors import USER_ERRORS, PipelineError
 from pipeline.cli import planning
 from pipeline.cli.explanations import as_json
 from pipeline.reporting import epoch_plots, markup
@@ -26,7 +27,7 @@ from pipeline.training import columns, naming, scoring
 from pipeline.training.checkpoints import Package, load_package, save_package
 from pipeline.training.explainer import Explainer
 from pipeline.training.loaders import Loader, embeddings_of, task_of
-from pipeline.training.trainable import epoch_of, shown_predictions, with_intervals
+from pipeline.training.trainable import Trial, epoch_of, shown_predictions, with_intervals
 from search_spaces import lookup
 from search_spaces.base import Criterion
 from tests.small_model import SEVERAL
@@ -312,3 +313,79 @@ def test_weights_of_targets_reach_the_model(features: Features):
     with pytest.raises(ConfigError, match="no target `term`"):
         task_of(features).weighted({"term": 1.0})
     assert isinstance(task, Task)
+
+
+# ------------------------------------------------------------------------------- methods of several targets
+
+
+def law_flags(*more: str, method: str = "fla", **where: str):
+    return flags("--method", method, *more, **where)
+
+
+@pytest.mark.parametrize("method", ["fla", "topjudge", "mpbfn_wca"])
+def test_one_target_of_a_method_of_several_is_refused_with_the_flag_to_mend_it(method: str):
+    with pytest.raises(
+        PipelineError, match="this method predicts several targets, but got `charges`"
+    ) as caught:
+        planning.run_settings(law_flags(method=method, aspect="charges"), {})
+    assert "`--task charges,articles,terms`" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        (
+            law_flags(method="topjudge", aspect="charges,terms"),
+            "`dependencies` charges=articles,terms=articles.charges names the target `articles`, but the t",
+            "state what these targets read: `--set dependencies=",
+        ),
+        (
+            law_flags(aspect="charges,terms"),
+            "FLA attends to the classes of the target `articles`, but the targets are `charges`, `terms`",
+            "name its target: `--set articles=TARGET`",
+        ),
+        (
+            law_flags("--set", "article_texts=none.json"),
+            "expected a file, but there is none",
+            'the file holds a JSON object, {"CLASS": "TEXT", ...}',
+        ),
+    ],
+)
+def test_targets_and_texts_that_a_method_cannot_use_are_refused_before_training(given, message, hint):
+    with pytest.raises(USER_ERRORS, match=message) as caught:
+        planning.run_settings(given, {})
+    assert hint in (caught.value.hint or "")
+
+
+def law_file(folder: Path, features: Features) -> Path:
+    names = features.task.sides[0].class_names or ()
+    path = folder / "law.json"
+    path.write_text(json.dumps({name: f"被告人 财物 第{name}条" for name in names}), encoding="utf-8")
+    return path
+
+
+def test_the_file_of_texts_is_named_by_its_whole_path(
+    features: Features, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A worker has another current folder."""
+    path = law_file(tmp_path, features)
+    monkeypatch.chdir(tmp_path)
+    run = planning.run_settings(law_flags("--set", "article_texts=law.json"), {})
+    assert run.base["article_texts"] == str(path)
+
+
+def test_a_trial_reads_the_texts_of_the_articles(features: Features, tmp_path: Path):
+    path = law_file(tmp_path, features)
+    base = {"hidden_size": 3, "encoder": "lstm", "article_texts": str(path)}
+    run = dataclasses.replace(
+        run_settings(method="fla", dataset="cail-small", aspect=NAME, features_dir=str(features.directory)),
+        base=base,
+    )
+    trial = Trial(run.config(), run, 0, tmp_path)
+    task = trial.trainer.task
+    assert task.texts == ()
+    articles = next(side for side in task.sides if side.name == "articles")
+    assert len(articles.texts) == articles.num_classes
+    words = features.vocabulary.tokens
+    assert [words[number] for number in articles.texts[0]][:2] == ["被告人", "财物"]
+    assert not dataclasses.replace(run, base={"hidden_size": 3, "encoder": "lstm"}).config().class_texts()

@@ -334,3 +334,52 @@ def test_the_share_of_the_ceiling_is_f1_over_the_oracles_at_the_target_rate():
     assert any(
         "token F1 as a share of 40.0, the F1 of an oracle that selects 5 %" in note for note in found.notes
     )
+
+
+# --------------------------------------------------------------------------------------- several targets
+
+
+LAW = "charges+articles+terms"
+
+
+def of_law(method: str, seed: int = 0, **scores: float) -> Outcome:
+    known = {"accuracy": 0.9, "macro_f1": 0.8, "selection_rate": 0.13, "mean/macro_f1": 0.5}
+    known |= {"charges/accuracy": 0.9, "charges/macro_f1": 0.8, "articles/macro_f1": 0.7}
+    return Outcome(method=method, seed=seed, epoch=1, scores=known | scores)
+
+
+def law_table(*outcomes: Outcome) -> Standings:
+    return standings.standings("cail-small", LAW, outcomes, target_rate=0.13)
+
+
+def test_each_of_several_targets_has_columns_that_name_it():
+    found = law_table(of_law("infocal", **{"terms/macro_f1": 0.3, "terms/accuracy": 0.4}), of_law("topjudge"))
+    assert [column.label for column in found.columns] == [
+        *("charges accuracy", "charges macro precision", "charges macro recall", "charges macro F1"),
+        *("articles accuracy", "articles macro precision", "articles macro recall", "articles macro F1"),
+        *("terms accuracy", "terms macro precision", "terms macro recall", "terms macro F1"),
+        "selected",
+    ]
+    assert found.headline is not None and found.headline.label == "charges macro F1"
+    own = dict(zip((c.label for c in found.columns), found.texts(row(found, "InfoCal")), strict=False))
+    assert own["articles macro F1"] == "70.0" and own["terms macro F1"] == "30.0"
+    assert own["terms macro recall"] == "-"
+
+
+def test_the_published_row_of_several_targets_has_the_numbers_of_each():
+    found = law_table(of_law("infocal"), of_law("topjudge"))
+    published = row(found, "[Sha2023] table 5: TOPJUDGE")
+    assert published.kind == "paper"
+    cells = {score: cell.mean for score, cell in published.cells.items()}
+    assert cells["accuracy"] == 0.871 and cells["macro_f1"] == 0.846
+    assert cells["articles/accuracy"] == 0.872 and cells["articles/macro_f1"] == 0.800
+    assert cells["terms/accuracy"] == 0.380 and cells["terms/macro_f1"] == 0.346
+    assert "selected_rate" not in cells and "selection_rate" not in cells
+    # its own numbers are ours alone
+    assert row(found, "TOPJUDGE").cells["articles/macro_f1"].mean == 0.7
+
+
+def test_one_target_has_the_columns_that_it_had():
+    found = standings.standings("cail-small", "charges", [of_law("infocal")], target_rate=0.13)
+    labels = [column.label for column in found.columns]
+    assert labels == ["accuracy", "macro precision", "macro recall", "macro F1", "selected"]

@@ -29,7 +29,7 @@ def trial_of(name: str, folder: Path, **changes: object) -> Trial:
     return Trial(run.config(), run, 0, folder)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [n for n, one in METHODS.items() if one.config_class().predicts_one])
 def test_no_other_trainer_is_given_the_human_rationales_of_training_texts(name: str, tmp_path: Path):
     marked = features_with_marks()
     assert marked > 100
@@ -43,6 +43,12 @@ def test_no_other_trainer_is_given_the_human_rationales_of_training_texts(name: 
 def features_with_marks() -> int:
     column = post_features().table("train")["rationale"]
     return len(column) - column.null_count
+
+
+def test_data_with_rationales_have_one_target_so_that_others_see_none_of_them():
+    """Methods of several targets alone cannot be trained on such data."""
+    for name, one in METHODS.items():
+        assert one.config_class().predicts_one or not one.is_supervised, name
 
 
 def test_a_supervised_method_is_given_the_annotators_mean():
@@ -81,6 +87,11 @@ def test_data_without_a_marked_training_text_are_refused(tmp_path: Path, monkeyp
 
 def test_all_means_the_methods_that_need_nothing_but_texts_and_targets():
     left_out = set(lookup.method_names()) - set(lookup.unaided_names())
-    assert left_out == {"birnn_hatexplain", "bert", "bert_hatexplain"}
+    needs_several = {"fla", "topjudge", "mpbfn_wca"}
+    assert left_out == {"birnn_hatexplain", "bert", "bert_hatexplain", *needs_several}
+    several = lookup.chosen_methods("all", "cail-small", "--methods", "charges+terms")
+    assert several == lookup.unaided_names("charges+terms")
+    assert needs_several < set(several) and "infocal" in several
+    assert not {"birnn", "cnn_gru", "birnn_attn"} & set(several), "they predict one target"
     assert lookup.chosen_methods("all", "hatexplain", "--methods") == lookup.unaided_names()
     assert lookup.chosen_methods("bert,birnn", "hatexplain", "--methods") == ["bert", "birnn"]
