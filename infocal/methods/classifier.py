@@ -193,7 +193,7 @@ class ClassifierTrainer(Trainer):
         StateError: if classes are to be balanced, and nobody says how many texts each of them has.
     """
 
-    optimizer_class = torch.optim.AdamW
+    optimizer_class: ClassVar[type[torch.optim.Adam]] = torch.optim.AdamW
     config: ClassifierConfig
     model: Classifier
 
