@@ -84,7 +84,7 @@ def read_manifest(path: Path) -> Manifest:
         seal = values.pop(_SEAL, None)
         manifest = Manifest(**values)
         listed = {str(name): int(entry["size"]) for name, entry in manifest.files.items()}
-        is_whole = seal == _seal_of(values)
+        expected_seal = _seal_of(values)
     except FileNotFoundError as error:
         raise DamagedCacheError("no manifest", where=str(path)) from error
     except (
@@ -99,8 +99,11 @@ def read_manifest(path: Path) -> Manifest:
         raise DamagedCacheError(f"the manifest cannot be read ({error})", where=str(path)) from error
     if manifest.format != FORMAT:
         raise DamagedCacheError(f"expected format {FORMAT}, but got {manifest.format}", where=str(path))
-    if not is_whole:
-        raise DamagedCacheError("the manifest differs from its own sha256", where=str(path))
+    if seal != expected_seal:
+        raise DamagedCacheError(
+            f"the manifest differs from its own sha256: expected {expected_seal}, but got {seal}",
+            where=str(path),
+        )
     for name, size in listed.items():
         file = path.parent / name
         if Path(name).name != name:
@@ -122,12 +125,13 @@ def verify_files(folder: Path, manifest: Manifest) -> None:
     """
     for name, entry in manifest.files.items():
         try:
-            is_same = file_digest(folder / name) == entry.get("sha256")
+            found = file_digest(folder / name)
         except OSError as error:  # a disk that fails says so here
             raise DamagedCacheError(f"cannot be read: {error.strerror}", where=str(folder / name)) from error
-        if not is_same:
+        if found != (expected := entry.get("sha256")):
             raise DamagedCacheError(
-                "the content differs from its sha256 in the manifest", where=str(folder / name)
+                f"the content differs from its sha256 in the manifest: expected {expected}, but got {found}",
+                where=str(folder / name),
             )
 
 

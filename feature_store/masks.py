@@ -234,7 +234,8 @@ def _plain(line: str, where: str, unread: Counter[str]) -> MaskRecord:
     tokens = None if record.get("tokens") is None else check_tokens(record["tokens"], "tokens", where)
     if example_id is None and tokens is None:
         raise BadInputError(
-            "expected `id` or `tokens`, to find the text in the other file, but got neither", where=where
+            f"expected `id` or `tokens`, to find the text in the other file, but got {sorted(record)}",
+            where=where,
         )
     text = MaskRecord(
         where=where,

@@ -175,7 +175,8 @@ class Task:
                 raise ConfigError(f"each of several targets needs a name of its own, but got {names}")
             if self.weight + sum(side.weight for side in self.sides) == 0:
                 raise ConfigError(
-                    "the weights of all targets are 0: nothing would be learnt", hint="leave one above 0"
+                    f"the weights of all targets are 0: nothing would be learnt of {', '.join(names)}",
+                    hint="leave one above 0",
                 )
         if self.kind == "regression" and not (
             self.target_variance > 0 and math.isfinite(self.target_variance)

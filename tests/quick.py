@@ -5,6 +5,7 @@ trains a model, it is skipped, with that as the reason. Python's audit events te
 catches the skip, or fails of it, is skipped as well.
 """
 
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -68,6 +69,12 @@ class Quick:
             return does(*given, **named)
 
         return leave_out
+
+    def pytest_collection_finish(self) -> None:
+        """Leave what was imported out of each later garbage collection: half a million objects, a third of a
+        second."""
+        gc.collect()
+        gc.freeze()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self) -> Iterator[None]:

@@ -91,5 +91,5 @@ def _parse_review(line: str, where: str) -> tuple[list[float], list[str]]:
     scores = check_scores(head.split(), where)
     tokens = [token for token in text.split(" ") if token]
     if not tokens:
-        raise BadInputError("no tokens after the tab", where=where)
+        raise BadInputError(f"expected tokens after the tab, but got {text[:40]!r}", where=where)
     return scores, tokens

@@ -103,7 +103,10 @@ def longest_window(architecture: dict[str, Any]) -> int:
     """
     found = architecture.get("max_position_embeddings")
     if not isinstance(found, int) or found < 1:
-        raise ConfigError("the pretrained encoder does not say how many pieces it reads at once")
+        raise ConfigError(
+            "the pretrained encoder does not say how many pieces it reads at once: expected a whole number "
+            f"above 0 as `max_position_embeddings`, but got {found}"
+        )
     # RoBERTa and its kin count positions from behind the number of the padding on
     is_shifted = "roberta" in str(architecture.get("model_type")) or architecture.get("model_type") in (
         "camembert",

@@ -5,7 +5,6 @@ Epochs are counted from 0 in the data and from 1 in the charts.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import plotly.graph_objects as go
 
@@ -14,10 +13,11 @@ from pipeline.reporting import weight_shares
 from pipeline.reporting.plots import Plot, level, line
 from pipeline.reporting.results import Findings, number
 from pipeline.training.columns import columns, label_of, of_targets
+from pipeline.training.epochs import EpochMetrics
 from search_spaces.base import Criterion
 
-Epochs = Sequence[Mapping[str, Any]]
-"""A trial's `history.json`: one entry an epoch, `epoch` and any of `val_*` and `train_*`."""
+Epochs = Sequence[EpochMetrics]
+"""A trial's epochs in order."""
 
 ERRORS = (
     ("val_mse", "MSE"),
@@ -58,7 +58,7 @@ def scores_of(dataset: str, criterion: Criterion | None = None) -> list[tuple[st
 def score_plot(history: Epochs, criterion: Criterion, best: int | None, dataset: str) -> Plot:
     """Scores and selection rate over epochs, with the criterion's bounds and the best epoch."""
     scores = scores_of(dataset, criterion)
-    shown = {key: label for key, label in scores if any(key in entry for entry in history)}
+    shown = {key: label for key, label in scores if any(key in epoch.metrics for epoch in history)}
     figure = _figure(history, shown, "score")
     figure.update_yaxes(range=[-0.03, 1.03])
     for bound in criterion.bounds:
@@ -90,7 +90,7 @@ def _mark_best(figure: go.Figure, best: int | None, text: str = "") -> None:
 
 
 def _points(history: Epochs, key: str) -> list[tuple[float, float | None]]:
-    return [(entry["epoch"] + 1, entry.get(key)) for entry in history]
+    return [(epoch.number + 1, epoch.metrics.get(key)) for epoch in history]
 
 
 def _figure(history: Epochs, shown: Mapping[str, str], y_label: str) -> go.Figure:
@@ -103,15 +103,14 @@ def _figure(history: Epochs, shown: Mapping[str, str], y_label: str) -> go.Figur
 
 def _count_epochs(figure: go.Figure, history: Epochs) -> None:
     """Label the axis below with whole epochs."""
-    epochs = [entry["epoch"] + 1 for entry in history]
-    first, last = min(epochs), max(epochs)
+    first, last = history[0].number + 1, history[-1].number + 1
     air = 0.5 if first == last else 0.03 * (last - first)
     step = {"dtick": 1} if last - first < 10 else {"nticks": 10}
     figure.update_xaxes(title_text="epoch", range=[first - air, last + air], tickformat="d", **step)
 
 
 def _description(history: Epochs, shown: Mapping[str, str], best: int | None) -> str:
-    ends = [f"{label} ends at {number(history[-1].get(key))}" for key, label in shown.items()]
+    ends = [f"{label} ends at {number(history[-1].metrics.get(key))}" for key, label in shown.items()]
     marked = "no epoch is marked" if best is None else f"the best epoch is {best + 1}"
     return f"{counted(len(history), 'epoch')}; {', '.join([*ends, marked])}."
 
@@ -128,7 +127,7 @@ def loss_plots(history: Epochs, best: int | None) -> list[Plot]:
         )
         for name, title, words in (("mse", "MSE", "mean squared error"), ("accuracy", "accuracy", "accuracy"))
     ]
-    names = dict.fromkeys(name for entry in history for name in entry)
+    names = dict.fromkeys(name for epoch in history for name in epoch.metrics)
     by_score: dict[str, dict[str, str]] = {}
     for name in of_targets(name for name in names if name.startswith("val_")):
         target, _, score = name.removeprefix("val_").rpartition("/")
@@ -146,11 +145,7 @@ def loss_plots(history: Epochs, best: int | None) -> list[Plot]:
 def _loss_plot(
     title: str, y_label: str, keys: Mapping[str, str], history: Epochs, best: int | None
 ) -> Plot | None:
-    known = [
-        key
-        for key in keys
-        if any(entry.get(key) is not None and math.isfinite(entry[key]) for entry in history)
-    ]
+    known = [key for key in keys if any(math.isfinite(epoch.metrics.get(key, math.nan)) for epoch in history)]
     if not known:
         return None
     shown = {key: keys[key] for key in known}
@@ -174,7 +169,7 @@ def curve_plots(findings: Findings) -> list[Plot]:
         shown = {
             name: history
             for name, history in findings.curves.items()
-            if any(key in entry for entry in history)
+            if any(key in epoch.metrics for epoch in history)
         }
         if not shown:
             continue
@@ -187,7 +182,7 @@ def curve_plots(findings: Findings) -> list[Plot]:
         for bound in () if findings.criterion is None else findings.criterion.bounds:
             if bound.metric == key:
                 level(figure, bound.limit, f"{_SIGNS[bound.kind]} {bound.limit:g}")
-        ends = [f"{name} {number(history[-1].get(key))}" for name, history in shown.items()]
+        ends = [f"{name} {number(history[-1].metrics.get(key))}" for name, history in shown.items()]
         plots.append(
             Plot(
                 name=f"curves-{key}",

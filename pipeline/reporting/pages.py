@@ -119,7 +119,7 @@ def curve_page(*, title: str, history: Epochs, criterion: Criterion, best: int |
 
     Args:
         title: of the page.
-        history: one entry an epoch, `epoch` and any of `val_*` and `train_*`; what is missing leaves a gap.
+        history: the epochs in order; a score that one of them lacks leaves a gap.
         criterion: its bounds are drawn.
         best: the epoch that it prefers, which is marked; None: there is none.
         dataset: whose scores are shown.
@@ -137,29 +137,30 @@ def curve_page(*, title: str, history: Epochs, criterion: Criterion, best: int |
 
 
 def _summary(history: Epochs, criterion: Criterion, best: int | None, dataset: str) -> str:
-    entry = next((entry for entry in history if entry["epoch"] == best), None)
-    if entry is None:
+    found = next((epoch for epoch in history if epoch.number == best), None)
+    if found is None:
         return "No epoch has the scores that it reads."
     shown = epoch_plots.scores_of(dataset, criterion)
-    found = ", ".join(f"{label} {number(entry[key])}" for key, label in shown if key in entry)
-    met = "meets" if criterion.is_met(entry) else "does not meet"
-    return f"Best epoch {entry['epoch'] + 1} of {len(history)}: {found}; it {met} the criterion."
+    scores = found.metrics
+    said = ", ".join(f"{label} {number(scores[key])}" for key, label in shown if key in scores)
+    met = "meets" if criterion.is_met(scores) else "does not meet"
+    return f"Best epoch {found.number + 1} of {len(history)}: {said}; it {met} the criterion."
 
 
 def _epoch_table(
     history: Epochs, criterion: Criterion, best: int | None, dataset: str
 ) -> dict[str, Any] | None:
     every = [*epoch_plots.scores_of(dataset, criterion), *ERRORS]
-    shown = [(key, label) for key, label in every if any(key in entry for entry in history)]
+    shown = [(key, label) for key, label in every if any(key in epoch.metrics for epoch in history)]
     if not shown:
         return None
     rows = [
         {
-            "epoch": entry["epoch"] + 1,
-            "is_best": entry["epoch"] == best,
-            "cells": [entry.get(key) for key, _ in shown],
+            "epoch": epoch.number + 1,
+            "is_best": epoch.number == best,
+            "cells": [epoch.metrics.get(key) for key, _ in shown],
         }
-        for entry in history
+        for epoch in history
     ]
     return {"names": [label for _, label in shown], "rows": rows}
 

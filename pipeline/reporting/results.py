@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.training.best import Standing, prediction_of
+from pipeline.training.epochs import EpochMetrics
 from search_spaces.base import Criterion
 
 MISSING = "–"
@@ -172,7 +173,7 @@ class Findings:
     """How it was computed, or why it was not."""
     unheard: Sequence[str] = ()
     """What is to be said of weights that cannot matter; names stand between backticks."""
-    curves: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    curves: Mapping[str, Sequence[EpochMetrics]] = field(default_factory=dict)
     """Trial's name -> its epochs, the best trials first."""
     predictions: Sequence[Mapping[str, Any]] = ()
     """The winner's `best/predictions.json`."""

@@ -29,6 +29,7 @@ from pipeline.tracking.sealed_split import READINGS_TAG
 from pipeline.tracking.tracking import PARENT_TAG, STUDY_TAG, TrackedRun, Tracker, read_back
 from pipeline.training import checkpoints, columns, data_options
 from pipeline.training.best import best_first
+from pipeline.training.epochs import EpochMetrics
 from search_spaces import lookup
 from search_spaces import space as spaces
 from search_spaces.base import Criterion
@@ -436,13 +437,13 @@ def _trial(
     )
 
 
-def _history(tracker: Tracker, run: TrackedRun, shown: Sequence[str]) -> list[dict[str, Any]]:
+def _history(tracker: Tracker, run: TrackedRun, shown: Sequence[str]) -> list[EpochMetrics]:
     """The scores of each epoch that was logged."""
-    epochs: dict[int, dict[str, Any]] = {}
+    epochs: dict[int, dict[str, float]] = {}
     for name in (f"val_{score}" for score in shown):
         for epoch, value in epoch_steps.history(tracker, run, name):
-            epochs.setdefault(epoch, {"epoch": epoch})[name] = value
-    return [epochs[epoch] for epoch in sorted(epochs)]
+            epochs.setdefault(epoch, {})[name] = value
+    return [EpochMetrics(number=number, metrics=epochs[number]) for number in sorted(epochs)]
 
 
 def _predictions(tracker: Tracker, run_id: str) -> list[dict[str, Any]]:

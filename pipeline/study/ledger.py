@@ -323,7 +323,7 @@ class Ledger:
             ValueError: says what is wrong.
         """
         if isinstance(event, Begin) == bool(trial_id):
-            raise ValueError("only the first line may begin a trial")
+            raise ValueError(f"only the first line may begin a trial, but got {type(event).__name__}")
         if isinstance(event, Begin) and event.trial_id in self._records:
             raise ValueError(f"the trial {event.trial_id[:40]} has another file")
         if isinstance(event, Reported) and event.number > len(self._records[trial_id].epochs):
@@ -362,8 +362,8 @@ def _event(line: bytes) -> Event:
     try:
         found = json.loads(line)
         stated, name = found.pop(_SUM), found.get(_EVENT)
-        if stated != zlib.crc32(json.dumps(found).encode()):
-            raise ValueError("the checksum does not match the line")
+        if stated != (actual := zlib.crc32(json.dumps(found).encode())):
+            raise ValueError(f"the checksum does not match the line: expected {actual}, but got {stated}")
         del found[_EVENT]
         stored = _READERS[name].validate_json(json.dumps(found), strict=True)
         return stored.event() if isinstance(stored, _StoredEpoch) else stored
@@ -371,4 +371,4 @@ def _event(line: bytes) -> Event:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     except (AttributeError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError("not a line of a ledger") from error
+        raise ValueError(f"not a line of a ledger: {line[:60]!r}") from error

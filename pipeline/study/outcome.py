@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) 
         "rationales.html": pages.rationale_page(title=f"Rationales, {target}", predictions=shown, note=note),
         "curve.html": pages.curve_page(
             title=f"Training curve, {target}",
-            history=[{"epoch": one.number, **one.metrics} for one in checkpoints.load_history(checkpoint)],
+            history=checkpoints.load_history(checkpoint),
             criterion=run.criterion,
             best=best.epoch,
             dataset=run.dataset,
@@ -111,60 +111,30 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     folder, prepared = study.folder, study.settings
     midway.clear(folder.place)
     candidates = study.candidates(study.searched)
-    artifacts: dict[str, str | Path] = {OPTUNA_DB: study.export()}
     if not candidates:
-        tracker.finish(study_run, "FAILED", artifacts=artifacts)
-        folder.publish(OPTUNA_DB)
-        last = f"; the last one ended with: {study.failures[-1]}" if study.failures else ""
-        raise PipelineError(
-            f"none of the {prepared.num_trials} trials finished an epoch{last}",
-            hint=f"MLflow shows why each of them failed: `{mlflow_page.how_to_open(tracker.uri)}`",
-        )
+        raise _end_without_epoch(study, tracker, study_run)
     commands = commands_of(prepared, folder.storage)
     check_nothing_better_is_lost(study, candidates[0], commands.register)
     racers = study.racers(candidates)
     winner, replicates = racers[0].trial, racers[0].results
     candidates.sort(key=lambda one: one is not winner)
     names = {one.trial_id: f"trial-{study.ledger.number(one.trial_id):02d}" for one in candidates}
+    raced = summary.of_race(racers, names, prepared.run)
     before = _registered_before(tracker.run(study_run).tags)
     # what `pipeline.register` packed stays: it is the trial that the user chose
     is_kept = bool(before) and not winner.is_met
     package = None if is_kept else pack_winner(study, features, winner, runs[winner.trial_id])
-    version = registered = challenger = champion = None
+    version = challenger = champion = None
     if winner.is_met and package is not None:
         version = register_winner(study, features, tracker, winner, runs[winner.trial_id], package)
-        registered = f"{prepared.model_name} version {version}"
         challenger = model_registry.find(tracker, prepared.model_name, model_registry.CHALLENGER).version
         champion = model_registry.champion(tracker, prepared.model_name)
-    metrics = best_shown(prepared.run.dataset, winner.scores) | _trivial(features, winner)
-    with winner.checkpoint.localised(checkpoints.BEST) as checkpoint:
-        model = checkpoints.load_best(checkpoint / checkpoints.BEST, embeddings_of(features))
-    metrics |= final_validation(model, features)
-    metrics |= summary.spread([winner, *replicates], prepared.run.dataset)
-    metrics |= used.metrics() if used else {}
-    outcome = {"winner_trial_id": winner.trial_id, "winner_run_id": runs[winner.trial_id]}
-    outcome["criterion_met"] = str(winner.is_met).lower()
-    experiment_id = tracker.run(study_run).experiment_id
-    outcome[NOTE_TAG] = "\n\n".join(
-        [
-            summary.note(
-                winner,
-                runs[winner.trial_id],
-                prepared.run.criterion,
-                prepared.run.dataset,
-                registered,
-                before,
-            ),
-            *summary.of_race(racers, names, prepared.run),
-            f"Open [the trials as a table]({mlflow_view.table(experiment_id, study_run)}), "
-            f"[as a chart]({mlflow_view.chart(experiment_id, study_run)}), "
-            f"or [the best one]({mlflow_view.run(experiment_id, runs[winner.trial_id])}).",
-        ]
-    )
+    tags = _outcome_tags(study, tracking, winner, version, before, raced)
     if not winner.is_met:
-        outcome[findings.ADVICE_TAG] = summary.advice(candidates, prepared.run, commands.register)
-    tracker.describe_experiment(experiment_id, _view(study, winner, study_run))
-    tracker.finish(study_run, metrics=metrics, tags=outcome, artifacts=artifacts)
+        tags[findings.ADVICE_TAG] = summary.advice(candidates, prepared.run, commands.register)
+    tracker.describe_experiment(tracker.run(study_run).experiment_id, _view(study, winner, study_run))
+    metrics = _outcome_metrics(study, features, winner, replicates, used)
+    tracker.finish(study_run, metrics=metrics, tags=tags, artifacts={OPTUNA_DB: study.export()})
     folder.publish(OPTUNA_DB)
     publish(study, tracker, study_run, package)
     return summary.of_study(
@@ -182,8 +152,66 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         text=example_text(features),
         storage=folder.storage,
         names=names,
-        raced=summary.of_race(racers, names, prepared.run),
+        raced=raced,
     )
+
+
+def _end_without_epoch(study: Study, tracker: Tracker, study_run: str) -> PipelineError:
+    """End the run of a study of which no trial finished an epoch; returns what to say of it."""
+    tracker.finish(study_run, "FAILED", artifacts={OPTUNA_DB: study.export()})
+    study.folder.publish(OPTUNA_DB)
+    last = f"; the last one ended with: {study.failures[-1]}" if study.failures else ""
+    return PipelineError(
+        f"none of the {study.settings.num_trials} trials finished an epoch{last}",
+        hint=f"MLflow shows why each of them failed: `{mlflow_page.how_to_open(tracker.uri)}`",
+    )
+
+
+def _outcome_metrics(
+    study: Study,
+    features: Features,
+    winner: Candidate,
+    replicates: Sequence[Candidate],
+    used: Utilisation | None,
+) -> dict[str, float]:
+    """What a study gave, in numbers, for its run: the scores of its winner, and those computed once."""
+    dataset = study.settings.run.dataset
+    with winner.checkpoint.localised(checkpoints.BEST) as checkpoint:
+        model = checkpoints.load_best(checkpoint / checkpoints.BEST, embeddings_of(features))
+    return {
+        **best_shown(dataset, winner.scores),
+        **_trivial(features, winner),
+        **final_validation(model, features),
+        **summary.spread([winner, *replicates], dataset),
+        **(used.metrics() if used else {}),
+    }
+
+
+def _outcome_tags(
+    study: Study,
+    tracking: TrialTracking,
+    winner: Candidate,
+    version: int | None,
+    before: str,
+    raced: Sequence[str],
+) -> dict[str, str]:
+    """What a study gave, in words, for its run: its winner, and the description that MLflow shows."""
+    run, run_id = study.settings.run, tracking.runs[winner.trial_id]
+    experiment_id = tracking.tracker.run(tracking.study_run_id).experiment_id
+    registered = None if version is None else f"{study.settings.model_name} version {version}"
+    note = [
+        summary.note(winner, run_id, run.criterion, run.dataset, registered, before),
+        *raced,
+        f"Open [the trials as a table]({mlflow_view.table(experiment_id, tracking.study_run_id)}), "
+        f"[as a chart]({mlflow_view.chart(experiment_id, tracking.study_run_id)}), "
+        f"or [the best one]({mlflow_view.run(experiment_id, run_id)}).",
+    ]
+    return {
+        "winner_trial_id": winner.trial_id,
+        "winner_run_id": run_id,
+        "criterion_met": str(winner.is_met).lower(),
+        NOTE_TAG: "\n\n".join(note),
+    }
 
 
 def _registered_before(tags: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import mean, median
+from statistics import fmean, median
 
 _REDUCTION = 3
 """ASHA's; see `pipeline.study.scheduler`."""
@@ -78,14 +78,14 @@ def seconds_left(
         return sum(_span(phase, num_epochs, slots, now, since, paces, start, chance) for phase in phases)
 
     # the geometric mean: where a trial ends soon or late, twice too long is as wrong as half of it
-    return round(math.expm1(mean(math.log1p(once()) for _ in range(_DRAWS))), 3)
+    return round(math.expm1(fmean(math.log1p(once()) for _ in range(_DRAWS))), 3)
 
 
 def _paces(tracks: Sequence[Track], since: float) -> list[float]:
     """Seconds of an epoch, of each trial that tells; empty where no epoch was reported."""
-    own = [mean(gaps) for track in tracks if (gaps := track.gaps(since))]
+    own = [fmean(gaps) for track in tracks if (gaps := track.gaps(since))]
     if not own:
-        own = [mean(track.epoch_s) for track in tracks if track.epoch_s]
+        own = [fmean(track.epoch_s) for track in tracks if track.epoch_s]
     return own
 
 
@@ -115,7 +115,7 @@ def _span(
     free = []
     for track in running:
         gaps = track.gaps(since)
-        own = (sum(gaps) + mean(paces)) / (len(gaps) + 1)
+        own = (sum(gaps) + fmean(paces)) / (len(gaps) + 1)
         left = rungs.last_epoch(len(track.reports), chance, track) - len(track.reports)
         heard = max([since, *track.reports]) if track.reports else max(since, track.begun or since)
         first = 0.0 if track.reports else start

@@ -92,8 +92,9 @@ class Package:
             )
         for said, head in zip(self.targets(), self.model.task.heads, strict=True):
             _check_target(said, head)
-        if not all(isinstance(text, str) for pair in self.tokenizer_files.items() for text in pair):
-            raise StateError("expected texts as the files of the tokenizer")
+        for pair in self.tokenizer_files.items():
+            if not all(isinstance(text, str) for text in pair):
+                raise StateError(f"expected texts as the files of the tokenizer, but got {str(pair)[:100]}")
 
     def targets(self) -> list[dict[str, Any]]:
         """What the metadata say of each target, the main one first: `class_names`, `score_range`.

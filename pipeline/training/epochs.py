@@ -86,15 +86,15 @@ class BestEpoch:
             ValueError: if it is something else.
         """
         if not isinstance(found, Mapping) or not isinstance(found.get("scores"), Mapping):
-            raise ValueError("expected an epoch with its `scores`")
+            raise ValueError(f"expected an epoch with its `scores`, but got {_shown(found)}")
         scores, low, drawn = found["scores"], found.get("lower_bound"), found.get("intervals", {})
         numbers = [found.get("value"), found.get("violation"), *scores.values()]
         if type(found.get("epoch")) is not int or not all(map(_is_number, numbers)):
-            raise ValueError("expected the number of an epoch, and numbers")
+            raise ValueError(f"expected the number of an epoch, and numbers, but got {_shown(found)}")
         if not isinstance(found.get("degenerate", 0), str | None):
-            raise ValueError("expected a name as `degenerate`")
+            raise ValueError(f"expected a name as `degenerate`, but got {_shown(found['degenerate'])}")
         if not (low is None or _is_number(low)) or not _are_intervals(drawn):
-            raise ValueError("expected intervals of three numbers")
+            raise ValueError(f"expected intervals of three numbers, but got {_shown([low, drawn])}")
         return cls(
             epoch=found["epoch"],
             value=found["value"],
@@ -146,18 +146,24 @@ class BestSoFar:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Epoch:
-    """What an epoch gave."""
+class EpochMetrics:
+    """What a chart or a table shows of an epoch."""
 
     number: int
     """Counted from 0."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Validation scores (`val_NAME`), losses (`train_NAME`) and shares of the gradient
+    (`gradient_share_NAME`) by their flat names; a method has names of its own."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Epoch(EpochMetrics):
+    """What an epoch gave."""
+
     best: BestSoFar
     """The best epoch of the trial up to this one."""
     objective: float | None = None
     """The criterion's value of this epoch. None, here and below: an older version did not report it."""
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    """Validation scores (`val_NAME`), losses (`train_NAME`) and shares of the gradient
-    (`gradient_share_NAME`) by their flat names; a method has names of its own."""
     learning_rate: float | None = None
     epoch_s: float | None = None
     """Seconds of training and evaluation."""
@@ -189,7 +195,7 @@ class Epoch:
                 raise ValueError(f"an epoch without `{name}`")
         for name, value in numbers.items():
             if not _is_number(value):
-                raise ValueError(f"expected a number as `{name}`, but got {str(value)[:100]}")
+                raise ValueError(f"expected a number as `{name}`, but got {_shown(value)}")
         left = dict(numbers)
         objective, value, violation = left.pop(_THIS, None), left.pop(OBJECTIVE), left.pop(VIOLATION)
         low, of_best = left.pop(_LOW, None), left.pop(_NUMBER_OF_BEST, None)
@@ -219,7 +225,7 @@ class Epoch:
             ValueError: if it is something else.
         """
         if not isinstance(found, Mapping) or type(found.get(NUMBER)) is not int:
-            raise ValueError(f"expected an epoch with its number, but got {str(found)[:100]}")
+            raise ValueError(f"expected an epoch with its number, but got {_shown(found)}")
         numbers = {name: value for name, value in found.items() if name not in (NUMBER, EPOCHS)}
         return cls.of_numbers(found[NUMBER], numbers)
 
@@ -251,6 +257,11 @@ def reported(found: Mapping[str, Any]) -> Epoch | Failure:
 
 def _is_repeated(name: str) -> bool:
     return name.startswith(f"{_BEST}val_")
+
+
+def _shown(value: object) -> str:
+    """The start of a wrong value, for a message."""
+    return str(value)[:100]
 
 
 def _is_number(value: object) -> bool:

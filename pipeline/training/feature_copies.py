@@ -54,9 +54,11 @@ def send(features: Features, derived: Sequence[Path], storage: Location) -> Loca
     size = sum(entry["size"] for entry in files.values())
     logger.info("sending %.1f MB of features to %s", size / 1e6, copy)
     for name, entry in files.items():
-        if (copy / name).upload(features.directory / name) != entry["sha256"]:
+        sent = (copy / name).upload(features.directory / name)
+        if sent != entry["sha256"]:
             raise DamagedCacheError(
-                "the content differs from its sha256 in the manifest",
+                f"the content differs from its sha256 in the manifest: expected {entry['sha256']}, "
+                f"but got {sent}",
                 where=str(features.directory / name),
                 hint="remove the folder: it is built again",
             )

@@ -19,6 +19,7 @@ from pipeline.reporting.results import Findings, Links, ScoreRow, Searched, Tria
 from pipeline.reporting.standings import MeanScore, Row, Standings
 from pipeline.tracking.tracking import TrackedRun
 from pipeline.training.columns import compared
+from pipeline.training.epochs import EpochMetrics
 from tests.browser.chromium import PAGE_TIMEOUT_MS, Browser, Visited, browser
 from tests.integration.servers import free_port, served
 from tests.integration.studies import Searched as FinishedSearch
@@ -228,7 +229,7 @@ def hostile_page(folder: Path, name: str) -> Path:
         searched=[Searched(name=name), Searched(name="lambda_g")],
         trials=trials,
         winner=trials[0],
-        curves={name: [{"epoch": 0, "val_token_precision": 0.5}]},
+        curves={name: [EpochMetrics(number=0, metrics={"val_token_precision": 0.5})]},
         trivial=[ScoreRow(name=name, scores={"token_precision": 0.8, "token_recall": 0.5})],
     )
     path = folder / "hostile.html"

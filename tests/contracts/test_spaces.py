@@ -15,6 +15,11 @@ from search_spaces.space import Space
 
 PAIRS = lookup.methods_and_datasets()
 SPACES = [(m, d, name) for m, d in PAIRS for name in lookup.space_names(m, d)]
+SHARED: dict[tuple[str, str, str], tuple[Space, list[str]]] = {}
+"""Method, name and ranges of a space -> the space, and the datasets that share it."""
+for _method, _dataset, _name in SPACES:
+    _space = lookup.space(_method, _dataset, _name)
+    SHARED.setdefault((_method, _name, repr(_space)), (_space, []))[1].append(_dataset)
 ASPECTS = {d: REGISTRY[d].aspects or ("",) for _, d in PAIRS}
 TARGETS = [(d, aspect) for d, aspects in ASPECTS.items() for aspect in aspects]
 every_space = pytest.mark.parametrize(("method", "dataset", "name"), SPACES)
@@ -38,14 +43,19 @@ def quiet(monkeypatch):
     monkeypatch.setattr(optuna.logging.get_logger("optuna.study.study"), "disabled", True)
 
 
-@every_space
-def test_every_draw_is_a_valid_config_with_every_preset(method, dataset, name):
-    space = lookup.space(method, dataset, name)
+@pytest.mark.parametrize(
+    ("method", "space", "datasets"),
+    [(method, *shared) for (method, _, _), shared in SHARED.items()],
+    ids=[f"{method}-{name}-{datasets[0]}" for (method, name, _), (_, datasets) in SHARED.items()],
+)
+def test_every_draw_is_a_valid_config_with_every_preset(method, space, datasets):
     points = draws(space, 200)
     presets = [
         lookup.preset(method, dataset, aspect, sample)
+        for dataset in datasets
         for aspect, sample in itertools.product(ASPECTS[dataset], (False, True))
     ]
+    assert len(presets) < len(points)
     for point, preset in zip(points, itertools.cycle(presets), strict=False):
         config = config_class(method).from_mapping(preset | point)
         assert {name: getattr(config, name) for name in point} == point

@@ -240,7 +240,7 @@ def test_lines_in_another_form_are_read_beside_usual_ones(
         ("0.1 0.2 0.3 0.4 1.2.3\ta", r"expected a score in \[0, 1\], but got '1.2.3'"),
         ("0.1 0.2 0.3 0.4 .\ta", r"expected a score in \[0, 1\], but got '.'"),
         ("0.1 0.2 0.3 0.4 0.5 a", "expected 5 scores, a tab and the tokens, but got no tab in"),
-        ("0.1 0.2 0.3 0.4 0.5\t  ", "no tokens after the tab"),
+        ("0.1 0.2 0.3 0.4 0.5\t  ", "expected tokens after the tab, but got"),
         ("", "but got an empty line"),
     ],
 )

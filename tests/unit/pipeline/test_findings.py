@@ -13,6 +13,7 @@ from pipeline.study import findings
 from pipeline.study.criterion import CRITERION_TAG
 from pipeline.tracking.sealed_split import READINGS_TAG
 from pipeline.tracking.tracking import PARENT_TAG, STUDY_TAG, TrackedRun
+from pipeline.training.epochs import EpochMetrics
 from search_spaces.base import Bound, Criterion
 
 PARAMS = {
@@ -291,8 +292,8 @@ def test_curves_of_the_five_best_join_their_scores_by_epoch():
     found = gather(child(1, 0.5), histories=histories)
     assert found.curves == {
         "trial-01": [
-            {"epoch": 0, "val_token_precision": 0.2},
-            {"epoch": 1, "val_token_precision": 0.9, "val_token_recall": 0.5},
+            EpochMetrics(number=0, metrics={"val_token_precision": 0.2}),
+            EpochMetrics(number=1, metrics={"val_token_precision": 0.9, "val_token_recall": 0.5}),
         ]
     }
 

@@ -9,6 +9,7 @@ import pytest
 from pipeline.reporting import pages
 from pipeline.reporting.published import rows as published_rows
 from pipeline.reporting.results import Findings, ScoreRow, Searched, TrialResult
+from pipeline.training.epochs import EpochMetrics
 from search_spaces.base import Bound, Criterion
 from tests.unit.pipeline.html_reader import Node, read
 
@@ -38,7 +39,8 @@ def rationale_page(*predictions, note="") -> Node:
 
 
 def entry(epoch, precision, recall, **more):
-    return {"epoch": epoch, "val_token_precision": precision, "val_token_recall": recall} | more
+    found = {"val_token_precision": precision, "val_token_recall": recall, **more}
+    return EpochMetrics(number=epoch, metrics={n: value for n, value in found.items() if value is not None})
 
 
 def curve_page(*history, best: int | None = None) -> Node:
@@ -577,9 +579,10 @@ def test_without_human_rationales_there_is_no_chart_of_precision():
 
 def test_the_curves_of_posts_are_those_of_their_scores():
     history = [
-        {"epoch": 0, "val_accuracy": 0.5, "val_guider_accuracy": 0.6, "val_hatexplain_token_f1": 0.4},
-        {"epoch": 1, "val_accuracy": 0.65, "val_guider_accuracy": 0.7, "val_hatexplain_token_f1": 0.3},
+        {"val_accuracy": 0.5, "val_guider_accuracy": 0.6, "val_hatexplain_token_f1": 0.4},
+        {"val_accuracy": 0.65, "val_guider_accuracy": 0.7, "val_hatexplain_token_f1": 0.3},
     ]
+    history = [EpochMetrics(number=number, metrics=scores) for number, scores in enumerate(history)]
     criterion = post_findings().criterion
     page = read(
         pages.curve_page(title="t", history=history, criterion=criterion, best=1, dataset="hatexplain")

@@ -15,6 +15,7 @@ from pipeline.reporting.published import rows as published_rows
 from pipeline.reporting.results import Findings, ScoreRow, Searched, TrialResult
 from pipeline.reporting.standings import MeanScore, Row, Standings
 from pipeline.training.columns import Column
+from pipeline.training.epochs import EpochMetrics
 from search_spaces.base import Bound, Criterion
 
 CRITERION = Criterion(
@@ -25,7 +26,8 @@ CRITERION = Criterion(
 
 
 def entry(epoch, precision, recall, **more):
-    return {"epoch": epoch, "val_token_precision": precision, "val_token_recall": recall} | more
+    found = {"val_token_precision": precision, "val_token_recall": recall, **more}
+    return EpochMetrics(number=epoch, metrics={n: value for n, value in found.items() if value is not None})
 
 
 def trial(
@@ -89,9 +91,8 @@ def test_upper_bounds_are_drawn_as_such():
         bounds=(Bound(metric="val_selection_rate", limit=0.14, kind="at_most"),),
         why="a test",
     )
-    plot = epoch_plots.score_plot(
-        [{"epoch": 0, "val_selection_rate": 0.1}], criterion, best=None, dataset="beer"
-    )
+    history = [EpochMetrics(number=0, metrics={"val_selection_rate": 0.1})]
+    plot = epoch_plots.score_plot(history, criterion, best=None, dataset="beer")
     assert [text.text for text in plot.figure.layout.annotations] == ["selected ≤ 0.14"]
     assert "No epoch has every score that the criterion reads." in plot.caption
 
@@ -316,7 +317,7 @@ def test_importance_and_contour_are_of_what_was_found():
 def test_curves_have_a_chart_for_each_score():
     rates = [{"val_token_f1": 0.6, "val_selection_rate": rate} for rate in (0.2, 0.1)]
     curves = {
-        "trial-00": [entry(0, 0.5, 0.9) | rates[0], entry(1, 0.9, 0.5) | rates[1]],
+        "trial-00": [entry(0, 0.5, 0.9, **rates[0]), entry(1, 0.9, 0.5, **rates[1])],
         "trial-01": [entry(0, 0.4, 0.8)],
     }
     made = epoch_plots.curve_plots(findings(curves=curves))
@@ -339,7 +340,8 @@ def test_a_score_that_was_not_recorded_has_no_chart():
 
 
 def test_posts_have_charts_for_the_scores_of_their_mode():
-    curves = {"trial-00": [{"epoch": 0, "val_accuracy": 0.6, "val_hatexplain_token_f1": 0.4, "val_mse": 0.1}]}
+    scores = {"val_accuracy": 0.6, "val_hatexplain_token_f1": 0.4, "val_mse": 0.1}
+    curves = {"trial-00": [EpochMetrics(number=0, metrics=scores)]}
     made = epoch_plots.curve_plots(findings(dataset="hatexplain", curves=curves))
     assert [plot.title for plot in made] == ["accuracy by epoch", "token F1 by epoch"]
 

@@ -25,6 +25,7 @@ from pipeline.study.outcome import package_metadata
 from pipeline.tracking import assessment, sections, served_model
 from pipeline.training import columns, naming, scoring
 from pipeline.training.checkpoints import Package, load_package, save_package
+from pipeline.training.epochs import EpochMetrics
 from pipeline.training.explainer import Explainer
 from pipeline.training.loaders import Loader, embeddings_of, task_of
 from pipeline.training.trainable import Trial, epoch_of, shown_predictions, with_intervals
@@ -289,7 +290,10 @@ def test_pages_show_the_side_targets_of_a_text(features: Features, model: InfoCa
 
 
 def test_curves_have_a_chart_of_the_targets():
-    history = [{"epoch": i, "val_charges/macro_f1": 0.1 * i, "val_terms/macro_f1": 0.2} for i in range(3)]
+    history = [
+        EpochMetrics(number=i, metrics={"val_charges/macro_f1": 0.1 * i, "val_terms/macro_f1": 0.2})
+        for i in range(3)
+    ]
     (plot,) = epoch_plots.loss_plots(history, 1)
     assert plot.title == "macro F1 of each target on validation"
     assert "charges ends at 0.2" in plot.description and "terms ends at 0.2" in plot.description

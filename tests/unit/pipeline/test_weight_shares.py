@@ -7,6 +7,7 @@ import pytest
 from infocal.gradient_shares import LEAST
 from pipeline.reporting import epoch_plots, pages, trial_plots, weight_shares
 from pipeline.reporting.results import Searched, TrialResult
+from pipeline.training.epochs import EpochMetrics
 from tests.unit.pipeline.test_findings import child, gather, study
 
 
@@ -80,12 +81,12 @@ def test_a_study_of_before_there_were_shares_has_no_such_part():
 
 
 def test_a_page_of_curves_shows_the_shares_by_epoch():
-    history = [
-        {"epoch": n, "val_mse": 0.1, "gradient_share_ib": 0.01 * n, "gradient_share_lm": 0.2} for n in (0, 1)
-    ]
+    shares = [{"gradient_share_ib": 0.01 * n, "gradient_share_lm": 0.2} for n in (0, 1)]
+    history = [EpochMetrics(number=n, metrics={"val_mse": 0.1, **found}) for n, found in enumerate(shares)]
     (panel,) = (p for p in epoch_plots.loss_plots(history, 1) if "share" in p.name)
     assert [line.name for line in panel.figure.data] == ["ib", "lm"]
-    assert all("share" not in p.name for p in epoch_plots.loss_plots([{"epoch": 0, "val_mse": 0.1}], 0))
+    bare = EpochMetrics(number=0, metrics={"val_mse": 0.1})
+    assert all("share" not in p.name for p in epoch_plots.loss_plots([bare], 0))
 
 
 def test_the_trial_that_has_no_value_of_a_weight_is_left_out():
