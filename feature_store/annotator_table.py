@@ -18,7 +18,6 @@ def build_shares(stage: Path, recipe: Recipe) -> None:
 
     Args:
         stage: folder with the finished `train.arrow`.
-        recipe: what is built.
     """
     if not isinstance(recipe.source, TellsAnnotatorsApart):
         return

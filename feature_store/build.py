@@ -45,8 +45,6 @@ def build(stage: Path, recipe: Recipe, on_rows: Callable[[int], None]) -> None:
     """Fill an empty folder with the recipe's tables, vocabulary, vectors and a manifest.
 
     Args:
-        stage: the folder.
-        recipe: what to build.
         on_rows: called with the number of training texts once they are read, before anything is built.
 
     Raises:
@@ -157,7 +155,6 @@ def task_info(rows: Path, spec: TaskSpec, where: str, name: str = "") -> dict[st
     """Kind of the task, and mean and variance of the training targets, which `rows` holds.
 
     Args:
-        rows: file of the training rows.
         spec: what the source says of the targets.
         where: the raw files, for messages.
         name: of the main target; kept where there are side targets.

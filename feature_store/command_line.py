@@ -24,7 +24,6 @@ class Parser(argparse.ArgumentParser):
 
     Args:
         prog: how the command is called.
-        description: what it does.
     """
 
     failure: type[Exception] = RequestError

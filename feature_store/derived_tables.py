@@ -16,8 +16,6 @@ def folder_below(features_dir: Path, step: str, key: str) -> Path:
     """Folder of a derived table.
 
     Args:
-        features_dir: folder of the features.
-        step: name of the computation.
         key: fingerprint of step, version, parameters and features.
     """
     return features_dir / "derived" / f"{step}-{key[:16]}"
@@ -39,12 +37,9 @@ def write_staged(
     """Write a derived table of features that are being built; `store.derived` finds it with these arguments.
 
     Args:
-        stage: folder of the features.
-        features_key: their fingerprint.
         step: as for `store.derived`; likewise the others.
         version: see there.
         parameters: see there.
-        table: the table.
     """
     key = fingerprint(step, version, parameters, [features_key])
     directory = folder_below(stage, step, key)

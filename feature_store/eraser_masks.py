@@ -57,7 +57,6 @@ class EraserFile:
     """Reads one file, and what has to be said of it.
 
     Args:
-        path: the file.
         max_bytes: most bytes to accept.
     """
 

@@ -22,7 +22,6 @@ class UserError(Exception):
     Args:
         message: what was expected and what was given.
         where: file (with line, as `FILE:LINE`) or flag that the message is about.
-        hint: what to do next.
     """
 
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
@@ -105,8 +104,6 @@ def nearest(given: str, known: Iterable[str], cutoff: float) -> str | None:
     """The known word that is most like a given one; None where none is.
 
     Args:
-        given: a word.
-        known: the right ones.
         cutoff: least ratio of like characters, of `difflib`.
     """
     found = difflib.get_close_matches(given, list(known), n=1, cutoff=cutoff)

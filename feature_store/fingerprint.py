@@ -16,7 +16,6 @@ def fingerprint(step: str, version: int, parameters: Mapping[str, object], input
     """Key of one cached step: 64 hexadecimal digits.
 
     Args:
-        step: name of the transform.
         version: raise it when the transform's output changes for equal parameters.
         parameters: everything else that the output depends on, as JSON values.
         inputs: fingerprints or file digests that this step reads, in order.

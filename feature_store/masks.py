@@ -122,7 +122,6 @@ def read_masks(path: Path, *, aspect: str | None, max_bytes: int = MAX_BYTES) ->
     """A mask file; its format is told by the keys of the first line.
 
     Args:
-        path: the file.
         aspect: of beer, for the corpus's own formats; None where a plain file is expected.
         max_bytes: most bytes to accept.
 

@@ -184,8 +184,6 @@ def write_cail(
     Args:
         root: the folder that stands for the unpacked archive.
         files: path of each split's file under `root`.
-        seed: of the cases.
-        num_cases: cases of each split.
     """
     for split, name in files.items():
         rng = random.Random(f"cail {split} {seed}")

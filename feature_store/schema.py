@@ -62,7 +62,6 @@ def check_keys(example_ids: Iterable[pa.Array], split: str) -> None:
 
     Args:
         example_ids: the column, a chunk at a time.
-        split: that they are of.
 
     Raises:
         BadInputError: naming the first id that stands there again.
@@ -83,9 +82,6 @@ def validate(
     """Check rows of one split against the rules; of the key, whether it stands once among these rows.
 
     Args:
-        rows: the staged columns.
-        split: that they are of.
-        kind: of the main target.
         sides: name -> kind of each side target.
 
     Raises:

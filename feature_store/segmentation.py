@@ -83,9 +83,7 @@ def word_lengths(
     was kept. Equal texts give equal words, whatever the number of processes.
 
     Args:
-        file: the texts.
         cache_dir: folder of everything that is built; None keeps nothing.
-        words: of the user's dictionary.
         dictionary_digest: SHA-256 of the file that they stand in.
         num_workers: processes; None takes INFOCAL_WORKERS, else as many as there are cores.
 
@@ -182,9 +180,7 @@ def segment(
     """Lengths of the words of texts, a chunk at a time, in order; few texts are in memory at once.
 
     Args:
-        texts: what to cut.
         workers: processes; with one, and for a few texts, this process does it.
-        words: of the user's dictionary.
         fast: whether to use rjieba where it can be used.
 
     Raises:

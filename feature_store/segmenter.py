@@ -191,9 +191,6 @@ class _MarkovModel:
 
     A character begins a word (B), goes on in its middle (M), ends it (E) or is a word by itself (S).
 
-    Args:
-        finalseg: jieba's module with the tables.
-
     `jieba.finalseg.cut` computes the same, several times slower. Sums are made in its order and equal ones
     settled as it does, by the later letter of B < E < M < S, so that the last digit agrees.
     """

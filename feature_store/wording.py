@@ -5,7 +5,6 @@ def counted(number: float, one: str, several: str | None = None, *, spec: str = 
     """A number and what it counts.
 
     Args:
-        number: how many.
         one: what follows the number 1, such as `text` or `text is`.
         several: what follows every other number; None: `one` with its plural's ending.
         spec: how the number is written, as in a format string.

@@ -255,7 +255,6 @@ class Source(Protocol):
 
         Args:
             data_dir: folder that holds the data set's.
-            aspect: name of the main target.
             options: values of the source's options; what is left out has its default.
 
         Raises:
@@ -266,10 +265,6 @@ class Source(Protocol):
     def task(self, query: Query, report: Report) -> TaskSpec:
         """What is predicted; a source whose classes depend on its files reads them here a first time.
 
-        Args:
-            query: what to read.
-            report: receives counts and notes.
-
         Raises:
             BadInputError: at the first line that breaks the format.
         """
@@ -279,9 +274,7 @@ class Source(Protocol):
         """Examples of all splits in the order of the files, a chunk at a time, as `frames_of` makes them.
 
         Args:
-            query: what to read.
             task: what `task` returned.
-            report: receives counts and notes.
 
         Raises:
             BadInputError: at the first line that breaks the format.
@@ -300,9 +293,6 @@ class TellsAnnotatorsApart(Protocol):
     def annotator_shares(self, query: Query) -> dict[str, list[float]]:
         """For each training text with a mask, the share of its annotators who marked each token.
 
-        Args:
-            query: what to read.
-
         Raises:
             BadInputError: at the first line that breaks the format.
         """
@@ -313,7 +303,6 @@ def resolve_aspect(source: Source, aspect: str | None) -> str | None:
     """The aspect's own name, where an alias may have been given; of several, `feature_store.targets.joined`.
 
     Args:
-        source: the source.
         aspect: one name, or several with `,` or `+` between them, the main target first.
 
     Raises:
@@ -388,7 +377,6 @@ def tables_of(source: Source, options: Mapping[str, str]) -> tuple[str, ...]:
     """The tables that features of a source have with these options: its splits, and perhaps `POOL`.
 
     Args:
-        source: the source.
         options: a value for each of its options.
     """
     has_pool = any(options.get(option.name) in option.pool_values for option in source.options)

@@ -310,7 +310,6 @@ def annotated_reviews(
 
     Args:
         path: the file, plain or gzip.
-        aspect: its number.
         max_bytes: most bytes to accept.
         report: counts the reviews, and those in which nobody marked anything.
         sides: numbers of the scores that are side targets.

@@ -70,8 +70,6 @@ def check_tokens(tokens: object, name: str, where: str) -> list[str]:
     """The tokens of a text: words without an empty one, at least one.
 
     Args:
-        tokens: what the record holds.
-        name: of the field.
         where: file and line.
 
     Raises:
@@ -184,7 +182,6 @@ def unread_keys(counts: Counter[str], known: Sequence[str]) -> str:
 
     Args:
         counts: key -> records that have it, at least one.
-        known: keys that are read.
     """
     parts = []
     for key, count in counts.most_common(_MAX_UNREAD):

@@ -60,7 +60,6 @@ def frames_of(
 
     Args:
         examples: whose `side_targets` are those of `sides`.
-        kind: of the main target.
         sides: name -> kind of each side target.
     """
     schema: dict[str, pl.DataType] = {

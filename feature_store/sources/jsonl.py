@@ -189,7 +189,6 @@ class _Survey:
     """What the training file holds: its labels, and in what script its texts are.
 
     Args:
-        query: what to read.
         label: the key of the labels; None where they are not asked for.
     """
 

@@ -116,7 +116,6 @@ def reading(path: Path, lines_read: Callable[[], int]) -> Iterator[io.BufferedIO
     """A raw file, plain or gzip, whose failures name it.
 
     Args:
-        path: the file.
         lines_read: how many lines were read when one happens.
 
     Raises:

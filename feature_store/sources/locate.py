@@ -77,8 +77,6 @@ def own_files(
     """Files by role in `data_dir/name/`, or in `data_dir` itself where there is no such folder.
 
     Args:
-        name: of the data set.
-        data_dir: folder that the user named.
         names: for each role, the names that its file may have.
         hint: what to do where one is missing.
         optional: roles that need not be there.

@@ -12,7 +12,6 @@ def staged_schema(kind: TaskKind, sides: Mapping[str, TaskKind] = NO_SIDES) -> p
     """Arrow schema of the rows before their tokens have numbers.
 
     Args:
-        kind: of the main target.
         sides: name -> kind of each side target.
     """
     return pa.schema(

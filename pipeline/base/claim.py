@@ -30,8 +30,6 @@ def held(claims: Location, name: str, kind: str = "study") -> Iterator[None]:
     """Keep a study for this process while the block runs.
 
     Args:
-        claims: folder of the study's claims.
-        name: its name.
         kind: what it is called, where it is no study.
 
     Raises:

@@ -37,8 +37,6 @@ def next_commands(
     """The commands for a study or a comparison.
 
     Args:
-        name: of it.
-        storage: where it is.
         tracking_uri: as it was given; None: by MLFLOW_TRACKING_URI, or not at all.
         address: the same, of the Ray cluster.
         module: that resumes it.
@@ -59,7 +57,6 @@ def storage_flags(storage: Storage, *, sample: bool = False) -> list[str]:
     """The flags that name a storage to a command; none where it is the command's default.
 
     Args:
-        storage: of all results.
         sample: whether the command gets `--sample`, which has a default of its own.
     """
     given = str(storage)
@@ -72,7 +69,6 @@ def tracking_flags(storage: Storage, uri: str) -> list[str]:
     """The flags that name a tracking store to a command that reads nothing but that.
 
     Args:
-        storage: of all results.
         uri: of the store; a password in it is left out.
     """
     if uri != own_tracking(storage) or os.environ.get(TRACKING_VARIABLE, uri) != uri:
@@ -81,12 +77,7 @@ def tracking_flags(storage: Storage, uri: str) -> list[str]:
 
 
 def stored_command(module: str, arguments: Sequence[str]) -> str:
-    """A command as it is stored: without passwords, its databases named from the root, quoted for a shell.
-
-    Args:
-        module: that was run.
-        arguments: as they were given.
-    """
+    """A command as it is stored: without passwords, its databases named from the root, quoted for a shell."""
     words = ["python", "-m", module]
     for argument in arguments:
         flag, equals, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)

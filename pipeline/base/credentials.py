@@ -15,7 +15,6 @@ def check(uri: str | None, flag: str) -> None:
 
     Args:
         uri: None: there is none.
-        flag: that names it.
 
     Raises:
         PipelineError: if it is refused; the message holds no password.

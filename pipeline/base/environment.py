@@ -11,9 +11,6 @@ from infocal import kernels
 def facts(device: torch.device) -> dict[str, Any]:
     """This process, as JSON.
 
-    Args:
-        device: that trains.
-
     Returns:
         `python`, `torch`, `device` (`cpu`, or the GPU's name), `machine` and `cpu` (its instruction set, the
         vector extension that torch uses), `num_threads` (of torch) and `kernel` (form of the recurrent

@@ -21,7 +21,6 @@ def make_folder(path: Path, where: str) -> None:
     """Make a folder and those above it, where they are missing.
 
     Args:
-        path: the folder.
         where: flag that named it.
 
     Raises:

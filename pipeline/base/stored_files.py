@@ -52,7 +52,6 @@ def copied(folder: Path, owner: str) -> Iterator[None]:
     """Make errors about copied files name what they are of, in place of a folder that is gone by then.
 
     Args:
-        folder: where they were copied to.
         owner: whose they are, such as `run ID`.
     """
     try:
@@ -68,9 +67,7 @@ def check_folder(directory: Path, what: str, hint: str) -> None:
     """Refuse a place that is no folder, or one that holds nothing with digests.
 
     Args:
-        directory: the place.
         what: that was expected there, such as `a model`.
-        hint: what writes it.
 
     Raises:
         StateError: names the place.
@@ -94,7 +91,6 @@ def check_digests(directory: Path, digests: object, names: Iterable[str]) -> Non
     """Compare files with their digests.
 
     Args:
-        directory: the folder.
         digests: what should be the digest of each name.
         names: of the files that there must be.
 
@@ -132,7 +128,6 @@ def read_settings(kind: type[_T], path: Path, what: str) -> _T:
 
     Args:
         kind: the dataclass; every value is checked against the type that it declares.
-        path: the file.
         what: what it holds, for messages.
 
     Raises:

@@ -106,7 +106,6 @@ def add_training_arguments(target: argparse.ArgumentParser, *, has_one_method: b
     """Flags of how one configuration is trained.
 
     Args:
-        target: gets them.
         has_one_method: whether `--method` is among them.
     """
     group = target.add_argument_group("training")
@@ -172,7 +171,6 @@ def with_data_dir(arguments: Sequence[str], given: argparse.Namespace) -> list[s
     So that the command means the same where the variable is not set, or names another folder.
 
     Args:
-        arguments: as they were given.
         given: the same, parsed; `data_dir` and `sample` are read.
     """
     folder = os.environ.get("INFOCAL_DATA")

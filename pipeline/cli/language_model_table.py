@@ -34,7 +34,6 @@ def run(given: argparse.Namespace, arguments: Sequence[str], defaults: argparse.
 
     Args:
         given: parsed flags of `pipeline.compare`.
-        arguments: from which they were parsed.
         defaults: the same flags where none is given.
 
     Raises:

@@ -49,9 +49,7 @@ def run_settings(
     Hyper-parameters come from the dataset's preset, then `tracked`, then `--config`, then `--set`.
 
     Args:
-        given: parsed flags.
         tracked: hyper-parameters of an earlier run to start from.
-        num_threads: torch threads of a trial.
         holds_rate: whether models are judged at the selection rate that they aim at, where they have one,
             though no flag names it; of real data only: the sample corpus keeps p >= 0.5.
 
@@ -106,8 +104,6 @@ def refuse_gpus_of_the_cpu(given: float | str | None, device: str, flag: str) ->
 
     Args:
         given: GPUs of each training, as given; `auto` is checked by `cluster.check_packing`.
-        device: of the trainings.
-        flag: that gave the GPUs.
 
     Raises:
         PipelineError: if GPUs are asked for and the device is the CPU.
@@ -130,8 +126,6 @@ def with_criterion(
     """The settings with another criterion, which says at what rate models are judged, where it is held.
 
     Args:
-        run: the settings.
-        criterion: the other one.
         kind: `relative`, `paper`, or empty where nobody searches; None: as it is.
     """
     rate = run.config().target_selection_rate
@@ -276,8 +270,6 @@ def check_pretrained(encoder: str, pretrained: Any, where: str | None) -> None:
     """Refuse an encoder that starts from pretrained weights where none are named.
 
     Args:
-        encoder: its name.
-        pretrained: what is named.
         where: the flag to mend it.
     """
     if ENCODERS[encoder].is_pretrained and not pretrained:
@@ -357,8 +349,6 @@ def with_features(
     Opens or builds the features and says aloud what has to be said about them.
 
     Args:
-        given: parsed flags.
-        run: the settings so far.
         is_first: whether it is said: not where it was for another run on the same data.
 
     Raises:
@@ -396,8 +386,6 @@ def looked_at(
     """The settings as the data files settle them, and what these hold; rows are read, and nothing is built.
 
     Args:
-        given: parsed flags.
-        run: the settings so far.
         found: what the files hold, where another run on the same data has looked already.
 
     Raises:
@@ -533,7 +521,6 @@ def check_epochs(run: settings.RunSettings, of_what: str = "") -> None:
     """Refuse fewer epochs than it takes to train with every weight in force and to choose among the results.
 
     Args:
-        run: the settings.
         of_what: put before the message.
 
     Raises:

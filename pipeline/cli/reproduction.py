@@ -19,7 +19,6 @@ def repeated(given: argparse.Namespace, uri: str, output: Path | None) -> "Repet
 
     Args:
         given: parsed flags of `pipeline.reproduce`.
-        uri: where MLflow tracks.
         output: folder that keeps the model; None: nothing is kept.
 
     Raises:

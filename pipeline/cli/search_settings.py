@@ -163,7 +163,6 @@ def with_first_flags(
 
     Args:
         given: the flags of this command.
-        prepared: the study's settings.
         parser: of `pipeline.search`.
 
     Raises:
@@ -235,9 +234,6 @@ def export_of(url: str | None, name: str, storage: Storage, directory: Location)
 
     Args:
         url: of `--optuna-storage`.
-        name: of the study.
-        storage: of all results.
-        directory: of the study.
 
     Raises:
         PipelineError: if the storage cannot be used, or the URL lacks its password.

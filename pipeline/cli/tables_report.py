@@ -13,7 +13,6 @@ def write(given: argparse.Namespace, storage: Storage, output: Path | None) -> l
 
     Args:
         given: parsed flags of `pipeline.report`.
-        storage: of all results.
         output: the HTML file; None: in the storage.
 
     Raises:

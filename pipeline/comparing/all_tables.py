@@ -50,9 +50,6 @@ def gather(home: Location) -> list[Compared]:
     """Every comparison of a storage that has been started, by name.
 
     A comparison that cannot be read is left out with a warning: one damaged file must not hide the others.
-
-    Args:
-        home: of all results.
     """
     folder = home / COMPARISON.home
     found = []
@@ -123,7 +120,6 @@ def write(home: Location, output: Path | None) -> list[str]:
     """Write the page of all tables; returns where the files are.
 
     Args:
-        home: of all results.
         output: the HTML file, the other formats beside it; None: in the storage.
 
     Raises:

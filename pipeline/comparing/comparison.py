@@ -57,8 +57,6 @@ class Comparison:
 
     Args:
         prepared: what to do; its parent run is started.
-        folder: the comparison's.
-        tracker: where to log.
     """
 
     def __init__(self, prepared: ComparisonSettings, folder: StudyFolder, tracker: Tracker) -> None:
@@ -215,8 +213,6 @@ def conduct(
 
     Args:
         prepared: what to do, the features built.
-        folder: where its results go.
-        uri: MLflow's.
         address: Ray cluster; None: RAY_ADDRESS, else a private local one.
         command: that resumes it.
         width: characters of a line of the table that is returned; None: as many as are needed.

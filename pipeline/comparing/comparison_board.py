@@ -18,7 +18,6 @@ class ComparisonBoard(ProgressLines):
 
     Args:
         ledger: of the comparison; written before this is called.
-        plan: of the trainings.
         names: of the trainings, in the order in which they are begun.
         stream: where to write; None: stderr.
     """

@@ -41,7 +41,6 @@ class ComparisonSettings:
 
         Args:
             directory: the comparison's folder, or a copy of it.
-            name: of the comparison.
 
         Raises:
             StateError: if it is missing, not JSON, or not what `save` writes.

@@ -37,9 +37,6 @@ class EntryTracking(TrialTracking):
 
     Args:
         prepared: what to do; its parent run is started.
-        folder: the comparison's.
-        ledger: of the comparison.
-        tracker: where to log.
     """
 
     key_tag = "ledger_trial"

@@ -60,7 +60,6 @@ def conduct(prepared: LanguageModelSettings, folder: StudyFolder) -> str:
 
     Args:
         prepared: what to do, the features built.
-        folder: where its results go.
 
     Returns:
         The table as Markdown.
@@ -124,9 +123,6 @@ def gather(home: Location) -> list[MeasuredModels]:
     """Every table of language models in a storage, finished or not, by name.
 
     One that cannot be read is left out with a warning.
-
-    Args:
-        home: of all results.
     """
     found = []
     for name in (home / LANGUAGE_MODELS.home).names():

@@ -105,7 +105,6 @@ def repeat(record: Record, run: RunSettings, directory: Path, tolerance: float) 
     """Train a recorded trial again and compare.
 
     Args:
-        record: the trial.
         run: its settings, with features of this machine.
         directory: an empty working folder; the best epoch is left in it.
         tolerance: largest difference of what agrees.
@@ -183,11 +182,7 @@ def keep_package(
     """Write the best epoch of a repetition as a package, as `pipeline.train` does.
 
     Args:
-        found: the repetition.
-        run: settings it was trained with.
         features: that `run` names.
-        directory: its working folder.
-        output: the new folder.
     """
     if not (directory / checkpoints.BEST).is_dir():
         logger.warning("no model to keep: no epoch was finished")

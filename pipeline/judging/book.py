@@ -37,12 +37,7 @@ class Answer:
 
 
 class Book:
-    """The answers to a sheet; threads may share one, and processes may have one each.
-
-    Args:
-        folder: of the sheet.
-        sheet: that the answers belong to.
-    """
+    """The answers to a sheet; threads may share one, and processes may have one each."""
 
     def __init__(self, folder: Path, sheet: Sheet) -> None:
         self.path = folder / BOOK
@@ -109,8 +104,6 @@ class Book:
         """Whether this browser may go on with a judge's sheet; then it is the one that does.
 
         Args:
-            judge: number of the judge.
-            session: of the browser.
             now: seconds since the epoch.
             insist: take the sheet over from another browser.
         """

@@ -88,8 +88,6 @@ def take_back(sheet: Sheet, book: Book, paths: Sequence[Path], *, replace: bool)
     """Read files that people filled in; all of them are kept, or none.
 
     Args:
-        sheet: that they belong to.
-        book: that gets the answers.
         paths: the files; scores and rationales that are null change nothing.
         replace: whether they may take the place of other answers.
 

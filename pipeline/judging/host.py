@@ -15,8 +15,6 @@ def serve(folder: Path, host: str, port: int, url: str | None) -> str:
     """Serve a sheet until the process is interrupted; prints everybody's link first.
 
     Args:
-        folder: of the sheet.
-        host: address to listen at.
         port: to listen at; 0: a free one.
         url: under which others reach this server, where that is another address.
 

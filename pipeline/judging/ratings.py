@@ -192,7 +192,6 @@ def alpha(table: Floats, level: Level = "interval") -> Estimate:
 
     Args:
         table: scores [judge, showing], NaN where one is missing.
-        level: of measurement.
 
     Returns:
         The value None where no showing has two scores, or all scores are equal: then it is not defined.
@@ -205,7 +204,6 @@ def alpha_of_groups(groups: Sequence[Floats], level: Level) -> Estimate:
 
     Args:
         groups: values [judge, unit], NaN where one is missing; the units of a group go together.
-        level: of measurement.
     """
     if not groups:
         return Estimate(None)

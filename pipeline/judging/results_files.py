@@ -23,7 +23,6 @@ def write(folder: Path, vote: str) -> tuple[str, list[Path]]:
     """Compute and write the results of a sheet; returns them as text, and the files.
 
     Args:
-        folder: of the sheet.
         vote: which tokens are gold on a sheet for annotation; a key of `gold.VOTES`.
 
     Raises:

@@ -63,12 +63,7 @@ def make_app(sheet: Sheet, book: Book) -> Bounded:
 
 
 class Desk:
-    """What the addresses answer.
-
-    Args:
-        sheet: that is shown.
-        book: that answers are kept in.
-    """
+    """What the addresses answer."""
 
     def __init__(self, sheet: Sheet, book: Book) -> None:
         self._sheet = sheet

@@ -93,7 +93,6 @@ def audit(table: Table, gold_density: Interval | None = None) -> Audit:
     """Check a table.
 
     Args:
-        table: what was printed.
         gold_density: share of marked tokens in the annotated texts, where known; a column of that name
             comes first.
     """

@@ -159,7 +159,6 @@ def scorecard(human: MaskFile, rationales: MaskFile) -> Scorecard:
     """Score the masks of one file against those of another, in every metric mode.
 
     Args:
-        human: human rationales.
         rationales: those to score, with `scores` for the ranking scores or without.
 
     Raises:

@@ -45,12 +45,7 @@ _TERMS = {
 
 
 def scores_of(dataset: str, criterion: Criterion | None = None) -> list[tuple[str, str]]:
-    """Validation scores between 0 and 1 that the charts of a data set show, with their labels.
-
-    Args:
-        dataset: whose scores are shown.
-        criterion: whose scores are shown, too.
-    """
+    """Validation scores between 0 and 1 that the charts of a data set show, with their labels."""
     decisive = () if criterion is None else criterion.metrics
     return [(f"val_{column.score}", column.label) for column in columns(dataset, decisive) if column.is_share]
 

@@ -61,7 +61,6 @@ def section(found: Sequence[MeasuredModels], datasets: Sequence[str] = ()) -> Pa
     """The tables of language models.
 
     Args:
-        found: measured ones.
         datasets: for which a published table without ours is shown where none was measured.
     """
     printed = [row for row in published.all_rows() if row.dataset == LANGUAGE_MODELS]

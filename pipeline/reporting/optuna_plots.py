@@ -176,7 +176,6 @@ def _varied(findings: Findings, *, partly: bool = False) -> list[Searched]:
     """Hyper-parameters that every complete trial has, with more than one value among them.
 
     Args:
-        findings: of the study.
         partly: also those that some trials only have.
     """
     complete = _complete(findings)

@@ -101,7 +101,6 @@ def rationale_page(*, title: str, predictions: Sequence[markup.Prediction], note
     """A page of texts with the human and the model's rationale on each, side by side.
 
     Args:
-        title: of the page.
         predictions: entries of a trial's `best/predictions.json`: `example_id`, `tokens`, `human` (0 or 1 for
             each token, or None), `probability`, `selected`, `prediction`, `guider_prediction`, `target`,
             `score_range` (of a regression).
@@ -118,11 +117,8 @@ def curve_page(*, title: str, history: Epochs, criterion: Criterion, best: int |
     """A page with a trial's validation scores and losses over its epochs.
 
     Args:
-        title: of the page.
         history: the epochs in order; a score that one of them lacks leaves a gap.
-        criterion: its bounds are drawn.
         best: the epoch that it prefers, which is marked; None: there is none.
-        dataset: whose scores are shown.
     """
     return _render(
         "curve_page.html.j2",
@@ -188,7 +184,6 @@ def study_page(findings: Findings, published: Sequence[PublishedRow]) -> str:
     """The report of a study.
 
     Args:
-        findings: what the study found.
         published: rows to stand beside its best.
     """
     examples = findings.predictions[:_NUM_EXAMPLES]
@@ -390,8 +385,6 @@ def comparison_page(table: Standings, *, command: str, is_sample: bool) -> str:
     """The table of a comparison.
 
     Args:
-        table: to show.
-        command: that made it.
         is_sample: whether the corpus was the made-up one.
     """
     made = (comparison_plots.score_plot(table), comparison_plots.difference_plot(table))
@@ -411,17 +404,10 @@ def tables_page(*, tables: Sequence[Any], notes: Sequence[str]) -> str:
 
     Args:
         tables: each with `title`, `head` and `rows`; the first one's title is the page's.
-        notes: said below the tables.
     """
     return _render("tables_page.html.j2", title=tables[0].title, tables=tables, notes=notes)
 
 
 def paper_page(*, title: str, sections: Sequence[PaperSection], notes: Sequence[str]) -> str:
-    """The page of all tables: ours beside the published ones.
-
-    Args:
-        title: of the page.
-        sections: what it shows.
-        notes: said above the tables.
-    """
+    """The page of all tables: ours beside the published ones."""
     return _render("paper_page.html.j2", title=title, sections=sections, notes=notes)

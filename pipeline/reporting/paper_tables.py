@@ -155,11 +155,7 @@ class _Own:
 
 
 def sections(found: Sequence[Compared]) -> list[PaperSection]:
-    """Every table of the paper that comparisons can fill, and then the comparisons of other data.
-
-    Args:
-        found: all comparisons of a storage.
-    """
+    """Every table of the paper that comparisons can fill, and then the comparisons of other data."""
     wanted = {"beer", "cail-small", "hatexplain", *(one.dataset for one in found)}
     rows = [row for row in published.all_rows() if row.dataset in wanted]
     found = [part for one in found for part in _by_target(one)]

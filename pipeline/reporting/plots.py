@@ -111,10 +111,8 @@ def line(name: str, points: Points, style: int, of_x: str = "epoch") -> go.Scatt
     """A line with a marker at each point; a missing value leaves a gap.
 
     Args:
-        name: in the legend.
         points: x and y.
         style: colour, dash and marker.
-        of_x: what x counts.
     """
     return go.Scatter(
         name=escaped(name),

@@ -87,7 +87,6 @@ def rows(dataset: str, task: str, options: Mapping[str, str] = NO_OPTIONS) -> li
     """The rows of a dataset's aspect or sub-task under one protocol; empty where nothing is recorded.
 
     Args:
-        dataset: its name.
         task: aspect or sub-task, of several targets the main one counts; empty where there is but one.
         options: of the data, which say under which protocol results are measured.
     """

@@ -213,13 +213,11 @@ def standings(
     """The table of a comparison.
 
     Args:
-        dataset: whose columns are shown.
         aspect: its target; empty where there is but one.
         outcomes: every method with every seed, in the order in which the methods are to stand.
         target_rate: selection rate that all were held at.
         options: of the data set; those that differ from its defaults stand in the title.
         beside: rows that stand below: trivial lines, given masks.
-        notes: what else must be said.
     """
     methods = list(dict.fromkeys(outcome.method for outcome in outcomes))
     by_method = {name: [o for o in outcomes if o.method == name] for name in methods}

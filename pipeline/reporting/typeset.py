@@ -33,7 +33,6 @@ def markdown(table: Standings, width: int | None = None) -> str:
     """The table in GitHub's Markdown, its notes below; columns are aligned to be read as text, too.
 
     Args:
-        table: what is set.
         width: characters of a line: a wider table is set as several, each with all rows; None: one table.
     """
     head = ["rationales", *table.header()]

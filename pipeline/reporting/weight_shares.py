@@ -54,13 +54,7 @@ def at_the_top(one: Searched, trials: Sequence[TrialResult]) -> float | None:
 
 
 def unheard(searched: Sequence[Searched], trials: Sequence[TrialResult], space_name: str) -> list[str]:
-    """A sentence for each weight that cannot matter, whatever value of its range it takes.
-
-    Args:
-        searched: what the study varied.
-        trials: of the study.
-        space_name: where the ranges are from.
-    """
+    """A sentence for each weight that cannot matter, whatever value of its range it takes."""
     found = []
     for one in searched:
         share = at_the_top(one, trials)

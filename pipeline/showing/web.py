@@ -51,7 +51,6 @@ def make_app(models: Sequence[ShownModel], examples: Sequence[str], token: str, 
 
     Args:
         models: one or two.
-        examples: texts to click on.
         token: secret part of the link.
         language: of a reader who asks for no other.
     """

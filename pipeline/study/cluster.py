@@ -119,7 +119,6 @@ def check_packing(address: str | None, device: str) -> None:
 
     Args:
         address: of a running cluster; None: RAY_ADDRESS, else a private local one.
-        device: of the trials, as given.
 
     Raises:
         PipelineError: if the trials run on the CPU, or are to run on this machine and it has no GPU.
@@ -141,8 +140,6 @@ def check_machine(cpus: float, gpus: float, what: str) -> None:
     """Refuse what this machine can never run, before anything is prepared.
 
     Args:
-        cpus: cores that each asks for.
-        gpus: GPUs that each asks for.
         what: how the flags `--cpus-per-WHAT` and `--gpus-per-WHAT` call it.
 
     Raises:
@@ -176,8 +173,6 @@ def check_resources(
 
     Args:
         address: of a running cluster; None: RAY_ADDRESS, else a private local one.
-        cpus_per_trial: cores that each asks for.
-        gpus_per_trial: GPUs that each asks for.
         what: how the flags `--cpus-per-WHAT` and `--gpus-per-WHAT` call it.
 
     Raises:
@@ -207,8 +202,6 @@ def num_slots(cpus_per_trial: float, gpus_per_trial: float, most: int = 0) -> in
     """Trials that the connected Ray can run at once; at least one, for a cluster may still grow.
 
     Args:
-        cpus_per_trial: cores that each asks for.
-        gpus_per_trial: GPUs that each asks for.
         most: that are allowed; 0: any number.
     """
     import ray

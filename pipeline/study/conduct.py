@@ -65,8 +65,6 @@ def conduct(
 
     Args:
         prepared: what to do, its features built.
-        folder: where its results go.
-        uri: MLflow's.
         address: Ray cluster; None: RAY_ADDRESS, else a private local one.
         resume: go on with the study.
         commands: that go on with it.
@@ -191,9 +189,6 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command:
     """Write to MLflow what it lacks of a study that nobody runs; conclude it if all its trials have ended.
 
     Args:
-        prepared: its settings.
-        folder: where its results are.
-        uri: MLflow's.
         command: that goes on with it, for a user to type.
 
     Returns:

@@ -54,7 +54,6 @@ def stated_of(version: ModelVersion, default: Criterion) -> Criterion:
 
     Args:
         version: of the model; older ones have none but the threshold in their tags.
-        default: that of the data.
 
     Raises:
         PipelineError: if what the version has is none.
@@ -104,7 +103,6 @@ def losses(criterion: Criterion, mine: Mapping[str, Any], theirs: Mapping[str, A
     Args:
         criterion: with the stricter bounds of both.
         mine: scores of the model on test.
-        theirs: those of the champion.
 
     Raises:
         PipelineError: if a score is missing that the criterion reads.
@@ -164,7 +162,6 @@ def against_rival(tracker: Tracker, subject: Subject, criterion: Criterion) -> t
     validation; its scores are recorded on the model's run, as `rival_test_NAME`.
 
     Args:
-        tracker: the store.
         subject: the model, whose version names the rival.
         criterion: that of the model, in terms of test scores.
 

@@ -51,9 +51,7 @@ class Engine:
 
         Args:
             experiment: folder of Tune's experiment; a number is added where there is one of that name.
-            searcher: says what is trained.
             num_trials: that it is asked for at most.
-            callbacks: progress, for one.
             scheduler: stops trials early; None: nobody does.
 
         Raises:

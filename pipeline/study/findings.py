@@ -89,8 +89,6 @@ def linked(tracker: Tracker, found: Findings, folder: Path | None) -> Findings:
     """The same with what its page links to, and which trials are registered models.
 
     Args:
-        tracker: the store.
-        found: what a study found.
         folder: where the page will lie on this machine, from which files are linked; None: in MLflow, or
             elsewhere.
     """

@@ -100,11 +100,9 @@ def check_usable(
     """Refuse trials that would hold the GPUs they were given and run on the CPU beside them.
 
     Args:
-        device: of the trials, as given.
         part: of a GPU that each gets, above 0, as a flag said.
         asked: tells of the torch on a node that has so much of a GPU free, None where no such node answers;
             by default `torch_of_gpu_node`.
-        flag: that said it.
 
     Raises:
         PipelineError: if the torch of a node cannot use its GPUs.

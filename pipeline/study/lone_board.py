@@ -16,8 +16,6 @@ class LoneBoard:
     """A board for a terminal.
 
     Args:
-        dataset: whose scores are shown.
-        num_epochs: of the training.
         logger: of the lines where no part of a terminal moves.
         name: of what is trained; its lines begin with it.
         decisive: flat names of the scores that decide, for which there is room before others.

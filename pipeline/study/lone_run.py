@@ -29,10 +29,6 @@ class LoneRun:
     MLflow that is away costs no training: what it lacks is written after a later epoch, or at the end.
 
     Args:
-        tracker: where it is logged.
-        run: what is trained.
-        features: on which.
-        name: of the run.
         tags: besides those of every training: the command, the commit.
         sample: whether the features are those of the made-up corpus.
     """
@@ -114,7 +110,6 @@ class LoneRun:
         Args:
             directory: the working folder of the training.
             metrics: of the best epoch that are computed once, at the end.
-            pages: makes the pages.
 
         Raises:
             PipelineError: if MLflow is away.

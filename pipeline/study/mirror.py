@@ -21,7 +21,6 @@ class Mirror:
     """Keeps MLflow up to a study's ledger; where MLflow is away, it is tried again until it is back.
 
     Args:
-        tracking: what is written.
         sync_command: writes later what could not be written.
     """
 

@@ -75,7 +75,6 @@ class Export:
 
         Args:
             database: its own SQLite file.
-            command: that copies it another time.
 
         Raises:
             PipelineError: as `run`, with the command as a hint.

@@ -95,8 +95,6 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     A process that died half way has done nothing that is done twice.
 
     Args:
-        study: with all its trials.
-        features: on which it was made.
         tracking: MLflow's picture of it, which has all of the ledger.
         used: what became of the cores' time; None: nothing was trained just now.
 
@@ -236,7 +234,6 @@ def check_nothing_better_is_lost(
     """Refuse to take the next best trial for the best one.
 
     Args:
-        study: with all its trials.
         winner: the best one that has weights, with its value by the study's criterion.
         command: registers a trial of the study, but for `--trial`.
         is_own_criterion: whether it is the best by the study's criterion. By another one nobody knows whether
@@ -453,8 +450,6 @@ def train_alone(
     """Train one configuration without Ray and write its best epoch as a package.
 
     Args:
-        run: what is trained.
-        output: folder of the package.
         sample: whether the features are those of the made-up corpus.
         tracker: where the training is logged; None: nowhere.
         command: tag of the run, without passwords.

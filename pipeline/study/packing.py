@@ -80,7 +80,6 @@ def packing(measured: Measurement, cpus_per_trial: float) -> Packing:
     card that other programs use is packed with fewer, never with too many.
 
     Args:
-        measured: of the smallest card.
         cpus_per_trial: cores of a trial, > 0.
 
     Raises:

@@ -43,7 +43,6 @@ def packed(settings: StudySettings, space: Space, probe: Probe) -> StudySettings
         settings: with `packs_gpus`.
         space: the ranges; the trial is measured at their upper ends, where sizes are largest, with each value
             of every choice.
-        probe: measures it.
 
     Raises:
         PipelineError: if there is no GPU, or a trial does not fit one.
@@ -128,7 +127,6 @@ class ClusterProbe:
     Args:
         is_local: whether Ray runs on this machine alone, which gets no further GPU.
         wait_s: how long a card is waited for, in seconds.
-        reading: what is done there.
     """
 
     def __init__(

@@ -57,7 +57,6 @@ class ProgressLines(tune.Callback):
 
     Args:
         ledger: of the study; written before this is called.
-        plan: of the search.
         stream: where to write; None: stderr.
     """
 
@@ -271,7 +270,6 @@ def epoch_line(epoch: Epoch, num_epochs: int, name: str = "") -> str:
 
     Args:
         epoch: that has ended.
-        num_epochs: of the whole training.
         name: of what is trained; the line begins with it.
     """
     scores, number = epoch.metrics, f"epoch {epoch.number + 1}/{num_epochs}"

@@ -38,10 +38,8 @@ def check_comparable(version: ModelVersion, holder: ModelVersion | None, dataset
     """Refuse a model that cannot be judged by a target's criterion, or cannot replace the champion.
 
     Args:
-        version: the model.
         holder: the champion, where there is one.
         dataset: the data set that the flags name.
-        aspect: the target of it.
 
     Raises:
         PipelineError: if the model is of another target, task or corpus.
@@ -96,10 +94,7 @@ def judge(
     """Read the test split, print the scores and record the verdict.
 
     Args:
-        tracker: the store.
-        version: of the model.
         holder: the present champion, if there is one.
-        given: parsed flags.
         command: this one, as it can be typed again.
 
     Returns:
@@ -201,7 +196,6 @@ def next_steps(model: str, uri: str, text: str, storage: Storage | None = None) 
     """What to do with a champion.
 
     Args:
-        model: its URI.
         uri: where MLflow tracks; a password in it is not shown.
         text: to try the model on.
         storage: of all results; None: the default.

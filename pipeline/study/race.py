@@ -72,7 +72,6 @@ def stands(candidates: Sequence[Candidate], first_seed: int, again: Again) -> Ra
 
     Args:
         candidates: trials of the search, best first; at least one.
-        first_seed: their seed.
         again: tells of the trainings with further seeds.
     """
     usable = [one for one in candidates if one.is_met]

@@ -32,7 +32,6 @@ class Recorder(tune.Callback):
     """Tune callback on the driver.
 
     Args:
-        ledger: of the study.
         search: that proposed the trials; None: Optuna did not.
         num_epochs: epochs of a trial that is not stopped early.
         notify: called when the ledger has grown.

@@ -40,9 +40,6 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
     Each trial has kept the weights of one epoch, its best by the study's criterion: that epoch is judged.
 
     Args:
-        prepared: the study's settings.
-        folder: where its results are.
-        uri: MLflow's.
         wanted: which trial, under which criterion.
 
     Returns:

@@ -102,7 +102,6 @@ def planned(run: RunSettings, features: Features, *, sample: bool) -> Rival:
 
     Args:
         run: of the search, with its features settled and its rate held.
-        features: of the run.
         sample: whether these are those of the made-up corpus.
     """
     searched = run.config()
@@ -126,8 +125,6 @@ def settled(run: RunSettings, features: Features, *, sample: bool, is_asked_for:
     """The settings with the threshold that the rival's precision gives; what was measured before stays.
 
     Args:
-        run: of the search.
-        features: of the run.
         sample: whether these are those of the made-up corpus.
         is_asked_for: whether the user named this kind of criterion; otherwise the fixed one does where the
             rival cannot be trained, and that is said.

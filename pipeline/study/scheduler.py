@@ -72,7 +72,6 @@ class Halving(ASHAScheduler):
 
     Args:
         grace_period: epochs before a trial may be stopped.
-        max_t: epochs of a trial.
         past: trials of the study so far.
         reduction_factor: one of so many trials goes on from each rung.
     """
@@ -164,8 +163,6 @@ def sampler(name: str, space: Space, seed: int, num_past: int = 0) -> optuna.sam
 
     Args:
         name: one of `SAMPLERS`.
-        space: what it draws from.
-        seed: of the study.
         num_past: points that it has drawn before, in a process that died: it does not draw them again.
 
     Raises:
@@ -195,8 +192,6 @@ class ConstrainedOptunaSearch(OptunaSearch):
     would give the same numbers.
 
     Args:
-        space: the ranges.
-        optuna_sampler: chooses the points.
         first_points: points to try first.
         num_epochs: epochs of a trial that is not stopped early.
         past: trials of the study before its driver died: Optuna knows those that have ended, the others are
@@ -338,11 +333,7 @@ def _frozen(record: TrialRecord, space: Space, num_epochs: int) -> FrozenTrial:
 
 
 class Listed(Searcher):
-    """Suggests the given configs, one after the other: a winner's with further seeds.
-
-    Args:
-        configs: what is trained.
-    """
+    """Suggests the given configs, one after the other: a winner's with further seeds."""
 
     def __init__(self, configs: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(metric=OBJECTIVE, mode="max")

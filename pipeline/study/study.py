@@ -87,7 +87,6 @@ class StudySettings:
 
         Args:
             directory: the study's folder, or a copy of it.
-            name: of the study.
 
         Raises:
             StateError: if it is missing, not JSON, or not what `save` writes, and so is its copy.
@@ -113,8 +112,6 @@ class Study:
     """One search in its folder.
 
     Args:
-        settings: what to do.
-        space: the ranges.
         folder: the study's; Tune's experiments lie in it, too.
         ledger: of the study; what it has is not done again.
         notify: called when the ledger has grown.
@@ -198,11 +195,7 @@ class Study:
         return [record.failure.message for record in self.ledger.trials() if record.failure is not None]
 
     def run(self, callbacks: Sequence[tune.Callback]) -> None:
-        """Run the search, or what is missing of it.
-
-        Args:
-            callbacks: progress, for one.
-        """
+        """Run the search, or what is missing of it."""
         past = self.searched
         if self.num_missing <= 0:
             return
@@ -214,7 +207,6 @@ class Study:
 
         Args:
             candidates: trials of the search, best first; at least one.
-            callbacks: progress, for one.
         """
         for _ in race.ROUNDS if self.settings.is_raced else range(1):
             missing = self._again(candidates)
@@ -284,7 +276,6 @@ class Study:
         """The search as it stood after these trials.
 
         Args:
-            past: trials of the ledger.
             first_points: to try first; None: the study's.
 
         Raises:

@@ -93,9 +93,6 @@ def check_exists(home: Location, name: str, otherwise: str = "", kind: Kind = ST
     """See whether there is a study of that name.
 
     Args:
-        home: of all results.
-        name: of the study.
-        otherwise: what else can be done.
         kind: of results, where it is no study.
 
     Raises:
@@ -117,8 +114,6 @@ def check_complete(home: Location, name: str, where: str, otherwise: str) -> Non
     """See whether a study still has what it is resumed from: its settings and its ledger.
 
     Args:
-        home: of all results.
-        name: of the study.
         where: the flag that names it.
         otherwise: what to do where nothing was done in it.
 
@@ -168,9 +163,6 @@ def opened(storage: Storage, name: str, *, resume: bool, kind: Kind = STUDY) -> 
     """Keep a study for this process; a new one in which nothing was trained is removed at the end.
 
     Args:
-        storage: of all results.
-        name: of the study.
-        resume: it is there already.
         kind: of results, where it is no study.
 
     Raises:
@@ -219,8 +211,6 @@ def claimed(directory: Path, *, resume: bool, kind: Kind = STUDY) -> Iterator[No
     A process that dies gives its claim up, so a study that was killed can be resumed at once.
 
     Args:
-        directory: the study's folder.
-        resume: it is there already.
         kind: of results, where it is no study.
 
     Raises:
@@ -263,7 +253,6 @@ def resume_hint(sign: Path, command: str, unit: str = "trial") -> Iterator[None]
     Args:
         sign: file or folder that is there once something was trained.
         command: that resumes it.
-        unit: what is trained.
     """
 
     def told() -> str:

@@ -24,9 +24,6 @@ def write(tracker: Tracker, study_run_id: str, target: Path | Location, where: s
     shows rationales is never replaced by one without.
 
     Args:
-        tracker: the store.
-        study_run_id: run of the study.
-        target: of the page.
         where: flag that named the place.
 
     Raises:
@@ -88,9 +85,7 @@ def refresh(tracker: Tracker, trial_run_id: str, storage: Storage) -> None:
     What keeps the page from being written is said, and ends nothing: it can be written later.
 
     Args:
-        tracker: the store.
         trial_run_id: run of a trial; one that belongs to no study has no page.
-        storage: of all results.
     """
     try:
         parent = tracker.run(trial_run_id).tags.get(PARENT_TAG)

@@ -66,10 +66,8 @@ def of_study(
     """The table of trials, best first, what was chosen, and what to run next.
 
     Args:
-        prepared: what was asked for.
         candidates: the trials, the winner first, the others best first.
         replicates: the winner with further seeds.
-        tracking_uri: where MLflow tracks.
         directory: the study's folder, as it is called.
         version: number of the registered model; None: nothing was registered.
         challenger: the version that is `challenger`; None: that one.
@@ -142,10 +140,7 @@ def note(
     """What a tracker's page of the study says first, in Markdown.
 
     Args:
-        winner: the best trial.
-        run_id: of its run.
         criterion: by which it is the best.
-        dataset: whose scores are shown.
         registered: name and version of its model, if it has one.
         before: what was registered under another criterion, where it has none.
     """
@@ -172,9 +167,6 @@ def registered(
     """What to do with a model that was registered just now, or before.
 
     Args:
-        prepared: the study's settings.
-        version: of the model.
-        tracking_uri: where MLflow tracks.
         text: to try the model on.
         storage: of all results; None: the default.
         challenger: the version that is `challenger`, a later one where a study was resumed; None: that one.
@@ -319,10 +311,7 @@ def of_one(best: BestEpoch, criterion: Criterion, output: Path, dataset: str, te
     """The best epoch of one configuration, and how to use its model.
 
     Args:
-        best: the epoch.
         criterion: by which it is the best.
-        output: folder of the model.
-        dataset: whose scores are shown.
         text: to try the model on.
     """
     figures = ", ".join(
@@ -347,7 +336,6 @@ def table(
 
     Args:
         candidates: a row each, in this order.
-        dataset: whose scores are shown.
         criterion: that the trials are to meet.
         names: id of a trial -> its name, such as `trial-02`; a trial without one shows its id.
     """

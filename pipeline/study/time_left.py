@@ -64,7 +64,6 @@ def seconds_left(
         phases: one after the other.
         num_epochs: epochs of a trial that is not stopped.
         slots: trials that can run at once.
-        now: the time.
         since: when the present session began; gaps between reports that span it say nothing.
     """
     tracks = [track for phase in phases for track in phase.tracks]

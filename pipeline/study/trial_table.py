@@ -69,9 +69,6 @@ def lines(
 
     Args:
         rows: in the order in which they are shown.
-        what: a row is.
-        num_epochs: of a whole training.
-        dataset: whose scores are shown.
         decisive: flat names of the scores that decide, for which there is room before others.
         width: columns of a line at most.
         height: lines at most, the titles' included.

@@ -65,17 +65,12 @@ class TrialTracking:
     Runs are found by their tag `tune_trial_id` and epochs by their step, so nothing is written twice.
 
     Args:
-        tracker: where to write.
-        study_run_id: the parent run.
-        ledger: of the study.
         place: folder of the study, below which the checkpoints are.
         base: hyper-parameters that the search does not vary; a trial's own are laid over them.
         settings: what else decides a trial, as JSON; stored beside its config.
         tags: of every trial: data_fingerprint, git_commit, seed, metric_mode, corpus.
         num_epochs: epochs of a trial that is not stopped early.
-        render: makes the pages.
         dataset: that the trials are trained on; None: not known.
-        describe: writes a trial's description.
     """
 
     def __init__(

@@ -57,7 +57,6 @@ def utilisation(epochs: Sequence[Epoch], num_cores: float, threads: int) -> Util
     """What became of the cores' time; None where there are not two reports to measure between.
 
     Args:
-        epochs: all epochs of a search.
         num_cores: cores that the search may use.
         threads: cores that a trial keeps busy.
     """

@@ -67,8 +67,6 @@ def of_version(tracker: Tracker, version: ModelVersion, given: argparse.Namespac
     """A registered model.
 
     Args:
-        tracker: the store.
-        version: which.
         given: parsed flags; `data_dir`, `cache_dir` and `embedding` are read.
         folder: where its package may be copied to.
     """
@@ -239,8 +237,6 @@ def describe(subject: Subject, reading: TestReading, width: int | None = None) -
     """The scores on test as tables: the trivial lines below the model's, then those of each group.
 
     Args:
-        subject: what was scored.
-        reading: its scores.
         width: columns of the terminal that shows them; None: lines may be as long as they are.
     """
     features = subject.features

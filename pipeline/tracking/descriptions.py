@@ -35,13 +35,7 @@ def _figure(best: BestSoFar, name: str) -> str:
 
 
 def of_trial(study: str, dataset: str, last: Epoch) -> str:
-    """What came of a trial.
-
-    Args:
-        study: its name.
-        dataset: whose scores are shown.
-        last: its last epoch.
-    """
+    """What came of a trial."""
     scored = [
         f"{column.label.lower()} {_figure(last.best, f'val_{column.score}')}"
         for column in columns.columns(dataset)
@@ -61,7 +55,6 @@ def of_version(tags: Mapping[str, str], run_id: str) -> str:
 
     Args:
         tags: of the version; `dataset` is there, what others are missing is not said.
-        run_id: the run that trained it.
     """
     dataset = tags["dataset"]
     epoch = f", at its epoch {tags['epoch']}" if "epoch" in tags else ""

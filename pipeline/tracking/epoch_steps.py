@@ -23,8 +23,6 @@ def log(tracker: Tracker, run_id: str, epoch: Epoch, at: float | None = None) ->
     """Log what an epoch gave.
 
     Args:
-        tracker: where to log.
-        run_id: the run.
         epoch: that has ended.
         at: when they were measured, in seconds since 1970; None: now.
 

@@ -26,8 +26,6 @@ def trials(study_run_id: str, searched: Sequence[str], scores: Sequence[str], ch
     for each trial through what was searched to the metric that the criterion maximises.
 
     Args:
-        study_run_id: parent of the trials' runs.
-        searched: names of the hyper-parameters.
         scores: flat names of metrics.
         chosen_by: flat name of the metric that the criterion maximises.
     """

@@ -100,7 +100,6 @@ def register(
     """Log a package as a model of a run and register it.
 
     Args:
-        tracker: the store.
         package_dir: a folder that `checkpoints.save_package` wrote.
         name: of the registered model; made where it is missing.
         run_id: the run that trained the model.
@@ -157,7 +156,6 @@ def differing(these: Mapping[str, str], those: Mapping[str, str]) -> str | None:
     Corpora of one's own are apart where neither the folder nor the features are the same.
 
     Args:
-        these: tags of the one.
         those: tags of the other; what either lacks, as older versions do, is not compared.
     """
     for key, label in _TASK_TAGS.items():
@@ -347,9 +345,7 @@ def versions_of_runs(
     The criterion is empty where an older version of this project, which kept none, registered it.
 
     Args:
-        tracker: the store.
         names: of the models; one that is not there has no version.
-        run_ids: of the runs.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for name in names:

@@ -13,7 +13,6 @@ def make(path: Path, create: Callable[[Path], None]) -> None:
     leaves nothing in the way. Only one process may do this at a time.
 
     Args:
-        path: of the database.
         create: makes it, in the file that it is given.
     """
     if path.is_file() and path.stat().st_size:

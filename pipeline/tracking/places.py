@@ -15,7 +15,6 @@ def check(storage: Storage, tracking_uri: str, optuna_storage: str | None = None
     """Look at each place without making or changing anything there.
 
     Args:
-        storage: of the results.
         tracking_uri: of MLflow, with its password.
         optuna_storage: what the finished study is exported to; None: nothing.
 

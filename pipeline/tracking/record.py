@@ -101,8 +101,6 @@ def read_stored(tracker: Tracker, run: TrackedRun, folder: Path) -> Stored:
     """The settings of a trial, as its run has them.
 
     Args:
-        tracker: the store.
-        run: of the trial.
         folder: where they may be copied to.
 
     Raises:

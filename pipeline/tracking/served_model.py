@@ -108,8 +108,6 @@ class ServedModel(PythonModel):  # type: ignore[misc,unused-ignore]
         """Predict from texts of any length: a list, or whatever `texts_of` makes one of.
 
         Args:
-            context: MLflow's.
-            model_input: the texts.
             params: `all_tokens` asks for every token; `column` names the texts of a table.
 
         Raises:

@@ -64,9 +64,6 @@ def start_study(
     becomes the tag `resumed.NAME`.
 
     Args:
-        experiment_id: where the run is.
-        name: of the study.
-        parameters: of the study.
         tags: of the run; ORIGIN_TAG among them says where the study's results are.
         resumed: take a run of that name whose results were elsewhere, too: the folder may have moved.
     """

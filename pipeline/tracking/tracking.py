@@ -198,10 +198,6 @@ class Tracker:
         """Id of a new run that is no study's.
 
         Args:
-            experiment_id: where the run is.
-            name: of the run.
-            parameters: of the run.
-            tags: of the run.
             started: in seconds since 1970; None: now.
         """
         with translated(f"cannot start the run `{name}`"):
@@ -231,9 +227,7 @@ class Tracker:
         """Log what is a finite number under a name that MLflow takes, in one batch.
 
         Args:
-            run_id: the run.
             values: by flat name, which MLflow has in its section; what is no number is left out.
-            step: of all of them.
             at: when they were measured, in seconds since 1970; None: now.
 
         Returns:
@@ -308,10 +302,7 @@ class Tracker:
         """Log what is left and end a run; a figure that is there already is not logged twice.
 
         Args:
-            run_id: the run.
             status: FINISHED, FAILED or KILLED.
-            metrics: final figures.
-            tags: tags to set.
             artifacts: path in the run -> text, or a local file or folder to copy there.
             ended: in seconds since 1970; None: now.
         """

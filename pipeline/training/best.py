@@ -50,12 +50,7 @@ def best_first(found: Iterable[_T], standing: Callable[[_T], Standing]) -> list[
 
 
 def prediction_of(scores: Mapping[str, float], prefix: str = "val_") -> float | None:
-    """How good the prediction of an epoch is: macro F1, or minus the mean squared error; None: not known.
-
-    Args:
-        scores: of the epoch.
-        prefix: that their names have.
-    """
+    """How good the prediction of an epoch is: macro F1, or minus the mean squared error; None: not known."""
     if f"{prefix}macro_f1" in scores:
         return scores[f"{prefix}macro_f1"]
     error = scores.get(f"{prefix}mse")
@@ -66,8 +61,6 @@ def judged(criterion: Criterion, scores: Mapping[str, float], *, is_result: bool
     """The violation and the value of a criterion for an epoch.
 
     Args:
-        criterion: by which epochs are compared.
-        scores: of the epoch.
         is_result: False where the epoch can be no result: its mask is trivial, or its start is not over. It
             meets no criterion.
     """

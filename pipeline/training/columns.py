@@ -154,7 +154,6 @@ def columns(dataset: str, decisive: Collection[str] = ()) -> tuple[Column, ...]:
     """Every column of a data set's tables.
 
     Args:
-        dataset: whose columns are meant.
         decisive: flat names of validation scores that a criterion reads: where the data set's tables lack
             one, it has a column before what is selected.
     """
@@ -210,7 +209,6 @@ def of_validation(dataset: str, scores: Iterable[str], decisive: Collection[str]
     Scores that need another evaluation than an epoch's are not.
 
     Args:
-        dataset: whose columns are meant.
         scores: flat names that are there.
         decisive: of the scores that a criterion reads; see `columns`.
     """

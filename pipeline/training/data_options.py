@@ -19,7 +19,6 @@ def stated(dataset: str, options: Mapping[str, str]) -> dict[str, str]:
     """The options that differ from the data set's defaults; of a file, its name without its folder.
 
     Args:
-        dataset: name of the data set.
         options: values by the options' names; what is left out has its default.
     """
     source = get_source(dataset)

@@ -151,7 +151,6 @@ class NoTokenError(PipelineError):
     """Texts without a token: empty, or made of stop words alone.
 
     Args:
-        texts: all that were given.
         positions: of those without a token, from 0.
     """
 
@@ -165,7 +164,6 @@ class Explainer:
     """Predicts from raw text; threads may share one.
 
     Args:
-        package: the model.
         batch_size: most texts of one forward pass; of long ones it takes fewer.
     """
 

@@ -36,9 +36,7 @@ def send(features: Features, derived: Sequence[Path], storage: Location) -> Loca
     """Copy built features to the storage, where they are not there yet.
 
     Args:
-        features: to be sent.
         derived: folders of the derived tables that go along.
-        storage: of all results.
 
     Raises:
         DamagedCacheError: if a file is not what its manifest says.
@@ -88,10 +86,6 @@ def _contents(features: Features, derived: Sequence[Path]) -> dict[str, dict[str
 
 def fetched(uri: str, cache_dir: Path) -> Path:
     """The folder of a copy on this machine; downloaded by the first process that asks, the others wait.
-
-    Args:
-        uri: of the copy.
-        cache_dir: folder of cached features.
 
     Raises:
         PipelineError: if the copy cannot be read, or a file is not what the index says.
@@ -153,7 +147,6 @@ def features_of(run: settings.RunSettings, *, verify: bool = False) -> Features:
     """The features of a run on the machine that trains.
 
     Args:
-        run: what is trained.
         verify: compare every file with its digest.
 
     Raises:

@@ -110,8 +110,6 @@ def measure(
 
     Args:
         model: one of `MODELS`.
-        features: whose texts and vocabulary.
-        run: the hyper-parameters.
         device: where to train; Kneser-Ney counts on the CPU.
     """
     started = time.monotonic()
@@ -184,7 +182,6 @@ def default_run(
     Args:
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
         continuous_config: of the model that InfoCal reads.
-        seed: of the networks.
         is_sample: whether the corpus is the made-up one.
     """
     small: dict[str, Any] = {}

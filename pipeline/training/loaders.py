@@ -63,7 +63,6 @@ class Loader:
 
     Args:
         table: columns as `feature_store.store.Features.table` gives them.
-        task: what is predicted.
         lm_logit: language-model score of each token, in the order of the table; None: zeros.
         shares: share of its annotators who marked each token of a text, None for a text without; where they
             are not given, the table's own masks.
@@ -101,8 +100,6 @@ class Loader:
 
         Args:
             batch_size: texts a batch; the last one may be smaller.
-            seed: seed of the run.
-            epoch: number of the epoch.
             start: batches to leave out at the start, to go on in the middle of an epoch.
         """
         generator = np.random.default_rng([seed, epoch])

@@ -59,7 +59,6 @@ class Midway:
     """The states of one trial, in its worker.
 
     Args:
-        study: the study's folder.
         trial_id: the trial's, the same when it is resumed.
         every_s: seconds of training between states; 0: only when asked.
     """
@@ -163,7 +162,6 @@ def stop(study: Location, running: Iterable[str]) -> None:
     """Ask trials for a state, and wait until they have answered, or could have.
 
     Args:
-        study: the study's folder.
         running: ids of the trials that train.
     """
     place = study / MIDWAY / _STOP
@@ -183,7 +181,6 @@ def clear(study: Location, trial_id: str | None = None) -> None:
     """Remove the states of a trial that has ended.
 
     Args:
-        study: the study's folder.
         trial_id: the trial's; None: all of them have ended.
     """
     place = study / MIDWAY

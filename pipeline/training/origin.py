@@ -44,8 +44,6 @@ def cached(fingerprint: str, cache_dir: Path, *directories: Path) -> Features | 
     """Features that are built already, every file compared with its digest; None where there are none.
 
     Args:
-        fingerprint: of the features.
-        cache_dir: folder of cached features.
         directories: further folders of features to look at, first.
     """
     named = (cache_dir / "features").glob(f"*-{fingerprint[:_DIGITS]}")
@@ -68,8 +66,6 @@ def features_again(
     Where a flag names data, the features are those of these data, whatever lies in the cache.
 
     Args:
-        run: settings of the run.
-        fingerprint: of its features.
         sample: whether they are of the made-up corpus.
         given: parsed flags; `data_dir`, `cache_dir`, `embedding` and `option` are read.
 

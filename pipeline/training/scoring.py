@@ -53,7 +53,6 @@ class ValidationData:
         """Open both sets.
 
         Args:
-            features: whose sets.
             config: of the model, whose `target_weights` become those of the targets.
         """
         task, mode = task_of(features), metric_mode(features.dataset)
@@ -91,7 +90,6 @@ def hold_rate(trainer: Trainer, data: ValidationData, rate: float) -> metrics.De
 
     Args:
         trainer: its evaluated model is changed; checkpoints and packages keep the threshold.
-        data: the validation sets.
         rate: target selection rate, in (0, 1].
 
     Returns:
@@ -131,8 +129,6 @@ def validate(predictor: Predictor, data: ValidationData, target_rate: float) -> 
     """Evaluate on both validation sets.
 
     Args:
-        predictor: maps batches to predictions.
-        data: the sets.
         target_rate: selection rate that the calibrated threshold gives; 0: no calibration.
     """
     plain = list(predictor(data.val.in_order(BATCH_SIZE)))
@@ -172,10 +168,7 @@ def text_counts(
     """What scores are made of, text by text; masks are those at p >= 0.5.
 
     Args:
-        plain: predictions whose task scores count.
-        marked: those whose rationales count.
         golds: one for each of `marked`.
-        task: what is predicted.
     """
     target = np.array([prediction.target for prediction in plain])
     output = np.stack([prediction.output for prediction in plain])
@@ -208,7 +201,6 @@ def _with_targets(each: Sequence[Scores], task: Task) -> Scores:
 
     Args:
         each: scores of each target, the main one first.
-        task: of the targets.
     """
     if not task.sides:
         return each[0]
@@ -274,8 +266,6 @@ def rationale_scores(
     those of each target that has its own rationale; where all share one, there is `TARGET/selection_rate`.
 
     Args:
-        predictions: of the texts.
-        golds: human rationales.
         calibrated_threshold: of the main target; None: no calibrated scores.
         mode: see `infocal.metrics.scores.mask_scores`.
         task: where there may be several targets.
@@ -426,7 +416,6 @@ def published_test(features: Features, masks: Mapping[str, Sequence[int]]) -> tu
     """Scores of given masks on those test texts that they are of; no model, so no reading.
 
     Args:
-        features: whose test texts.
         masks: id of a text -> positions of its selected tokens; those beyond the cut of a text are left out.
 
     Returns:
@@ -457,7 +446,6 @@ def group_scores(
         predictions: in the order of the texts.
         golds: as for `rationale_scores`.
         groups: those of each text; a text about several counts for each.
-        task: what is predicted.
         mode: as for `rationale_scores`.
     """
     rows: dict[str, list[int]] = {}

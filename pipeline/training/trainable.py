@@ -86,9 +86,6 @@ class Trial:
     """One configuration in training.
 
     Args:
-        config: hyper-parameters.
-        run: everything else.
-        seed: seed of this trial.
         directory: working folder; the best epoch so far is kept in it.
     """
 
@@ -244,9 +241,6 @@ def epoch_of(criterion: Criterion, found: Validation, epoch: int, *, is_result: 
     """What `best/scores.json` says of an epoch, but for its intervals.
 
     Args:
-        criterion: by which epochs are compared.
-        found: the epoch's scores.
-        epoch: its number.
         is_result: False where it can be no result: of a trivial mask, as while dense, or in mid-start. It
             meets no criterion.
 
@@ -293,7 +287,6 @@ def _target_intervals(
     """Those of the scores of several targets, and of their mean.
 
     Args:
-        counts: of each target.
         shown: flat names without `val_`; those without a target's name are left out.
     """
     drawn: dict[str, resampling.Interval] = {}
@@ -393,10 +386,8 @@ def train(
 
     Args:
         values: hyper-parameters that differ from `run.base`, and optionally `seed`.
-        run: everything else.
         report: called after each epoch.
         directory: an empty working folder.
-        checkpoint: folder to go on from.
         midway: keeps states within an epoch, and may have one to go on from.
     """
     chosen = dict(values)
@@ -436,9 +427,6 @@ def _begun(
 @contextlib.contextmanager
 def naming_out_of_memory(when: str) -> Iterator[None]:
     """Turn a lack of memory, of a GPU or of the machine, into the failure of that name.
-
-    Args:
-        when: what was going on.
 
     Raises:
         TrainingFailure: `out_of_memory`.

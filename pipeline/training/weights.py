@@ -19,7 +19,6 @@ def save_weights(path: Path, weights: Mapping[str, torch.Tensor]) -> None:
     """Write tensors by name; names that share one tensor are kept as such.
 
     Args:
-        path: the file.
         weights: on any device, of any layout.
 
     Raises:

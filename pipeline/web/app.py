@@ -23,7 +23,6 @@ def new_app(refuse: Refuse, errors: Sequence[type[Exception]] = ()) -> FastAPI:
     """An application without addresses; it shows no documentation of itself.
 
     Args:
-        refuse: answers every error.
         errors: kinds that are refused besides, and not reported as faults.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
@@ -50,12 +49,7 @@ def reason(error: Exception) -> tuple[int, str]:
 
 
 class Bounded:
-    """Lets no request through whose body is larger than a size.
-
-    Args:
-        app: that is asked otherwise.
-        max_bytes: of a body.
-    """
+    """Lets no request through whose body is larger than a size."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app

@@ -41,8 +41,6 @@ def address(listener: socket.socket, host: str, url: str | None) -> str:
     """How readers reach the server: `http://HOST:PORT`, without a slash at the end.
 
     Args:
-        listener: its socket.
-        host: that it listens at.
         url: another address that leads to it.
     """
     if url:

@@ -80,9 +80,6 @@ class Pages:
         """A page that says `name.title` and `name.text`.
 
         Args:
-            request: that is answered.
-            status: of the answer.
-            name: of the notice.
             target: address and words of a link to go on by.
         """
         return self.page(request, "notice.html.j2", status, name=name, target=target)
