@@ -60,6 +60,8 @@ endif
 
 test quick: export OMP_NUM_THREADS := 1
 test quick: export MKL_NUM_THREADS := 1
+# bytecode is kept, also where this is set: what pytest and jaxtyping rewrite takes each process ten seconds
+test quick: export PYTHONDONTWRITEBYTECODE :=
 test: JOBS := 3
 test: $(STAMP)  ## run the whole suite
 	$(BIN)/python -m pytest $(PYTEST)

@@ -8,6 +8,7 @@ only with its sentence around it. The samples of `jsonl` and `eraser` are such
 reviews, with palate as their target.
 """
 
+import functools
 import json
 import random
 from collections.abc import Mapping, Sequence
@@ -285,13 +286,22 @@ def write_beer(
     """Write `reviews.aspect{0,1,2}.heldout.txt` and `annotations.json`; equal arguments give equal bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(3):
-        rng = random.Random(f"reviews {number} {seed}")
-        lines = [_review_line(make_review(rng)) for _ in range(num_reviews)]
-        (folder / f"reviews.aspect{number}.heldout.txt").write_text("".join(lines), encoding="utf-8")
+        text = _reviews(number, seed, num_reviews)
+        (folder / f"reviews.aspect{number}.heldout.txt").write_text(text, encoding="utf-8")
+    (folder / "annotations.json").write_text(_annotations(seed, num_annotated), encoding="utf-8")
+
+
+@functools.lru_cache(4)  # a process that writes several folders, as tests do, draws the reviews once
+def _reviews(number: int, seed: int, num_reviews: int) -> str:
+    rng = random.Random(f"reviews {number} {seed}")
+    return "".join(_review_line(make_review(rng)) for _ in range(num_reviews))
+
+
+@functools.lru_cache(1)
+def _annotations(seed: int, num_annotated: int) -> str:
     rng = random.Random(f"annotations {seed}")
     rids = rng.sample(range(10_000, 1_000_000), num_annotated)
-    lines = [_annotation_line(make_review(rng, p_unmentioned=_P_UNMENTIONED), rid) for rid in rids]
-    (folder / "annotations.json").write_text("".join(lines), encoding="utf-8")
+    return "".join(_annotation_line(make_review(rng, p_unmentioned=_P_UNMENTIONED), rid) for rid in rids)
 
 
 def make_review(rng: random.Random, p_unmentioned: float = 0.0) -> Review:

@@ -27,6 +27,8 @@ COMPILERS = ("c++", "g++", "gcc", "cc", "ninja", "ldconfig", "which")
 CALLS = (
     ("multiprocessing.process", "BaseProcess", "start", "it starts a process"),
     ("infocal.trainer", "Trainer", "train_epoch", "it trains a model"),
+    ("infocal.methods.infocal.language_model", "LanguageModelTrainer", "train_epoch", "it trains a model"),
+    ("infocal.language_models.recurrent", "RecurrentTrainer", "train", "it trains a model"),
 )
 """Module, class and method that no event tells, and why a test that calls it is left out."""
 
