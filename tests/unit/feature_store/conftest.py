@@ -26,16 +26,15 @@ def _jiebas_dictionary_is_read_once() -> Iterator[None]:
 
     @functools.cache
     def own() -> tuple[dict[str, int], int]:
-        made = jieba.Tokenizer()
-        return read(made, made.get_dict_file())  # type: ignore[no-any-return]
+        return read(jieba.Tokenizer().get_dict_file())  # type: ignore[no-any-return]
 
-    def copied(_: Any, file: Any) -> tuple[dict[str, int], int]:
+    def copied(file: Any) -> tuple[dict[str, int], int]:
         file.close()
         frequencies, total = own()
         return dict(frequencies), total
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jieba.Tokenizer, "gen_pfdict", copied)
+        patch.setattr(jieba.Tokenizer, "gen_pfdict", staticmethod(copied))
         yield
 
 

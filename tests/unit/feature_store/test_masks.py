@@ -65,7 +65,7 @@ def test_keys_that_are_not_read_are_named(tmp_path: Path):
     ("record", "message"),
     [
         ({"id": 1}, "masks.jsonl:1: no key `rationale`"),
-        ({"rationale": [1]}, "masks.jsonl:1: expected `id` or `tokens`, .* but got neither"),
+        ({"rationale": [1]}, "masks.jsonl:1: expected `id` or `tokens`, .* but got .*rationale"),
         ({"id": 1, "rationale": [0, 2]}, "expected 0 or 1 in the mask `rationale`, but got 2"),
         (
             {"id": 1, "num_tokens": 3, "rationale": [0, 1]},
