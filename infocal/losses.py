@@ -51,16 +51,6 @@ def prediction_loss(
     return functional.mse_loss(score, target, reduction=reduction) / (2 * task.target_variance)
 
 
-def head_losses(
-    output: Float[Tensor, "B C"], target: Num[Tensor, "B H"], task: Task
-) -> list[Float[Tensor, " B"]]:
-    """L_h of each of several targets for each text, in nats, without its weight; see `prediction_loss`."""
-    every = enumerate(zip(task.heads, task.columns, strict=True))
-    return [
-        prediction_loss(output[:, its], of_head(target, i, head), head, "none") for i, (head, its) in every
-    ]
-
-
 def information_bottleneck(
     select_logit: Float[Tensor, "B T"], is_token: Bool[Tensor, "B T"], prior_selection_rate: float
 ) -> Float[Tensor, ""]:

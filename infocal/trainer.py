@@ -18,7 +18,7 @@ from infocal.batch import Batch
 from infocal.config import MethodConfig, RateConfig, SelectorConfig, Task
 from infocal.errors import StateError, TrainingFailure
 from infocal.gradient_shares import Heard
-from infocal.heads import over_rationales
+from infocal.heads import of_head, over_rationales
 from infocal.nn.encoders import Encoder
 from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import Rationalizer
@@ -364,8 +364,16 @@ class Trainer:
         """The prediction's loss of each of several targets as `TARGET/NAME`; see `prediction_terms`."""
         if not self.task.sides:
             return {}
-        each = zip(self.task.heads, losses.head_losses(output, batch.target, self.task), strict=True)
+        each = zip(self.task.heads, self._losses_of_targets(output, batch), strict=True)
         return {f"{head.name}{OF_TARGET}{name}": own.mean() for head, own in each}
+
+    def _losses_of_targets(self, output: Tensor, batch: Batch) -> list[Tensor]:
+        """L_h [B] of each of several targets, in nats, without its weight; see `losses.prediction_loss`."""
+        every = enumerate(zip(self.task.heads, self.task.columns, strict=True))
+        return [
+            losses.prediction_loss(output[:, its], of_head(batch.target, i, head), head, "none")
+            for i, (head, its) in every
+        ]
 
     def over_rationales(self, loss: Callable[..., Tensor], *parts: Tensor) -> Tensor:
         """See `infocal.heads.over_rationales`."""
@@ -380,7 +388,7 @@ class Trainer:
         """
         if self.model.num_rationales == 1:
             return losses.prediction_loss(output, batch.target, self.task, reduction="none")
-        return torch.cat(losses.head_losses(output, batch.target, self.task))
+        return torch.cat(self._losses_of_targets(output, batch))
 
     def sampled_rates(self, mask: Tensor, batch: Batch) -> Terms:
         """Share of the tokens that the masks of this step select, [R T]; of each target's own beside it."""

@@ -185,9 +185,10 @@ def criterion(dataset: str, aspect: str) -> Criterion:
     Raises:
         ConfigError: if the dataset or the aspect has none, naming the nearest one.
     """
+    main = main_of(aspect) or ""
     return _find(
         datasets.dataset(_named(dataset, "criterion for dataset")).criteria,
-        main_of(aspect) or "",
+        "" if main in get_source(dataset).main_targets else main,
         "criterion for aspect",
         "--aspect",
     )

@@ -1,5 +1,6 @@
 """What a data source has to offer."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -229,6 +230,10 @@ class Source(Protocol):
     side_targets: tuple[str, ...]
     """Names that may follow the first in `--aspect A,B`; empty where a model predicts one target."""
 
+    main_targets: tuple[str, ...]
+    """Of a source without aspects, where a model may predict several targets: names of the main one, one of
+    which is first in `--aspect A,B`. Where it has no `side_targets`, its files name them."""
+
     splits: tuple[str, ...]
     """Those of `SPLITS` that it has."""
 
@@ -313,11 +318,10 @@ def resolve_aspect(source: Source, aspect: str | None) -> str | None:
         if not source.aspects:
             return None
         raise RequestError(f"dataset `{source.name}` needs an aspect: {known}", hint="add `--aspect NAME`")
-    if not source.aspects:
-        raise RequestError(
-            f"dataset `{source.name}` has no aspects, but got `{aspect}`", hint="leave out `--aspect`"
-        )
     first, *others = (part.strip() for part in aspect.replace(SIGN, ",").split(","))
+    if not source.aspects:
+        names = _without_aspects(source, first, others, aspect)
+        return _once(names, aspect) if len(names) > 1 else None
     if others and not source.side_targets:
         raise RequestError(
             f"expected one aspect of dataset `{source.name}`, but got `{aspect}`",
@@ -326,9 +330,36 @@ def resolve_aspect(source: Source, aspect: str | None) -> str | None:
     names = [_resolved(source, first, source.aspects, aspect)]
     sides = tuple(dict.fromkeys((*source.aspects, *source.side_targets)))
     names += [_resolved(source, other, sides, aspect) for other in others]
+    return _once(names, aspect)
+
+
+def _once(names: Sequence[str], given: str) -> str:
+    """The targets in one name; each must be there once."""
     if twice := [name for name, number in Counter(names).items() if number > 1]:
-        raise RequestError(f"aspect `{twice[0]}` is named twice in `{aspect}`", hint="name each target once")
+        raise RequestError(f"aspect `{twice[0]}` is named twice in `{given}`", hint="name each target once")
     return joined(names)
+
+
+def _without_aspects(source: Source, first: str, others: Sequence[str], given: str) -> list[str]:
+    """The targets of a source without aspects that has a main target and side targets."""
+    if not source.main_targets or (not others and first not in source.main_targets):
+        raise RequestError(
+            f"dataset `{source.name}` has no aspects, but got `{given}`", hint="leave out `--aspect`"
+        )
+    if first not in source.main_targets:
+        raise RequestError(
+            f"expected {quoted(source.main_targets)} as the first of several targets of dataset "
+            f"`{source.name}`, but got `{first}`",
+            hint=did_you_mean(first, source.main_targets) or "name the main target first",
+        )
+    if source.side_targets:
+        return [first, *(_resolved(source, other, source.side_targets, given) for other in others)]
+    if odd := [other for other in others if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", other)]:
+        raise RequestError(
+            f"expected names of targets after `{first},`, but got `{odd[0]}`",
+            hint="a name has letters, digits, _ and -, with a letter first",
+        )
+    return [first, *others]
 
 
 def _resolved(source: Source, name: str, known: Sequence[str], given: str) -> str:

@@ -94,6 +94,7 @@ class Beer:
     title = "BeerAdvocate reviews, one score per aspect (Lei et al. 2016)"
     aspects: tuple[str, ...] = _ASPECTS
     side_targets: tuple[str, ...] = _SCORES
+    main_targets: tuple[str, ...] = ()
     aliases: Mapping[str, str] = {"aroma": "smell", "look": "appearance"}
     splits: tuple[str, ...] = SPLITS
     defaults = FeatureDefaults()

@@ -19,6 +19,7 @@ from feature_store.sources.base import (
     Query,
     RemoteFile,
     Report,
+    SideSpec,
     SourceOption,
     TaskSpec,
 )
@@ -36,6 +37,11 @@ GROUP_VOTES = 2
 """Annotators who must name a group for the post to be about it: most of the three."""
 
 _NO_GROUP = "None"
+LABEL, GROUP = "label", "group"
+"""Names of the targets where there are both."""
+_NO_CLASS, _OTHER_CLASS = "no group", "another group"
+_GROUP_SHARE = 0.01
+"""Least share of the training posts that a group of its own class has."""
 _SPLITS = ("train", "val", "test")
 _UNION, _MAJORITY = "union", "majority"
 _NUM_NAMED = 3
@@ -63,8 +69,16 @@ class _Post:
     @property
     def groups(self) -> tuple[str, ...]:
         """Groups that enough annotators name."""
-        votes = Counter(group for named in self.targets for group in named - {_NO_GROUP})
-        return tuple(sorted(group for group, count in votes.items() if count >= GROUP_VOTES))
+        return tuple(sorted(group for group, count in self._votes.items() if count >= GROUP_VOTES))
+
+    @property
+    def group(self) -> str:
+        """The one of them that most annotators name, of equals the first in the alphabet."""
+        return min(self.groups, key=lambda group: (-self._votes[group], group), default=_NO_CLASS)
+
+    @property
+    def _votes(self) -> Counter[str]:
+        return Counter(group for named in self.targets for group in named - {_NO_GROUP})
 
 
 class HateXplain(ReadsRows):
@@ -78,11 +92,16 @@ class HateXplain(ReadsRows):
     `gold=majority` the tokens that more than half of them marked. An empty mask counts as one that marks
     nothing; a mask of another length than the post is left out; where that leaves no marked token, the post
     has no rationale. Each case is counted and named in the notes.
+
+    With `--aspect label,group` the group that a post is about is a side target: the one that most annotators
+    name, if two or more do. Groups of fewer than a hundredth of the training posts are one class.
     """
 
     name = "hatexplain"
     title = "HateXplain posts: hate speech, offensive or normal (Mathew et al. 2021)"
     aspects: tuple[str, ...] = ()
+    main_targets: tuple[str, ...] = (LABEL,)
+    side_targets: tuple[str, ...] = (GROUP,)
     aliases: Mapping[str, str] = {}
     splits: tuple[str, ...] = _SPLITS
     defaults = FeatureDefaults()
@@ -114,14 +133,19 @@ class HateXplain(ReadsRows):
         return find_inputs(data_dir, self.name, names)
 
     def task(self, query: Query, report: Report) -> TaskSpec:
-        """The three classes, whatever the files hold."""
-        return TaskSpec(kind="classification", class_names=CLASS_NAMES)
+        """The three classes, whatever the files hold; the groups are those of the training posts."""
+        sides = tuple(
+            SideSpec(name=name, kind="classification", class_names=_group_classes(query))
+            for name in query.sides
+        )
+        return TaskSpec(kind="classification", class_names=CLASS_NAMES, sides=sides)
 
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
         """Posts in the order of the file; see `Source.frames`."""
         divisions = query.inputs["divisions"]
         split_of, lines = _read_divisions(divisions, query.max_bytes)
         waiting, seen, cases = set(split_of), SeenExamples(), _Cases()
+        groups = [_group_numbers(side) for side in task.sides]
         for post, where in _read_posts(query.inputs["posts"], query.max_bytes):
             waiting.discard(post.post_id)
             if post.label is None:
@@ -144,6 +168,7 @@ class HateXplain(ReadsRows):
                 target=CLASS_NAMES.index(post.label),
                 rationale=_rationale(post, split, query.options["gold"], cases),
                 groups=post.groups,
+                side_targets=tuple(own.get(post.group, own[_OTHER_CLASS]) for own in groups),
             )
         if waiting:
             first = next(post_id for post_id in split_of if post_id in waiting)
@@ -175,6 +200,21 @@ class HateXplain(ReadsRows):
 
 
 # ------------------------------------------------------------------------------------------- reading
+
+
+def _group_classes(query: Query) -> tuple[str, ...]:
+    """The groups that are classes, the frequent ones by name, then the two that stand for all others."""
+    split_of, _ = _read_divisions(query.inputs["divisions"], query.max_bytes)
+    posts = (post for post, _ in _read_posts(query.inputs["posts"], query.max_bytes) if post.label)
+    counts = Counter(post.group for post in posts if split_of.get(post.post_id) == "train")
+    least = _GROUP_SHARE * counts.total()
+    frequent = sorted(group for group, count in counts.items() if count >= least and group != _NO_CLASS)
+    return (*frequent, _OTHER_CLASS, _NO_CLASS)
+
+
+def _group_numbers(side: SideSpec) -> dict[str, int]:
+    """Name of a group -> number of its class."""
+    return {name: number for number, name in enumerate(side.class_names or ())}
 
 
 def _read_divisions(path: Path, max_bytes: int) -> tuple[dict[str, str], dict[str, int]]:

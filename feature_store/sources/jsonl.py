@@ -22,6 +22,10 @@ stands for a key that is not there; 2.0 is as good as 2; blanks around a label d
     tokenizer = "english"                 # or "english_cased", "chinese" (jieba), "whitespace", "posts"
     title = "what it is"
 
+    [targets.group]                       # a side target: the key `group` of each line, with a kind, and
+    kind = "classification"               # `classes` or `score_range` as above
+
+Side targets are read where they are asked for, as in `--aspect label,group` (`score,group` of a regression).
 Where no `tokenizer` is named, it is `english`, or jieba where the training texts are Chinese, or
 `english_cased` where all texts are given as `tokens` and these have capital letters. A corpus that
 mixes them has to name one; Japanese, Thai, Lao, Burmese and Khmer texts have to be given as `tokens`.
@@ -45,6 +49,7 @@ from feature_store.sources.base import (
     Query,
     RemoteFile,
     Report,
+    SideSpec,
     SourceOption,
     TaskSpec,
 )
@@ -55,15 +60,15 @@ from feature_store.sources.fields import (
     check_spans,
     check_text,
     check_tokens,
-    class_number,
     is_mask,
     mask_positions,
     positions,
     unread_keys,
 )
-from feature_store.sources.labels import LabelCount, check_label, class_names
+from feature_store.sources.labels import check_label, class_names
 from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.sources.locate import own_files, split_files
+from feature_store.sources.own_targets import MAIN_KEYS, OwnTarget, sides_of
 from feature_store.sources.own_words import read_own_words
 from feature_store.sources.reads_rows import ReadsRows
 from feature_store.sources.span_check import SpanCheck, form_that_fits
@@ -77,6 +82,7 @@ VAL_RATE = 0.1
 TASK_FILE = "task.toml"
 _SPLITS = ("train", "val", "test")
 _KEYS = ("text", "tokens", "label", "score", "rationale", "id", "groups")
+"""Keys of a line that mean the same in every corpus."""
 
 
 class Jsonl(ReadsRows):
@@ -88,6 +94,7 @@ class Jsonl(ReadsRows):
     name = "jsonl"
     title = "your own data: JSON lines with a text, a label or score, and perhaps a rationale; and task.toml"
     aspects: tuple[str, ...] = ()
+    main_targets: tuple[str, ...] = tuple(MAIN_KEYS.values())
     aliases: Mapping[str, str] = {}
     splits: tuple[str, ...] = _SPLITS
     defaults = FeatureDefaults()
@@ -127,11 +134,13 @@ class Jsonl(ReadsRows):
         stated = read_task_file(query.inputs["task"])
         if stated.title:
             report.notes.append(f"own data: {stated.title}")
-        names, tokenizer = stated.classes, stated.tokenizer
-        is_named = stated.kind == "regression" or names is not None
-        if not is_named or tokenizer is None:
-            survey = _Survey(query, None if is_named else "label")
-            names = names if is_named else class_names(survey.labels, query.inputs["train"])
+        targets = {MAIN_KEYS[stated.kind]: stated, **sides_of(query, stated, query.inputs["task"])}
+        tokenizer = stated.tokenizer
+        unnamed = [k for k, t in targets.items() if t.kind == "classification" and t.classes is None]
+        names = {key: target.classes for key, target in targets.items()}
+        if unnamed or tokenizer is None:
+            survey = _Survey(query, unnamed)
+            names |= {key: class_names(survey.labels[key], query.inputs["train"]) for key in unnamed}
             tokenizer = tokenizer or survey.tokenizer(self.tokenizer, report)
         if tokenizer != "jieba" and (
             files := [name for name in (DICTIONARY, STOP_WORDS) if name in query.inputs]
@@ -140,8 +149,16 @@ class Jsonl(ReadsRows):
                 f"option `{files[0]}` is for Chinese texts, but these are split by `{tokenizer}`",
                 hint=f'leave it out, or write `tokenizer = "chinese"` in {TASK_FILE}',
             )
+        main, *sides = (
+            SideSpec(name=key, kind=target.kind, class_names=names[key], score_range=target.score_range)
+            for key, target in targets.items()
+        )
         return TaskSpec(
-            kind=stated.kind, class_names=names, score_range=stated.score_range, tokenizer=tokenizer
+            kind=main.kind,
+            class_names=main.class_names,
+            score_range=main.score_range,
+            tokenizer=tokenizer,
+            sides=tuple(sides),
         )
 
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
@@ -189,20 +206,20 @@ class _Survey:
     """What the training file holds: its labels, and in what script its texts are.
 
     Args:
-        label: the key of the labels; None where they are not asked for.
+        keys: of the labels that are asked for.
     """
 
-    def __init__(self, query: Query, label: str | None) -> None:
+    def __init__(self, query: Query, keys: Sequence[str]) -> None:
         self._path = query.inputs["train"]
-        self.labels: set[str] = set()
+        self.labels: dict[str, set[str]] = {key: set() for key in keys}
         self._languages: Counter[str | None] = Counter()
         self._without_tokenizer: Counter[str | None] = Counter()
         self._num_cased, self._is_split = 0, True
         for number, line in filled_lines(self._path, max_bytes=query.max_bytes):
             where = f"{self._path}:{number}"
-            record = parse_record(line, where, () if label is None else (label,))
-            if label is not None:
-                self.labels.add(check_label(record[label], label, where))
+            record = parse_record(line, where, tuple(keys))
+            for key in keys:
+                self.labels[key].add(check_label(record[key], key, where))
             text, tokens = record.get("text"), record.get("tokens")
             found = language(text if isinstance(text, str) else " ".join(map(str, _list(tokens))))
             self._languages[found] += 1
@@ -273,12 +290,19 @@ class _Reader:
     """Turns lines into examples of one task."""
 
     def __init__(self, stated: TaskFile, task: TaskSpec, tokenize: Tokenizer) -> None:
-        self._target_key = "label" if task.kind == "classification" else "score"
-        self._numbers = {name: number for number, name in enumerate(task.class_names or ())}
-        self._low, self._high = stated.score_range
+        main = SideSpec(
+            name=MAIN_KEYS[task.kind],
+            kind=task.kind,
+            class_names=task.class_names,
+            score_range=task.score_range,
+        )
+        self._targets = [
+            OwnTarget(one.name, one.class_names, one.score_range, TASK_FILE) for one in (main, *task.sides)
+        ]
+        self._target_keys = tuple(target.key for target in self._targets)
+        self._known = tuple(dict.fromkeys((*_KEYS, *stated.targets)))
         self._tokenizer = str(task.tokenizer)
         self._tokenize = tokenize
-        self._labels = LabelCount()
         self.span_check = SpanCheck()
         self._is_stated = stated.tokenizer is not None
         self._unread: Counter[str] = Counter()
@@ -286,25 +310,28 @@ class _Reader:
 
     def example(self, line: str, where: str, split: str, default_id: str) -> Example:
         """The example of one line."""
-        record = parse_record(line, where, (self._target_key,))
-        record = {key: value for key, value in record.items() if value is not None or key == self._target_key}
-        self._unread.update(record.keys() - set(_KEYS))
+        record = parse_record(line, where, self._target_keys)
+        record = {k: value for k, value in record.items() if value is not None or k in self._target_keys}
+        self._unread.update(record.keys() - set(self._known))
         words = self._words(record, where)
+        is_train = split == "train"
+        target, *sides = (one.of(record[one.key], where, is_train=is_train) for one in self._targets)
         return Example(
             example_id=check_id(record["id"], "id", where) if "id" in record else default_id,
             split=split,
             tokens=words.tokens,
-            target=self._target(record[self._target_key], where, is_train=split == "train"),
+            target=target,
             rationale=self._rationale(record.get("rationale"), words, where),
             groups=_groups(record.get("groups"), where),
+            side_targets=tuple(sides),
         )
 
     def tell(self, report: Report, train: str) -> None:
         """Say what classes the file `train` has, which keys were not read, and what splits a free text."""
-        if self._numbers:
-            self._labels.tell(report, tuple(self._numbers), train)
+        for target in self._targets:
+            target.tell(report, train)
         if self._unread:
-            report.notes.append(unread_keys(self._unread, _KEYS))
+            report.notes.append(unread_keys(self._unread, self._known))
         if self._num_as_tokens:
             report.counts["given_as_tokens"] = self._num_as_tokens
         if self._num_as_tokens and not self._is_stated:
@@ -329,28 +356,6 @@ class _Reader:
             raise BadInputError(f"`{self._tokenizer}` finds no token in `text`", where=where)
         return _Words([piece.text for piece in pieces], pieces, len(text), text)
 
-    def _target(self, value: object, where: str, *, is_train: bool) -> float:
-        if self._numbers:
-            name = check_label(value, "label", where)
-            self._labels.add(value, name, is_train=is_train)
-            return class_number(name, self._numbers, where)
-        if (
-            isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and self._low <= value <= self._high
-        ):
-            return (value - self._low) / (self._high - self._low)
-        hint = f"`score_range = [LOWEST, HIGHEST]` in {TASK_FILE} sets the range of the scores"
-        if isinstance(value, str):
-            hint = "a number in quotes is a text: remove the quotes"
-        elif value is None:
-            hint = "leave out the line: a text without a score can be neither learnt from nor scored"
-        raise BadInputError(
-            f"expected a score in [{_number(self._low)}, {_number(self._high)}], but got {shown(value)}",
-            where=where,
-            hint=hint,
-        )
-
     def _rationale(self, value: object, words: _Words, where: str) -> list[int] | None:
         if value is None:
             return None
@@ -369,10 +374,6 @@ class _Reader:
         for start, end in spans:
             marked[start:end] = b"\1" * (end - start)
         return [i for i, piece in enumerate(words.pieces) if any(marked[piece.start : piece.end])]
-
-
-def _number(edge: float) -> str:
-    return str(int(edge)) if edge.is_integer() else str(edge)
 
 
 def _groups(value: object, where: str) -> tuple[str, ...]:

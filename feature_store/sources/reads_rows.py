@@ -15,6 +15,9 @@ class ReadsRows:
     side_targets: tuple[str, ...] = ()
     """None, where the source does not say otherwise."""
 
+    main_targets: tuple[str, ...] = ()
+    """None, where the source does not say otherwise."""
+
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
         """Examples of all splits; otherwise as `Source.frames`."""
         raise NotImplementedError

@@ -1,7 +1,9 @@
 """`task.toml`: what the user of an own corpus says about it."""
 
 import math
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,12 +13,16 @@ from feature_store.sources.labels import check_label
 from feature_store.tokenize import ALIASES, TOKENIZERS
 from feature_store.toml import read_toml
 
-_KEYS = ("kind", "classes", "score_range", "tokenizer", "title")
+_OF_TARGET = ("kind", "classes", "score_range")
+_KEYS = (*_OF_TARGET, "tokenizer", "title", "targets")
+_TAKEN = ("text", "tokens", "rationale", "id", "groups")
+"""Keys of a line that are no target."""
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskFile:
-    """The content of a `task.toml`."""
+class TargetFile:
+    """What a `task.toml` says of one target."""
 
     kind: TaskKind
     classes: tuple[str, ...] | None
@@ -25,11 +31,19 @@ class TaskFile:
     score_range: tuple[float, float]
     """The scores that there may be, lowest and highest; scaled to [0, 1]."""
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskFile(TargetFile):
+    """The content of a `task.toml`; the fields of a target are those of the main one."""
+
     tokenizer: str | None
     """Name in `feature_store.tokenize` of what splits a text; None: nothing is said."""
 
     title: str | None
     """What the corpus is; said on each run."""
+
+    targets: Mapping[str, TargetFile] = field(default_factory=dict)
+    """The side targets that lines have, by their keys."""
 
 
 def read_task_file(path: Path) -> TaskFile:
@@ -45,25 +59,56 @@ def read_task_file(path: Path) -> TaskFile:
         raise BadInputError(str(error), where=where) from error
     except OSError as error:
         raise BadInputError(f"cannot be read: {error.strerror or error}", where=where) from error
+    _check_keys(values, _KEYS, where)
+    stated = _target(values, where)
+    return TaskFile(
+        kind=stated.kind,
+        classes=stated.classes,
+        score_range=stated.score_range,
+        tokenizer=_tokenizer(values, where),
+        title=_title(values.get("title"), where),
+        targets=_targets(values.get("targets", {}), stated.kind, where),
+    )
+
+
+def _check_keys(values: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     for key in values:
-        if key not in _KEYS:
+        if key not in known:
             raise BadInputError(
-                f"unknown key `{key}`; the keys are {quoted(_KEYS)}",
+                f"unknown key `{key}`; the keys are {quoted(known)}",
                 where=where,
-                hint=did_you_mean(key, _KEYS),
+                hint=did_you_mean(key, known),
             )
+
+
+def _targets(tables: object, kind: TaskKind, where: str) -> dict[str, TargetFile]:
+    """The tables `[targets.NAME]`."""
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise BadInputError(f"expected tables `[targets.NAME]`, but got {shown(tables)}", where=where)
+    taken = (*_TAKEN, "label" if kind == "classification" else "score")
+    for name, table in tables.items():
+        if not _NAME.fullmatch(name) or name in taken:
+            raise BadInputError(
+                f"`{name}` cannot be the name of a side target",
+                where=f"{where}, [targets.{name}]",
+                hint="take letters, digits, _ and -, with a letter first; it is the key of the target in "
+                f"each line, and other than {quoted(taken)}",
+            )
+        _check_keys(table, _OF_TARGET, f"{where}, [targets.{name}]")
+    return {name: _target(table, f"{where}, [targets.{name}]") for name, table in tables.items()}
+
+
+def _target(values: dict[str, Any], where: str) -> TargetFile:
     kind = _choice(values, "kind", get_args(TaskKind), where)
     if kind is None:
         raise BadInputError(f"no key `kind`; expected one of {quoted(get_args(TaskKind))}", where=where)
     for key, owner in (("classes", "classification"), ("score_range", "regression")):
         if key in values and kind != owner:
             raise BadInputError(f"`{key}` belongs to kind `{owner}`, but kind is `{kind}`", where=where)
-    return TaskFile(
+    return TargetFile(
         kind="classification" if kind == "classification" else "regression",
         classes=_classes(values["classes"], where) if "classes" in values else None,
         score_range=_score_range(values.get("score_range", [0, 1]), where),
-        tokenizer=_tokenizer(values, where),
-        title=_title(values.get("title"), where),
     )
 
 

@@ -66,7 +66,7 @@ def explanation(text: str, chosen: set[str], **changes: Any) -> Explanation:
 )
 def test_runs_of_selected_tokens_are_marked_in_the_text_as_given(chosen: set[str], expected: str):
     text = "a very  smooth body"
-    assert explanations.marked(text, explanation(text, chosen), ("[", "]")) == expected
+    assert explanations.marked(text, explanation(text, chosen).tokens, ("[", "]")) == expected
 
 
 def test_a_text_of_several_lines_stays_on_one():
