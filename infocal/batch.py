@@ -1,11 +1,13 @@
 """One batch of texts as tensors: the only form in which data reaches the model."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import InitVar, dataclass, field, fields
 
 import torch
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
+
+from infocal.splitting import FurtherWords
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +18,21 @@ class Words:
     """Ascending."""
     index: Int[Tensor, "B T"]
     """Row of `ids` at each position."""
+    further: FurtherWords | None = None
+    """Pieces of the words whose numbers lie behind the vocabulary's, for a model that reads pieces."""
 
     @classmethod
-    def of(cls, token_ids: Int[Tensor, "B T"]) -> "Words":
+    def of(cls, token_ids: Int[Tensor, "B T"], further: FurtherWords | None = None) -> "Words":
         """Find them; on CUDA the host waits for it, because nobody knows U before."""
-        return cls(*torch.unique(token_ids, return_inverse=True))
+        ids, index = torch.unique(token_ids, return_inverse=True)
+        return cls(ids, index, further)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Words":
+        """The same with each tensor changed."""
+        more = self.further
+        if more is not None:
+            more = FurtherWords(change(more.piece_ids), change(more.first_piece))
+        return Words(change(self.ids), change(self.index), more)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,9 +56,11 @@ class Batch:
     """Row of each text in its table."""
     words: Words = field(init=False)
     """Of `token_ids`: found where the batch is made, so that the training step never waits for it."""
+    numbered: InitVar[tuple[Tensor, FurtherWords | None] | None] = None
+    """The numbers of `words`, where words that the vocabulary lacks have their own."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "words", Words.of(self.token_ids))
+    def __post_init__(self, numbered: tuple[Tensor, FurtherWords | None] | None) -> None:
+        object.__setattr__(self, "words", Words.of(*(numbered or (self.token_ids,))))
 
     def __len__(self) -> int:
         return self.token_ids.shape[0]
@@ -63,6 +77,6 @@ class Batch:
         mapped: Batch = object.__new__(Batch)  # the constructor would look for the words again
         for f in fields(self):
             value = getattr(self, f.name)
-            new = Words(change(value.ids), change(value.index)) if isinstance(value, Words) else change(value)
+            new = value.map(change) if isinstance(value, Words) else change(value)
             object.__setattr__(mapped, f.name, new)
         return mapped

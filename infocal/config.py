@@ -255,6 +255,12 @@ class MethodConfig:
     frozen_layers: int = non_negative(0)
     """Blocks of a `transformer` that are not trained, from the first one on, >= 0; with them its vectors."""
 
+    gradient_checkpointing: bool = False
+    """Whether training computes each block of a `transformer` again in the backward pass.
+
+    That takes less memory and more time; the gradients are the same.
+    """
+
     window_size: int = non_negative(0)
     """Pieces that a `transformer` reads at once, marks included, >= 0; 0: as many as it can."""
 

@@ -24,6 +24,9 @@ from infocal.errors import ConfigError
 from infocal.kernels import lstm_cpp, rcnn_cpp, rcnn_torch
 from infocal.nn.pieces import Layout, Pretrained
 
+GIVEN = "model."
+"""Before the names of weights that an encoder was given, in its `state_dict`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
@@ -85,6 +88,13 @@ class Encoder(nn.Module):
             pretrained: for an encoder that starts from given weights; None for any other.
         """
         raise NotImplementedError(f"{cls.__name__} cannot be made from a config")
+
+    def given_weights(self) -> list[str]:
+        """Names of the tensors that are as they were given, because no part of the encoder is trained.
+
+        Those of `Pretrained.weights`; in `state_dict` they follow `GIVEN`. None where some part is trained.
+        """
+        return []
 
     def forward(self, embedded: Embedded, gate: Float[Tensor, "B T"]) -> Float[Tensor, "B T Z"]:
         """State of each word, zero where `gate` is zero; differentiable by the gate.

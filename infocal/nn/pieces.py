@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from infocal.batch import Words
 from infocal.config import MethodConfig, WordState
 from infocal.errors import ConfigError
+from infocal.splitting import UNKNOWN, FurtherWords, Splitter, splitter_of
 
 EXTRA = "infocal-pipeline[transformers]"
 """What `pip install` has to be given for pretrained encoders."""
@@ -24,8 +25,8 @@ EXTRA = "infocal-pipeline[transformers]"
 class Pretrained:
     """A pretrained encoder, given to a model in the place of word vectors.
 
-    Every word of the vocabulary is split into pieces by itself. So a word has the same pieces wherever it
-    stands, and a word that the vocabulary lacks is read as the tokenizer's unknown piece.
+    Every word is split into pieces by itself. So a word has the same pieces wherever it stands. Where the
+    tokenizer is not kept, a word that the vocabulary lacks is read as the tokenizer's unknown piece.
     """
 
     architecture: dict[str, Any]
@@ -40,11 +41,21 @@ class Pretrained:
     """Where the pieces of each word begin in `piece_ids`, then N."""
     weights: dict[str, Tensor] | None = None
     """The encoder's weights; None: it starts with fresh ones, or they are loaded with the model's."""
+    tokenizer: str = ""
+    """JSON of the tokenizer, for words that the vocabulary lacks; empty in models of before it was kept."""
 
     @property
     def num_words(self) -> int:
         """V."""
         return len(self.first_piece) - 1
+
+    @property
+    def splitter(self) -> Splitter | None:
+        """What splits words that the vocabulary lacks; None where the tokenizer is not kept."""
+        if not self.tokenizer:
+            return None
+        unknown = int(self.piece_ids[self.first_piece[UNKNOWN]])
+        return splitter_of(self.tokenizer, unknown, self.num_words)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Pretrained":
         """Itself: nothing in it changes, and its weights are large."""
@@ -162,13 +173,14 @@ class Lexicon(nn.Module):
     def forward(self, words: Words) -> Layout:
         """The texts of a batch in windows."""
         num_texts, length = words.index.shape
-        count = (self.first_piece[words.ids + 1] - self.first_piece[words.ids])[words.index]  # B T
+        piece_ids, first_piece = self._with(words.further)
+        count = (first_piece[words.ids + 1] - first_piece[words.ids])[words.index]  # B T
         slot = torch.repeat_interleave(
             torch.arange(count.numel(), device=count.device), count.flatten()
         )  # N', the word of each piece of the batch
         within = torch.arange(len(slot), device=slot.device) - _starts(count.flatten())[slot]
         word = words.ids[words.index.flatten()[slot]]
-        piece = self.piece_ids[self.first_piece[word] + within]
+        piece = piece_ids[first_piece[word] + within]
         sizes, text = count.sum(dim=1), slot // length
         place = torch.arange(len(slot), device=slot.device) - _starts(sizes)[text]  # in the text
         windows = 1 + (sizes - self.room).clamp(min=0).add(self.stride - 1) // self.stride  # of each text
@@ -183,6 +195,13 @@ class Lexicon(nn.Module):
             row = _starts(windows)[text] + window
             found.append(torch.stack([row, column, piece, slot, kept.long()])[:, stands])
         return self._filled(torch.cat(found, dim=1), int(windows.sum()), num_texts * length)
+
+    def _with(self, further: FurtherWords | None) -> tuple[Tensor, Tensor]:
+        """The pieces of the vocabulary's words, and of those behind."""
+        if further is None:
+            return self.piece_ids, self.first_piece
+        behind = further.first_piece[1:] + len(self.piece_ids)
+        return torch.cat([self.piece_ids, further.piece_ids]), torch.cat([self.first_piece, behind])
 
     def _filled(self, placed: Int[Tensor, "5 M"], num_windows: int, num_slots: int) -> Layout:
         """Windows with their pieces, marks and padding.

@@ -13,10 +13,11 @@ from torch.nn import functional
 from infocal.batch import Words
 from infocal.config import MethodConfig, SelectorConfig, Task
 from infocal.heads import own_columns, repeated
-from infocal.nn.encoders import Embedded, Encoder, build_encoder
+from infocal.nn.encoders import GIVEN, Embedded, Encoder, build_encoder
 from infocal.nn.pieces import Lexicon, Pretrained
 from infocal.nn.predictor import Predictor, selected_only
 from infocal.nn.selector import Selector
+from infocal.splitting import Splitter
 
 _OUTPUT_GAIN = 0.1
 """Scale of the output layer before training: predictions start at the mean target, whatever the feature."""
@@ -114,6 +115,19 @@ class Rationalizer(nn.Module):
             self._shared.append(made)
         return made
 
+    @property
+    def splitter(self) -> Splitter | None:
+        """What splits words that the vocabulary lacks; None: all of them are one word to the model."""
+        return None if self.pretrained is None else self.pretrained.splitter
+
+    def given_weights(self) -> dict[str, list[str]]:
+        """Encoders of which nothing is trained: start of their names in `state_dict` -> their own names."""
+        found = {}
+        for part, module in self.named_modules(remove_duplicate=False):
+            if isinstance(module, Encoder) and (names := module.given_weights()):
+                found[f"{part}.{GIVEN}"] = names
+        return found
+
     def forget_weights(self) -> None:
         """Let go of the weights that a pretrained encoder started from; there is no further encoder."""
         if self.pretrained is not None:
@@ -128,7 +142,10 @@ class Rationalizer(nn.Module):
             words: of the batch.
             without_dropout: give the vectors as they are in training, too.
         """
-        vectors = functional.embedding(words.ids, self.embeddings)
+        ids = words.ids
+        if words.further is not None:
+            ids = ids.clamp(max=len(self.embeddings) - 1)  # a table of no columns
+        vectors = functional.embedding(ids, self.embeddings)
         if not without_dropout:
             vectors = functional.dropout(vectors, self.config.embedding_dropout, self.training)
         pieces = None if self.lexicon is None else self.lexicon(words)

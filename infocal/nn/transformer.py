@@ -36,25 +36,38 @@ class Transformer(Encoder):
     Args:
         pretrained: architecture and weights.
         num_frozen: blocks from the first one on that are not trained; with them the vectors of the pieces.
+        recomputes: whether the backward pass computes each block again, to keep less in memory.
 
     Raises:
-        ConfigError: if the architecture is not known, cannot be read this way, or has fewer blocks.
+        ConfigError: if the architecture is not known, cannot be read this way, has fewer blocks, or cannot
+            compute them again.
     """
 
     is_pretrained = True
 
-    def __init__(self, pretrained: Pretrained, num_frozen: int = 0) -> None:
+    def __init__(self, pretrained: Pretrained, num_frozen: int = 0, recomputes: bool = False) -> None:
         super().__init__()
         self.model = _built(pretrained)
         self.output_size = self.model.config.hidden_size
         if num_frozen:
             self._freeze(num_frozen)
+        if recomputes:
+            self._recompute()
 
     @classmethod
     def of(cls, config: MethodConfig, embedding_size: int, pretrained: Pretrained | None) -> "Transformer":
         """The encoder of this config; it has no use for word vectors."""
         assert pretrained is not None
-        return cls(pretrained, config.frozen_layers)
+        return cls(pretrained, config.frozen_layers, config.gradient_checkpointing)
+
+    def _recompute(self) -> None:
+        if not self.model.supports_gradient_checkpointing:
+            kind = type(self.model).__name__
+            raise ConfigError(f"`gradient_checkpointing` must be false for this encoder: {kind} has none")
+        # the same under its names of before and after version 6 of transformers was announced
+        named = [f"{kind}_checkpointing_enable" for kind in ("activation", "gradient")]
+        enable = next(getattr(self.model, name) for name in named if hasattr(self.model, name))
+        enable({"use_reentrant": False})
 
     def _freeze(self, num: int) -> None:
         wanted = self.model.config.num_hidden_layers
@@ -69,6 +82,11 @@ class Transformer(Encoder):
         frozen += [p for p in self.model.parameters() if id(p) not in inside]
         for parameter in frozen:
             parameter.requires_grad_(False)
+
+    def given_weights(self) -> list[str]:
+        """See `Encoder.given_weights`."""
+        is_trained = any(parameter.requires_grad for parameter in self.model.parameters())
+        return [] if is_trained else list(self.model.state_dict())
 
     def forward(self, embedded: Embedded, gate: Float[Tensor, "B T"]) -> Float[Tensor, "B T Z"]:
         """See `Encoder.forward`."""

@@ -5,6 +5,7 @@ read with `weights_only`. A package is refused where a file does not match its d
 """
 
 import dataclasses
+import hashlib
 import io
 import json
 import logging
@@ -28,7 +29,7 @@ from infocal.methods.registry import INFOCAL, method, method_of
 from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import HALF, Rationalizer
 from infocal.trainer import Trainer
-from pipeline.base.errors import one_line
+from pipeline.base.errors import PipelineError, one_line
 from pipeline.base.storage import STAGED
 from pipeline.base.stored_files import (
     BROKEN,
@@ -61,8 +62,12 @@ PARTS = (STATE, DIGESTS, HISTORY, BEST)
 """Files and folders of a trial's checkpoint."""
 _PRETRAINED = "pretrained"
 """Entry of a model's description where its encoders started from a pretrained one."""
+_REFERENCE = "reference"
+"""One more, of a package whose encoders are not trained: where they are found, and their digest."""
 _MARKS = ("human", "selected", "probability")
 """Entries of a text that is shown, a number for each token."""
+_SPLITS_WORDS = "tokenizer"
+"""One more: the tokenizer as JSON; older models have none."""
 _SIDE_THRESHOLDS = "side_thresholds"
 """Entry of a model's description where each of several targets has its own rationale."""
 _OF_PRETRAINED = ("architecture", "prefix", "suffix")
@@ -146,12 +151,14 @@ def save_package(directory: Path, package: Package) -> None:
 def _write_package(directory: Path, package: Package) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     weights = {**package.model.state_dict(), "embeddings": package.model.embeddings}
-    save_weights(directory / WEIGHTS, weights)
     description = {
         "format": _FORMAT,
         **_described(package.model),
         "metadata": package.metadata,
     }
+    if referred := package.model.given_weights():
+        description[_PRETRAINED][_REFERENCE] = _left_out(package.model.config.pretrained, referred, weights)
+    save_weights(directory / WEIGHTS, weights)
     write_json(directory / CONFIG, description)
     write_json(directory / VOCABULARY, package.vocabulary)
     packed: tuple[str, ...] = _PACKED
@@ -180,6 +187,7 @@ def load_package(directory: Path) -> Package:
             hint=_NEWER,
         )
     weights = load_weights(directory / WEIGHTS)
+    weights |= _referred(description.get(_PRETRAINED, {}).get(_REFERENCE))
     embeddings = weights["embeddings"]
     if not description["config"]["train_embeddings"] or _PRETRAINED in description:
         del weights["embeddings"]
@@ -190,6 +198,49 @@ def load_package(directory: Path) -> Package:
     files = read_json(directory / TOKENIZER) if TOKENIZER in digests else {}
     make_tokenizer(description["metadata"]["tokenizer"], files)  # refuses what is none
     return Package(model.eval(), read_json(directory / VOCABULARY), description["metadata"], files)
+
+
+def _left_out(
+    name: str, parts: Mapping[str, Sequence[str]], weights: dict[str, torch.Tensor]
+) -> dict[str, Any]:
+    """Take the weights of encoders that nothing was trained of out of a package; what stands for them."""
+    for part, names in parts.items():
+        own = {one: weights.pop(part + one) for one in names}
+    return {"name": name, "digest": digest_of(own), "parts": list(parts)}
+
+
+def _referred(reference: Mapping[str, Any] | None) -> dict[str, torch.Tensor]:
+    """The weights that `_left_out` took out of a package; none where it did not.
+
+    Raises:
+        StateError: if the encoder is not where it was, or is another one.
+    """
+    if reference is None:
+        return {}
+    from pipeline.training import pretrained
+
+    try:
+        given = pretrained.read_weights(pretrained.opened(reference["name"]))
+    except PipelineError as error:
+        raise StateError(
+            f"the package names its frozen encoder, whose weights it does not hold: {error.message}",
+            hint=f"put the encoder that the model was trained with at `{reference['name']}`",
+        ) from error
+    if digest_of(given) != reference["digest"]:
+        raise StateError(
+            f"the encoder at `{reference['name']}` is another one than the model was trained with",
+            hint="put the encoder that it was trained with there",
+        )
+    return {part + one: value for part in reference["parts"] for one, value in given.items()}
+
+
+def digest_of(weights: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 of weights: of their names, shapes and numbers."""
+    found = hashlib.sha256()
+    for name, value in sorted(weights.items()):
+        found.update(f"{name} {tuple(value.shape)} {value.dtype}\n".encode())
+        found.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()
 
 
 def _model_of(
@@ -304,7 +355,7 @@ def load_predictions(path: Path) -> list[dict[str, Any]]:
 
 def _described(model: Rationalizer) -> dict[str, Any]:
     """What has to be known of a model besides its weights, as JSON."""
-    found = {
+    found: dict[str, Any] = {
         "method": method_of(model.config),
         "config": model.config.to_dict(),
         "task": model.task.to_dict(),
@@ -314,6 +365,8 @@ def _described(model: Rationalizer) -> dict[str, Any]:
         found[_SIDE_THRESHOLDS] = model.side_thresholds
     if model.pretrained is not None:
         found[_PRETRAINED] = {name: getattr(model.pretrained, name) for name in _OF_PRETRAINED}
+        if model.pretrained.tokenizer:
+            found[_PRETRAINED][_SPLITS_WORDS] = model.pretrained.tokenizer
     return found
 
 
@@ -327,6 +380,7 @@ def _given(
         **{name: description[_PRETRAINED][name] for name in _OF_PRETRAINED},
         piece_ids=weights["lexicon.piece_ids"],
         first_piece=weights["lexicon.first_piece"],
+        tokenizer=description[_PRETRAINED].get(_SPLITS_WORDS, ""),
     )
 
 

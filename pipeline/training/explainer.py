@@ -13,12 +13,13 @@ from feature_store.tokenize import Token, make_tokenizer
 from infocal.batch import Words
 from infocal.config import Task
 from infocal.nn.rationalizer import HALF
+from infocal.splitting import UNKNOWN, numbered
 from pipeline.base.errors import PipelineError
 from pipeline.training.checkpoints import Package
 from pipeline.training.scale import of_scale
 
-PADDING, UNKNOWN = 0, 1
-"""Numbers of the words that stand for no token, and for all unknown ones."""
+PADDING = 0
+"""Number of the word that stands for no token."""
 _Found = TypeVar("_Found")
 _MAX_POSITIONS = 1 << 16
 """Of one forward pass: a layer of 200 units then gives 100 MB. A longer text has a pass of its own."""
@@ -171,6 +172,7 @@ class Explainer:
         self.model = package.model
         # as in training, a text that spells the padding holds an unknown word
         self.number = {word: i for i, word in enumerate(package.vocabulary) if i != PADDING}
+        self.splitter = self.model.splitter
         self.batch_size = batch_size
         subject = main_of(package.metadata.get("aspect")) or "score"
         said = zip(package.targets(), self.model.task.heads, strict=True)
@@ -216,11 +218,11 @@ class Explainer:
         """
         if outside := [i for i in rationale if not 0 <= i < len(tokens)]:
             raise ValueError(f"expected positions from 0 to {len(tokens) - 1}, but got {outside[0]}")
-        token_ids, is_token = self._padded([tokens])
+        words, _, is_token = self._padded([tokens])
         mask = torch.zeros(is_token.shape)
         mask[0, list(rationale)] = 1.0
         with torch.no_grad():
-            output = self.model.predict_from(Words.of(token_ids), is_token, mask)
+            output = self.model.predict_from(words, is_token, mask)
         return self._predicted(output[0].tolist())[0]
 
     @property
@@ -230,8 +232,13 @@ class Explainer:
         return bool(self.model.seen(nothing, torch.ones(1, 1, dtype=torch.bool)).any())
 
     def knows(self, token: str) -> bool:
-        """Whether a token is a word of the model's vocabulary; else it reads one word for all such."""
-        return self.number.get(token, UNKNOWN) != UNKNOWN
+        """Whether the model tells a token from others that it has not learnt.
+
+        It does if the token is a word of its vocabulary, or has pieces that the model reads.
+        """
+        if self.number.get(token, UNKNOWN) != UNKNOWN:
+            return True
+        return self.splitter is not None and self.splitter.knows(token)
 
     def warm_up(self) -> None:
         """Do what would make the first answer slow: load dictionaries, compile the recurrent layers."""
@@ -250,19 +257,30 @@ class Explainer:
         if batch:
             yield batch
 
-    def _padded(self, texts: Sequence[Sequence[Token]]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Numbers of the words, and where there are tokens, each [B T]."""
+    def _padded(self, texts: Sequence[Sequence[Token]]) -> tuple[Words, torch.Tensor, torch.Tensor]:
+        """The words; which of them the model does not know, and where there are tokens, each [B T]."""
         lengths = np.array([len(text) for text in texts])
         is_token = np.arange(lengths.max()) < lengths[:, None]
         token_ids = np.zeros(is_token.shape, np.int64)
         for row, text in enumerate(texts):
             token_ids[row, : len(text)] = [self.number.get(token.text, UNKNOWN) for token in text]
-        return torch.from_numpy(token_ids), torch.from_numpy(is_token)
+        ids = torch.from_numpy(token_ids)
+        is_unknown = ids == UNKNOWN
+        if self.splitter is None:
+            return Words.of(ids), is_unknown, torch.from_numpy(is_token)
+        written = [[token.text for token in text] for text in texts]
+        for row, place in is_unknown.nonzero().tolist():
+            is_unknown[row, place] = not self.splitter.knows(written[row][place])
+        return (
+            Words.of(*numbered(ids, written, self.splitter)),
+            is_unknown,
+            torch.from_numpy(is_token),
+        )
 
     @torch.no_grad()
     def _explain(self, texts: list[list[Token]]) -> Iterator[Explanation]:
-        token_ids, is_token = self._padded(texts)
-        inference = self.model.infer(Words.of(token_ids), is_token)
+        words, is_unknown, is_token = self._padded(texts)
+        inference = self.model.infer(words, is_token)
         rationales = inference.rationales()
         for row, text in enumerate(texts):
             marked = [_marked(text, probability[row], mask[row]) for probability, mask in rationales]
@@ -272,7 +290,7 @@ class Explainer:
                 found[0].probabilities,
                 found[0].label,
                 tokens=marked[0],
-                num_unknown=int((token_ids[row, : len(text)] == UNKNOWN).sum()),
+                num_unknown=int(is_unknown[row].sum()),
                 score_range=self.score_range,
                 subject=self.subject,
                 held_threshold=self.model.threshold,

@@ -20,6 +20,7 @@ from feature_store.wording import counted
 from infocal.batch import Batch
 from infocal.config import LanguageModelConfig, Task
 from infocal.methods.infocal.language_model import LanguageModelTrainer
+from infocal.splitting import UNKNOWN, FurtherWords, Splitter, numbered
 from pipeline.base.errors import PipelineError
 
 logger = logging.getLogger("pipeline.training.loaders")
@@ -66,6 +67,7 @@ class Loader:
         lm_logit: language-model score of each token, in the order of the table; None: zeros.
         shares: share of its annotators who marked each token of a text, None for a text without; where they
             are not given, the table's own masks.
+        splitter: of a model that reads pieces: words that the vocabulary lacks then have pieces of their own.
     """
 
     def __init__(
@@ -74,7 +76,9 @@ class Loader:
         task: Task,
         lm_logit: Ragged | None = None,
         shares: Sequence[Marks | None] | None = None,
+        splitter: Splitter | None = None,
     ) -> None:
+        self._tokens, self._splitter = None if splitter is None else table["tokens"], splitter
         self.token_ids = Ragged(table["token_ids"])
         self.targets = _targets(table, task)
         self.task = task
@@ -137,6 +141,7 @@ class Loader:
                 human[i, : lengths[i]] = share
         return Batch(
             token_ids=torch.from_numpy(token_ids),
+            numbered=self._numbered(torch.from_numpy(token_ids), rows),
             is_token=torch.from_numpy(is_token),
             target=torch.as_tensor(self.targets[rows], dtype=self.target_type),
             lm_logit=torch.from_numpy(lm_logit),
@@ -144,6 +149,19 @@ class Loader:
             has_human_rationale=torch.tensor([self.shares[row] is not None for row in rows]),
             index=torch.from_numpy(rows.astype(np.int64)),
         )
+
+    def _numbered(
+        self, token_ids: torch.Tensor, rows: npt.NDArray[np.int64]
+    ) -> tuple[torch.Tensor, FurtherWords | None] | None:
+        """See `infocal.splitting.numbered`; None where all unknown words are one."""
+        if self._splitter is None or self._tokens is None:
+            return None
+        has_unknown = (token_ids == UNKNOWN).any(dim=1).tolist()
+        texts = [
+            self._tokens[int(row)].as_py() if some else []
+            for row, some in zip(rows, has_unknown, strict=True)
+        ]
+        return numbered(token_ids, texts, self._splitter)
 
     def class_counts(self) -> list[int] | None:
         """Number of texts of each class of the main target; None of a regression."""
@@ -171,21 +189,27 @@ class Loader:
 
 
 def training_loader(
-    features: Features, lm_logit: Ragged | None = None, *, is_supervised: bool = False
+    features: Features,
+    lm_logit: Ragged | None = None,
+    *,
+    is_supervised: bool = False,
+    splitter: Splitter | None = None,
 ) -> Loader:
     """Batches of the training texts; human rationales are in those of a supervised method alone.
+
+    The arguments besides are those of `Loader`.
 
     Raises:
         MissingDataError: if a supervised method wants them of features that do not have them apart.
     """
     table, task = features.table("train"), task_of(features)
     if not is_supervised:
-        return Loader(_unmarked(table), task, lm_logit)
+        return Loader(_unmarked(table), task, lm_logit, splitter=splitter)
     apart = annotator_shares(features)
     if apart is None:
-        return Loader(table, task, lm_logit)
+        return Loader(table, task, lm_logit, splitter=splitter)
     shares = [None if row is None else np.asarray(row, np.float32) for row in apart.to_pylist()]
-    return Loader(table, task, lm_logit, shares)
+    return Loader(table, task, lm_logit, shares, splitter)
 
 
 def _unmarked(table: pa.Table) -> pa.Table:

@@ -38,6 +38,9 @@ _WANTED = "a folder with config.json, model.safetensors and tokenizer.json"
 _FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors"]
 """Files of a hub's model that are wanted: no pickles, no code."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+_LEAST_SHARE = 0.9
+"""Least share of an encoder's vectors that its tokenizer has pieces for: some have a few to spare, so that
+their number is a multiple of 64 or 128."""
 _MANY_UNKNOWN = 0.05
 """Share of the vocabulary that the tokenizer does not know, from which on it is said."""
 
@@ -78,7 +81,15 @@ def inputs_of(features: Features, config: MethodConfig) -> torch.Tensor | Pretra
     table = pieces(features, source)
     weights = read_weights(source)
     piece_ids, first_piece = table
-    return Pretrained(source.architecture, source.prefix, source.suffix, piece_ids, first_piece, weights)
+    return Pretrained(
+        source.architecture,
+        source.prefix,
+        source.suffix,
+        piece_ids,
+        first_piece,
+        weights,
+        source.tokenizer.backend_tokenizer.to_str(),
+    )
 
 
 def opened(name: str) -> Source:
@@ -97,7 +108,7 @@ def opened(name: str) -> Source:
     architecture = _architecture(folder, where)
     tokenizer = _tokenizer(folder, where)
     num_vectors = architecture.get("vocab_size", 0)
-    if len(tokenizer) > num_vectors:
+    if not _LEAST_SHARE * num_vectors <= len(tokenizer) <= num_vectors:
         raise PipelineError(
             f"the tokenizer has {len(tokenizer)} pieces, but the encoder has {num_vectors} vectors",
             where=where,

@@ -17,6 +17,7 @@ from infocal.metrics import scores as metrics
 from infocal.metrics import trivial as baselines
 from infocal.metrics.resampling import TextCounts
 from infocal.nn.rationalizer import HALF, Rationalizer
+from infocal.splitting import Splitter
 from infocal.trainer import Prediction, Trainer, predict, probabilities_of_rationales
 from pipeline.training.columns import MEAN, of_target
 from pipeline.training.loaders import Loader, task_of
@@ -49,19 +50,22 @@ class ValidationData:
     """Of the rationale scores; see `infocal.metrics.scores.mask_scores`."""
 
     @classmethod
-    def of(cls, features: Features, config: MethodConfig | None = None) -> "ValidationData":
+    def of(
+        cls, features: Features, config: MethodConfig | None = None, splitter: Splitter | None = None
+    ) -> "ValidationData":
         """Open both sets.
 
         Args:
             config: of the model, whose `target_weights` become those of the targets.
+            splitter: of the model, where it reads pieces.
         """
         task, mode = task_of(features), metric_mode(features.dataset)
         if config is not None:
             task = config.weighted(task)
-        val = Loader(features.table("val"), task)
+        val = Loader(features.table("val"), task, splitter=splitter)
         annotated = val
         if "val_annotated" in features.splits:
-            annotated = Loader(features.annotated_validation(), task)
+            annotated = Loader(features.annotated_validation(), task, splitter=splitter)
         return cls(task, val, annotated, mode)
 
 
@@ -324,7 +328,7 @@ def score_test(
     """
     task, mode = task_of(features), metric_mode(features.dataset)
     table = features.table("test")
-    test = Loader(table, task)
+    test = Loader(table, task, splitter=model.splitter)
 
     def predictor(batches: Iterable[Batch]) -> Iterator[Prediction]:
         return predict(model, batches, torch.device("cpu"))
@@ -335,7 +339,7 @@ def score_test(
     scores |= faithfulness(model, test)
     named = {f"test_{name}": value for name, value in scores.items()}
     if "val_annotated" in features.splits:
-        val = Loader(features.annotated_validation(), task)
+        val = Loader(features.annotated_validation(), task, splitter=model.splitter)
         both, both_golds = predictions + _in_table_order(predictor, val), golds + val.golds()
         together = task_scores(both, task)
         together |= rationale_scores(both, both_golds, calibrated_threshold, mode, task)
@@ -385,7 +389,8 @@ def faithfulness(model: Rationalizer, loader: Loader) -> Scores:
 
 def final_validation(model: Rationalizer, features: Features) -> Scores:
     """`val_NAME` for the scores that are computed once, on the finished model; see `faithfulness`."""
-    found = faithfulness(model, Loader(features.annotated_validation(), task_of(features)))
+    loader = Loader(features.annotated_validation(), task_of(features), splitter=model.splitter)
+    found = faithfulness(model, loader)
     return {f"val_{name}": value for name, value in found.items()}
 
 

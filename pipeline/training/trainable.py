@@ -20,6 +20,7 @@ from infocal.config import LanguageModelConfig, MethodConfig
 from infocal.errors import StateError, TrainingFailure
 from infocal.metrics import resampling
 from infocal.metrics.resampling import TextCounts
+from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import HALF
 from infocal.trainer import Prediction, resolve_device
 from pipeline.base import environment
@@ -102,12 +103,14 @@ class Trial:
                 features, LanguageModelConfig(**run.language_model), device, may_train=not run.features_uri
             )
         method = lookup.implementation(run.method)
-        self.loader = training_loader(features, scores, is_supervised=method.is_supervised)
-        self.validation = ValidationData.of(features, config)
+        inputs = inputs_of(features, config)
+        splitter = inputs.splitter if isinstance(inputs, Pretrained) else None
+        self.loader = training_loader(features, scores, is_supervised=method.is_supervised, splitter=splitter)
+        self.validation = ValidationData.of(features, config, splitter)
         self.trainer = method.trainer_class()(
             config,
             class_texts.told(task_of(features), config, features),
-            inputs_of(features, config),
+            inputs,
             steps_per_epoch=self.loader.num_batches(config.batch_size),
             seed=seed,
             device=device,

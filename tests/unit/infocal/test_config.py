@@ -58,6 +58,7 @@ OUT_OF_RANGE = {
     "window_stride": ([-1], ">= 0"),
     "word_state": (["max"], "one of mean, first"),
     "unselected": (["masked"], "one of removed, zeroed"),
+    "rationales": (["each"], "one of shared, per_head"),
     "warmup_epochs": NON_NEGATIVE,
     "decay_epochs": NON_NEGATIVE,
     "pooling": (["min", "Mean"], "one of mean, max, last"),
@@ -86,7 +87,12 @@ def build(name, value):
 
 def test_every_hyper_parameter_has_a_range():
     # a bool's type is its range, and whether a name is one of a model is seen when it is opened
-    assert set(OUT_OF_RANGE) == set(FIELDS) - {"train_embeddings", "shared_encoder", "pretrained"}
+    assert set(OUT_OF_RANGE) == set(FIELDS) - {
+        "train_embeddings",
+        "shared_encoder",
+        "gradient_checkpointing",
+        "pretrained",
+    }
 
 
 @pytest.mark.parametrize(

@@ -356,3 +356,31 @@ def test_other_encoders_do_not_import_transformers():
     code = "import sys, pipeline.training.trainable, infocal.nn.transformer; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "transformers" not in done.stdout.split()
+
+
+def test_blocks_that_are_computed_again_give_the_same_gradients():
+    plain, embedded = parts()
+    again, _ = parts(gradient_checkpointing=True)
+    again.load_state_dict(plain.state_dict())
+    found, calls = [], []
+    for encoder in (plain, again):
+        counted: list[int] = []
+        encoder.train()
+        encoder.model.encoder.layer[0].attention.register_forward_hook(lambda *_, own=counted: own.append(1))
+        gate = MASK.clone().requires_grad_()
+        encoder(embedded, gate).square().sum().backward()
+        found.append([gate.grad, *(p.grad for p in encoder.parameters())])
+        calls.append(len(counted))
+    assert calls == [1, 2]
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_an_encoder_that_cannot_compute_its_blocks_again(monkeypatch):
+    from transformers import BertModel
+
+    monkeypatch.setattr(BertModel, "supports_gradient_checkpointing", False)
+    with pytest.raises(
+        ConfigError, match="^`gradient_checkpointing` must be false for this encoder: BertModel"
+    ):
+        parts(gradient_checkpointing=True)

@@ -157,10 +157,15 @@ def test_pickled_weights_beside_the_others_are_not_read(folder: Path):
     assert pretrained.read_weights(pretrained.opened(str(folder)))
 
 
-def test_the_tokenizer_of_another_model(tmp_path: Path):
-    folder = write_encoder(tmp_path / "small", ["beer"], num_vectors=20)
-    error = refused(folder, "the tokenizer has 57 pieces, but the encoder has 20 vectors$")
+@pytest.mark.parametrize("num_vectors", [20, 56, 64, 30_522])
+def test_the_tokenizer_of_another_model(tmp_path: Path, num_vectors: int):
+    folder = write_encoder(tmp_path / "small", ["beer"], num_vectors=num_vectors)
+    error = refused(folder, f"the tokenizer has 57 pieces, but the encoder has {num_vectors} vectors$")
     assert error.hint == "the folder must hold the tokenizer that the encoder was trained with"
+
+
+def test_an_encoder_may_have_vectors_to_spare(tmp_path: Path):
+    pretrained.opened(str(write_encoder(tmp_path / "small", ["beer"], num_vectors=60)))
 
 
 def test_damaged_weights(folder: Path):
