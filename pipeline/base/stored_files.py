@@ -145,6 +145,22 @@ def read_settings(kind: type[_T], path: Path, what: str) -> _T:
         ) from error
 
 
+def check_name(found: str, name: str, noun: str, path: Path) -> None:
+    """Refuse settings that were stored for something of another name.
+
+    Args:
+        noun: what has the name, such as `study`.
+
+    Raises:
+        StateError: if the names differ.
+    """
+    if found != name:
+        raise StateError(
+            f"expected the settings of the {noun} `{name[:100]}`, but got those of `{found[:100]}`",
+            where=str(path),
+        )
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file.
 

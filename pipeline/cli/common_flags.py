@@ -45,7 +45,12 @@ def add_data_arguments(target: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--sample", action="store_true", help="use the small made-up corpus instead of real data"
     )
-    group.add_argument(
+    add_cache_dir(group)
+
+
+def add_cache_dir(target: argparse._ActionsContainer) -> None:
+    """The flag that names the folder of cached features."""
+    target.add_argument(
         "--cache-dir",
         metavar="DIR",
         help="folder of cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)",
@@ -58,11 +63,7 @@ def add_feature_arguments(target: argparse.ArgumentParser) -> argparse._Argument
     group.add_argument(
         "--data-dir", metavar="DIR", help="folder that contains DATASET/ (default: INFOCAL_DATA)"
     )
-    group.add_argument(
-        "--cache-dir",
-        metavar="DIR",
-        help="folder of cached features (default: INFOCAL_CACHE, else ~/.cache/infocal)",
-    )
+    add_cache_dir(group)
     return group
 
 

@@ -137,7 +137,7 @@ def _stored(given: argparse.Namespace, home: Location) -> _Prepare:
 
         logger.info("resuming with the table's own settings; flags about training have no effect")
         with place.localised(LANGUAGE_MODEL_SETTINGS) as folder:
-            return LanguageModelSettings.load(folder)
+            return LanguageModelSettings.load(folder, given.name)
 
     return prepare
 

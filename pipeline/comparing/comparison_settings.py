@@ -4,8 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from infocal.errors import StateError
-from pipeline.base.stored_files import read_settings
+from pipeline.base.stored_files import check_name, read_settings
 from pipeline.comparing.places import SETTINGS
 from pipeline.training import checkpoints
 from pipeline.training.settings import RunSettings
@@ -47,12 +46,7 @@ class ComparisonSettings:
         """
         path = directory / SETTINGS
         found = read_settings(cls, path, "the settings of a comparison")
-        if found.name != name:
-            raise StateError(
-                f"expected the settings of the comparison `{directory.name[:100]}`, but got those of "
-                f"`{found.name[:100]}`",
-                where=str(path),
-            )
+        check_name(found.name, name, "comparison", path)
         return found
 
 

@@ -13,7 +13,7 @@ from infocal.errors import StateError
 from infocal.trainer import resolve_device
 from pipeline.base.locations import make_folder
 from pipeline.base.storage import Location
-from pipeline.base.stored_files import read_settings
+from pipeline.base.stored_files import check_name, read_settings
 from pipeline.comparing.places import LANGUAGE_MODEL_SETTINGS, LANGUAGE_MODELS, OUTCOMES
 from pipeline.reporting import pages, typeset
 from pipeline.reporting.language_model_tables import MeasuredModels, section
@@ -45,14 +45,16 @@ class LanguageModelSettings:
         checkpoints.write_json_whole(directory / LANGUAGE_MODEL_SETTINGS, dataclasses.asdict(self))
 
     @classmethod
-    def load(cls, directory: Path) -> "LanguageModelSettings":
-        """Read `language_models.json`.
+    def load(cls, directory: Path, name: str) -> "LanguageModelSettings":
+        """Read `language_models.json` of the table of this name.
 
         Raises:
             StateError: if it is missing, not JSON, or not what `save` writes.
         """
         path = directory / LANGUAGE_MODEL_SETTINGS
-        return read_settings(cls, path, "the settings of a table of language models")
+        found = read_settings(cls, path, "the settings of a table of language models")
+        check_name(found.name, name, LANGUAGE_MODELS.name, path)
+        return found
 
 
 def conduct(prepared: LanguageModelSettings, folder: StudyFolder) -> str:
@@ -101,7 +103,7 @@ def _write(found: MeasuredModels, folder: StudyFolder) -> str:
 
 
 def _measured(directory: Path, name: str) -> MeasuredModels:
-    prepared = LanguageModelSettings.load(directory)
+    prepared = LanguageModelSettings.load(directory, name)
     paths = [directory / OUTCOMES / f"{model}.json" for model in language_models.MODELS]
     return MeasuredModels(
         name=name,

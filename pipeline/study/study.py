@@ -15,7 +15,7 @@ from ray import tune
 from infocal.config import MethodConfig
 from infocal.errors import StateError
 from pipeline.base.storage import STAGED
-from pipeline.base.stored_files import read_settings
+from pipeline.base.stored_files import check_name, read_settings
 from pipeline.base.uris import of_sqlite
 from pipeline.study import race
 from pipeline.study.criterion import Candidate, ranked
@@ -100,11 +100,7 @@ class StudySettings:
             path = directory / SETTINGS_COPY
             found = read_settings(cls, path, "the settings of a study")
             logger.warning("%s; the copy of the file is used", error)
-        if found.name != name:
-            raise StateError(
-                f"expected the settings of the study `{name[:100]}`, but got those of `{found.name[:100]}`",
-                where=str(path),
-            )
+        check_name(found.name, name, "study", path)
         return found
 
 

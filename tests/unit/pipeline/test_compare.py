@@ -292,6 +292,12 @@ def test_settings_come_back_as_they_were_written(under_way: Comparison):
     assert ComparisonSettings.load(under_way.folder.directory, "first") == under_way.prepared
 
 
+def test_settings_of_another_comparison_are_refused(under_way: Comparison):
+    under_way.prepared.save(under_way.folder.directory)
+    with pytest.raises(StateError, match=r"comparison.json: .* comparison `other`, but got those of `first`"):
+        ComparisonSettings.load(under_way.folder.directory, "other")
+
+
 def test_settings_of_an_older_version_are_read(under_way: Comparison):
     under_way.prepared.save(under_way.folder.directory)
     path = under_way.folder.directory / SETTINGS

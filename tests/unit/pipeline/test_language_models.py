@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from infocal.errors import StateError
 from infocal.language_models import continuous
 from pipeline import compare, report
 from pipeline.base.errors import PipelineError, run_command
@@ -165,6 +167,17 @@ def test_a_damaged_table_does_not_hide_the_others(tmp_path, monkeypatch, caplog)
     (broken / "data.json").write_text("{")
     (one,) = language_models.gather(language_models_home(tmp_path))
     assert one.name == "lm" and "`other` is left out" in caplog.text
+
+
+def test_a_table_in_the_folder_of_another_is_left_out_and_not_resumed(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(models, "measure", fake)
+    assert run_command(compare.main, command(tmp_path)) == 0
+    shutil.copytree(tmp_path / "language-models" / "lm", tmp_path / "language-models" / "other")
+    (one,) = language_models.gather(language_models_home(tmp_path))
+    said = "expected the settings of the table of language models `other`, but got those of `lm`"
+    assert one.name == "lm" and said in caplog.text
+    with pytest.raises(StateError, match=said):
+        compare.main(command(tmp_path, "--resume", "--name", "other"))
 
 
 @pytest.mark.parametrize(
