@@ -24,7 +24,13 @@ FIRST = (
     "tests/integration/test_interruption.py",
 )
 """The longest, longest first."""
-SLOW = ("tests/integration/", "tests/browser/", "tests/real_data/", "tests/unit/benchmarks/")
+SLOW = (
+    "tests/integration/",
+    "tests/browser/",
+    "tests/real_data/",
+    "tests/unit/benchmarks/",
+    "tests/contracts/",
+)
 """Folders of files that take more than some seconds; they follow."""
 
 
