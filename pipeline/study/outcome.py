@@ -195,14 +195,13 @@ def _outcome_tags(
 ) -> dict[str, str]:
     """What a study gave, in words, for its run: its winner, and the description that MLflow shows."""
     run, run_id = study.settings.run, tracking.runs[winner.trial_id]
-    study_run = tracking.study_run_id
-    experiment_id = tracking.tracker.run(study_run).experiment_id
+    experiment_id = tracking.tracker.run(tracking.study_run_id).experiment_id
     registered = None if version is None else f"{study.settings.model_name} version {version}"
     note = [
         summary.note(winner, run_id, run.criterion, run.dataset, registered, before),
         *raced,
-        f"Open [the trials as a table]({mlflow_view.table(experiment_id, study_run)}), "
-        f"[as a chart]({mlflow_view.chart(experiment_id, study_run)}), "
+        f"Open [the trials as a table]({mlflow_view.table(experiment_id, tracking.study_run_id)}), "
+        f"[as a chart]({mlflow_view.chart(experiment_id, tracking.study_run_id)}), "
         f"or [the best one]({mlflow_view.run(experiment_id, run_id)}).",
     ]
     return {
