@@ -83,7 +83,9 @@ def _add_build_options(command: argparse.ArgumentParser) -> None:
         help="word2vec, random, or a text file, plain or .gz (default: the data set's, as in a search)",
     )
     command.add_argument(
-        "--embedding-size", type=int, help="number of values in each word vector (default: the data set's)"
+        "--embedding-size",
+        type=int,
+        help="number of values in each word vector (default: the file's, or the data set's)",
     )
     command.add_argument("--seed", type=int, default=0)
     command.add_argument(
@@ -156,6 +158,15 @@ def _fetch(args: argparse.Namespace) -> None:
         print(path)
 
 
+def _vector_size(embedding: str | None, source: Source) -> int:
+    """Values of a word vector where no flag says it: as many as in the file that is named, if one is."""
+    from feature_store.embeddings import size_of
+
+    if embedding is not None and Path(embedding).is_file():
+        return size_of(Path(embedding))
+    return source.defaults.embedding_size
+
+
 def _given(value: _T | None, default: _T) -> _T:
     return default if value is None else value
 
@@ -180,7 +191,7 @@ def _build(args: argparse.Namespace) -> None:
             max_length=_given(args.max_length, source.defaults.length(args.sample)),
             min_count=args.min_count,
             embedding=_given(args.embedding, source.defaults.embedding),
-            embedding_size=_given(args.embedding_size, source.defaults.embedding_size),
+            embedding_size=_given(args.embedding_size, _vector_size(args.embedding, source)),
             seed=args.seed,
             options=source_options(args.option),
         )

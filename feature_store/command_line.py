@@ -53,14 +53,14 @@ class Parser(argparse.ArgumentParser):
             choices = [] if action is None else [str(one) for one in action.choices or ()]
             near = nearest(choice[2], choices)
             flag = f"{choice[1]} " if action is not None and action.option_strings else ""
-            return f"did you mean `{flag}{near}`" if near else None
+            return f"did you mean `{flag}{near}`?" if near else None
         if message.endswith("required") or "are required:" in message:
             # argparse misses what is required before it sees a slip in its name
             known = self._option_string_actions
             words = [word.partition("=")[0] for word in self._given]
             slips = [word for word in words if word.startswith("--") and word not in known]
             found = next(((slip, near) for slip in slips if (near := nearest(slip, known))), None)
-            return f"did you mean `{found[1]}` instead of `{found[0]}`" if found else None
+            return f"did you mean `{found[1]}` instead of `{found[0]}`?" if found else None
         if wrong := _WRONG_FLAG.search(message):
             commands = _commands(self)
             owners = [
@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
                 return f"`{wrong[1]}` is a flag of {quoted(owners)}"
             flags = {flag for parser in (self, *commands.values()) for flag in parser._option_string_actions}
             near = nearest(wrong[1], flags)
-            return f"did you mean `{near}`" if near else None
+            return f"did you mean `{near}`?" if near else None
         return None
 
 

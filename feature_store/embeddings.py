@@ -4,6 +4,7 @@ All return float32 (V, E) for a vocabulary of V words: row 0 (`<pad>`) is zero, 
 the words'.
 """
 
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -26,6 +27,10 @@ stay as they are. Within the range of published vectors (GloVe about 0.4 to 0.6)
 fits all three."""
 
 WINDOW = 5
+_NUM_LINES = 20
+"""Lines of a file from which the size of its vectors is found out."""
+_MAX_BYTES = 1 << 40
+"""Of a file of which only the first lines are read."""
 _MAX_EPOCHS = 30
 _MIN_EPOCHS = 3
 _EPOCH_TOKENS = 13_500_000
@@ -133,6 +138,22 @@ def from_file(path: Path, vocabulary: Vocabulary, *, size: int, max_bytes: int) 
     found[PAD_ID] = True
     matrix[~found] = mean
     return matrix, int(found.sum()) - 1
+
+
+def size_of(path: Path) -> int:
+    """Number of values in each vector of a text file, as its header or its first lines show.
+
+    Raises:
+        BadInputError: if the file breaks its format.
+    """
+    sizes = []
+    for number, line in itertools.islice(filled_lines(path, max_bytes=_MAX_BYTES), _NUM_LINES):
+        word, *values = line.replace("\t", " ").rstrip(" ").split(" ")
+        if number == 1 and len(values) == 1 and word.isdigit() and values[0].isdigit():
+            return max(1, int(values[0]))
+        # a word may hold blanks, and parts of it may look like numbers
+        sizes.append(sum(1 for _ in itertools.takewhile(_is_number, reversed(values))))
+    return max(1, min(sizes, default=1))
 
 
 def _check_size(given: int, size: int, where: str, *, first: bool) -> None:

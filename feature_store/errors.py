@@ -97,7 +97,7 @@ def shown(value: object) -> str:
 def did_you_mean(given: str, known: Iterable[str], prefix: str = "") -> str | None:
     """A hint naming the known name nearest to the given one, or None when none is near."""
     near = nearest(given.lower(), known, 0.5)
-    return f"did you mean `{prefix}{near}`" if near else None
+    return f"did you mean `{prefix}{near}`?" if near else None
 
 
 def nearest(given: str, known: Iterable[str], cutoff: float) -> str | None:

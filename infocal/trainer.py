@@ -297,7 +297,7 @@ class Trainer:
             for name, value in self.train_step(batch).items():
                 self.sums[name] = self.sums[name] + value if name in self.sums else value
         if self.position == 0:
-            raise StateError(f"epoch {self.epoch} has no batch left to train on")
+            raise StateError(f"epoch {self.epoch + 1} has no batch left to train on")
         # here, and for the shares, an epoch waits for the device
         sums = torch.stack(list(self.sums.values()))
         means = dict(zip(self.sums, (sums / self.position).tolist(), strict=True))
@@ -319,7 +319,7 @@ class Trainer:
         """
         broken = {name: value for name, value in means.items() if not np.isfinite(value)}
         if broken:
-            raise TrainingFailure("non_finite", f"epoch {self.epoch}: {broken}")
+            raise TrainingFailure("non_finite", f"epoch {self.epoch + 1}: {broken}")
 
     def train_step(self, batch: Batch) -> Terms:
         """One update of the model by the method's objective, then `finish_step`.

@@ -27,7 +27,7 @@ def relative(stated: Criterion, precision: float, rival: str, told: str) -> Crit
         rival: how it is called.
         told: how it was measured.
     """
-    bound = Bound(metric=PRECISION, limit=round(max(0.0, precision - MARGIN), 3), kind="at_least")
+    bound = _at_least(round(max(0.0, precision - MARGIN), 3))
     why = f"threshold {bound.limit:g} = {rival}'s {precision:.3f} on validation - {MARGIN:g}, {told}"
     fixed = paper_bar(stated)
     return replace(
@@ -38,7 +38,7 @@ def relative(stated: Criterion, precision: float, rival: str, told: str) -> Crit
 
 
 def with_min_precision(criterion: Criterion, limit: float) -> Criterion:
-    """The criterion with the threshold on precision that a user states.
+    """The criterion with the threshold on precision that a user states, in place of its own.
 
     Args:
         criterion: the data set's or a study's own.
@@ -47,7 +47,46 @@ def with_min_precision(criterion: Criterion, limit: float) -> Criterion:
     Raises:
         ValueError: if it has no threshold on precision.
     """
-    return criterion.with_limit(PRECISION, limit, f"threshold {limit:g} was stated with `--min-precision`")
+    return criterion.with_limit(PRECISION, limit, _stated(limit))
+
+
+def and_min_precision(criterion: Criterion, limit: float) -> Criterion:
+    """The same, with a threshold on precision also where the criterion has none of its own.
+
+    Args:
+        criterion: the data set's own, which reads human rationales.
+        limit: in [0, 1].
+    """
+    if paper_bar(criterion) is not None:
+        return with_min_precision(criterion, limit)
+    return replace(criterion, bounds=(_at_least(limit), *criterion.bounds), why=_stated(limit))
+
+
+def _stated(limit: float) -> str:
+    return f"threshold {limit:g} was stated with `--min-precision`"
+
+
+def above_chance(stated: Criterion, density: float) -> Criterion:
+    """The criterion where no rival could be measured: with a threshold on precision, if it has none.
+
+    Args:
+        stated: the data set's own.
+        density: share of the tokens of annotated validation texts that humans marked, in [0, 1]. It is the
+            precision that is expected of a random mask; the threshold is half of it higher, or lies half way
+            to 1 where that is less.
+    """
+    if paper_bar(stated) is not None:
+        return stated
+    limit = round(density + min(density, 1 - density) / 2, 3)
+    why = (
+        f"threshold {limit:g} lies well above the precision of random rationales, {density:.3f}, the share "
+        "of the validation tokens that people marked"
+    )
+    return replace(stated, bounds=(_at_least(limit), *stated.bounds), why=why)
+
+
+def _at_least(precision: float) -> Bound:
+    return Bound(metric=PRECISION, limit=precision, kind="at_least")
 
 
 def paper_bar(stated: Criterion) -> float | None:

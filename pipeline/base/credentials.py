@@ -30,8 +30,9 @@ def check(uri: str | None, flag: str) -> None:
     _, found = uris.split(uri)
     if found is not None and not found.are_encoded:
         raise PipelineError(
-            f"expected a percent-encoded user name and password in `{uris.without_password(uri)}`, but got "
-            "an unencoded `@`, `/`, `#`, `?`, `%` or blank",
+            # the address stands last: whatever prints this masks an address up to the last `@` that follows
+            "expected a percent-encoded user name and password, but got an unencoded `@`, `/`, `#`, `?`, `%` "
+            f"or blank in `{uris.without_password(uri)}`",
             where=flag,
             hint=_HINT,
         )

@@ -4,6 +4,7 @@ import base64
 import re
 import socket
 import urllib.error
+import urllib.parse
 import urllib.request
 
 from pipeline.base import uris
@@ -55,6 +56,34 @@ def _health(uri: str) -> urllib.request.Request:
         pair = ":".join(credentials.decoded()).encode()
         headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
     return urllib.request.Request(f"{address.rstrip('/')}/health", headers=headers)
+
+
+def check_database(url: str, flag: str) -> None:
+    """Find a database server that is not there before work is done; nothing is asked of a file.
+
+    Args:
+        url: of SQLAlchemy or Redis, with its password.
+        flag: that named it.
+
+    Raises:
+        PipelineError: if nobody listens at the host and port that the URL names.
+    """
+    address, _ = uris.split(url)
+    try:
+        parts = urllib.parse.urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return  # what opens it says why
+    if not host or port is None:
+        return
+    try:
+        socket.create_connection((host, port), timeout=TIMEOUT_S).close()
+    except OSError as error:
+        raise PipelineError(
+            f"no server answers at `{uris.without_password(url)}`: {error.strerror or error}",
+            where=flag,
+            hint="check that the server is running",
+        ) from error
 
 
 def check_ray(address: str, where: str) -> None:

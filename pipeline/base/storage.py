@@ -76,7 +76,8 @@ class Location:
         return cls(place.filesystem, place.path, f"{place.filesystem.type_name}:{place.path}")
 
     def __truediv__(self, name: str) -> "Location":
-        address, question, query = self.uri.partition("?")
+        # a path may have a `?` in the name of a folder
+        address, question, query = self.uri.partition("?") if "://" in self.uri else (self.uri, "", "")
         uri = f"{address.rstrip('/')}/{name}{question}{query}"
         return Location(self.filesystem, f"{self.path.rstrip('/')}/{name}", uri)
 

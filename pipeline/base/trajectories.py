@@ -1,6 +1,7 @@
 """Whether two trainings of one configuration came to the same: epoch by epoch, metric by metric."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,9 @@ _MAX_ROWS = 24
 BIT_FOR_BIT, WITHIN, DIFFERS = "bit_for_bit", "within_tolerance", "differs"
 
 
+_EPOCH = re.compile(r"^epoch \d+: ")
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """How a training failed."""
@@ -32,8 +36,8 @@ class Failure:
     message: str
 
     def __str__(self) -> str:
-        # the message of a failure that has a name repeats both, and counts from 0
-        message = self.message.removeprefix(f"{self.reason}: ").removeprefix(f"epoch {self.epoch}: ")
+        # the message of a failure that has a name repeats both; an older version counted from 0 in it
+        message = _EPOCH.sub("", self.message.removeprefix(f"{self.reason}: "))
         return f"{self.reason} at epoch {self.epoch + 1} ({message})"
 
 

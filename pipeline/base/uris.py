@@ -15,7 +15,9 @@ _WHOLE = re.compile(rf"{_URI}(?P<rest>.*)", re.DOTALL)
 _PORT = r"\d{1,5}(?![^\s/?#,;.:)'\"`\]])"
 _WITH_BLANKS = rf"[^\s:/?#@]*:(?!{_PORT})(?=\S)(?:(?!{_SCHEME}://)[^\n])*@\S*"
 """A password in which there are blanks: it ends at the last `@` of its line, before the next URI."""
-_IN_TEXT = re.compile(rf"{_URI}(?P<rest>{_WITH_BLANKS}|\S*)")
+_MASKED_BEFORE = r"[^\s:/?#@]*:\*\*\*@[^\s@]*(?!\S)"
+"""The rest of a URI that shows no password any more: an `@` that follows in its line is not of it."""
+_IN_TEXT = re.compile(rf"{_URI}(?P<rest>{_MASKED_BEFORE}|{_WITH_BLANKS}|\S*)")
 _PORT_AND_QUERY = re.compile(r"\d{1,5}(?:/[^?#]*)?\?[^=]*=.*", re.DOTALL)
 _IN_BRACKETS = re.compile(r"\[[0-9A-Fa-f:.]+\](?::\d|[/?#])")
 """A host that is an IPv6 address, and what shows that it is no user's name."""

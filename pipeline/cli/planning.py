@@ -25,7 +25,7 @@ from pipeline.training import naming, settings
 from pipeline.training.columns import MEAN, TASK_SCORES, of_target, plain
 from search_spaces import lookup
 from search_spaces.base import SELECTION_RATE, Criterion
-from search_spaces.criteria import PAPER, RELATIVE, RIVAL, expected, with_min_precision
+from search_spaces.criteria import PAPER, RELATIVE, RIVAL, and_min_precision, expected
 from search_spaces.datasets import out_of_reach
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def run_settings(
     own_rationales = base.get("rationales") == "per_head"
     criterion = _for_target(criterion, aspect, getattr(given, "criterion_target", None), own_rationales)
     if given.min_precision is not None:
-        criterion = _with_min_precision(criterion, given.min_precision)
+        of_what = naming.title(given.dataset, aspect)
+        criterion = _with_min_precision(criterion, given.min_precision, of_what)
     language_model = LanguageModelConfig(**lookup.language_model_preset(given.dataset, given.sample))
     run = settings.RunSettings(
         dataset=given.dataset,
@@ -193,15 +194,20 @@ def _check_variant(base: Mapping[str, Any], method: str) -> None:
             )
 
 
-def _with_min_precision(criterion: Criterion, limit: float) -> Criterion:
-    try:
-        return with_min_precision(criterion, limit)
-    except ValueError as error:
+def _with_min_precision(criterion: Criterion, limit: float, of_what: str) -> Criterion:
+    """The criterion with a stated threshold on precision, which it gets where it reads human rationales.
+
+    Raises:
+        PipelineError: if it reads none.
+    """
+    if not reads_rationales(criterion):
         raise PipelineError(
-            str(error),
+            f"{of_what} is judged by its predictions, not by human rationales, so there is no precision to "
+            "be measured",
             where="--min-precision",
-            hint="leave out the flag: this criterion has no bound on precision",
-        ) from error
+            hint="leave out the flag",
+        )
+    return and_min_precision(criterion, limit)
 
 
 def _for_target(criterion: Criterion, aspect: str, target: str | None, own_rationales: bool) -> Criterion:
@@ -486,9 +492,11 @@ def _settled(
     """The settings with what follows from data of one's own.
 
     Raises:
-        PipelineError: if a rival's precision is to be read, and nobody marked a rationale.
+        PipelineError: if precision is to be read, and nobody marked a rationale.
     """
     kind = run.criterion_kind
+    if given.min_precision is not None:
+        criterion = _with_min_precision(criterion, given.min_precision, naming.title(run.dataset, run.aspect))
     if kind == RELATIVE and not reads_rationales(criterion):
         if given.criterion == RELATIVE:
             raise PipelineError(

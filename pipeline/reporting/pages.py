@@ -290,12 +290,8 @@ def _registered(findings: Findings) -> list[str]:
     ]
 
 
-def _how_to_read_test(findings: Findings) -> str:
-    """The command that scores the winner on test; without one there is nothing to score."""
-    if findings.winner is None:
-        return ""
-    sample = " --sample" if findings.is_sample else ""
-    return f"python -m pipeline.evaluate --run {findings.winner.run_id}{sample} reads it"
+def _not_read(evaluate: str) -> ScoreRow:
+    return ScoreRow(name="not read yet", note=f"{evaluate} reads it" if evaluate else "")
 
 
 def _comparison(findings: Findings, published: Sequence[PublishedRow]) -> list[dict[str, Any]]:
@@ -305,7 +301,7 @@ def _comparison(findings: Findings, published: Sequence[PublishedRow]) -> list[d
         {
             "heading": "This study, sealed test split",
             "kind": "ours",
-            "rows": findings.readings or [ScoreRow(name="not read yet", note=_how_to_read_test(findings))],
+            "rows": findings.readings or [_not_read(findings.evaluate)],
         },
         {
             "heading": "Trivial rationales" + (f", {findings.trivial_note}" if findings.trivial_note else ""),

@@ -197,6 +197,8 @@ class Findings:
     """Options of the data set that differ from its defaults."""
     advice: str = ""
     """What to do where no trial meets the criterion; commands stand between backticks."""
+    evaluate: str = ""
+    """The command that scores the winner on the test split; empty: there is no winner."""
     table: str = ""
     """Where MLflow shows the trials as a table; empty where it has no such view."""
 

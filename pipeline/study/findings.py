@@ -45,6 +45,8 @@ RATIONALES = "rationales.html"
 OWN_TITLE = "own data: "
 """Begins the note that has the title of own data."""
 ADVICE_TAG = "advice"
+EVALUATE_TAG = "evaluate_flags"
+"""The flags with which `pipeline.evaluate` finds a study's runs and data, for a shell."""
 """Tag of a study's run: what to do where no trial meets the criterion."""
 
 LINES = {
@@ -181,6 +183,7 @@ def gather(tracker: Tracker, study_run_id: str) -> Findings:
         title=_title(study),
         options=data_options.of_tags(study.tags),
         advice=_advice(study, winner),
+        evaluate=_evaluate(study, winner),
     )
 
 
@@ -315,6 +318,15 @@ def _title(study: TrackedRun) -> str:
         return stated[0]
     folder = study.tags.get(model_registry.ORIGIN_TAG)
     return Path(folder).name if folder else _data_folder(_parameter(study, "command"))
+
+
+def _evaluate(study: TrackedRun, winner: TrialResult | None) -> str:
+    """The command that scores the winner on the test split; empty where there is no winner."""
+    if winner is None:
+        return ""
+    of_old = "--sample" if study.tags.get("corpus") == "sample" else ""
+    flags = study.tags.get(EVALUATE_TAG, of_old)
+    return " ".join(filter(None, ["python -m pipeline.evaluate --run", winner.run_id, flags]))
 
 
 def _advice(study: TrackedRun, winner: TrialResult | None) -> str:

@@ -128,6 +128,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         challenger = model_registry.find(tracker, prepared.model_name, model_registry.CHALLENGER).version
         champion = model_registry.champion(tracker, prepared.model_name)
     tags = _outcome_tags(study, tracking, winner, version, before, raced)
+    tags[findings.EVALUATE_TAG] = summary.evaluate_flags(prepared, tracker.uri, folder.storage)
     if not winner.is_met:
         tags[findings.ADVICE_TAG] = summary.advice(candidates, prepared.run, commands.register)
     tracker.describe_experiment(tracker.run(study_run).experiment_id, _view(study, winner, study_run))

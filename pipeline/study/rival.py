@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
 from feature_store import cache, terminal
@@ -140,14 +141,25 @@ def settled(run: RunSettings, features: Features, *, sample: bool, is_asked_for:
     except RivalFailed as error:
         if is_asked_for:
             raise
-        logger.warning("note: %s; the fixed criterion is used instead: %s", error, run.criterion)
-        return dataclasses.replace(run, criterion_kind=criteria.PAPER)
+        fixed = criteria.above_chance(run.criterion, _density(features))
+        logger.warning("note: %s; the fixed criterion is used instead: %s (%s)", error, fixed, fixed.why)
+        return dataclasses.replace(run, criterion=fixed, criterion_kind=criteria.PAPER)
     told = f"{at_rate(found.rate)} after {counted(found.num_epochs, 'epoch')}" + (
         ", cached" if is_cached else ""
     )
     criterion = criteria.relative(run.criterion, found.precision, found.name, told)
     logger.info("criterion: %s\n  %s", criterion, criterion.why)
     return dataclasses.replace(run, criterion=criterion, rival=dataclasses.asdict(found))
+
+
+def _density(features: Features) -> float:
+    """Share of the tokens of annotated validation texts that people marked, in [0, 1]."""
+    table = features.annotated_validation()
+    annotated = table.filter(pc.is_valid(table["rationale"]))
+    marked, every = (
+        pc.sum(pc.list_value_length(annotated[name])).as_py() or 0 for name in ("rationale", "tokens")
+    )
+    return float(marked / max(1, every))
 
 
 def measured(

@@ -215,6 +215,19 @@ def data_flags(prepared: StudySettings) -> list[str]:
     return flags
 
 
+def evaluate_flags(prepared: StudySettings, tracking_uri: str, storage: Storage) -> str:
+    """The flags with which `pipeline.evaluate` finds the runs and the data of a study, for a shell."""
+    first = first_flags(prepared)
+    flags = tracking_flags(storage, tracking_uri)
+    for flag, value in (
+        ("--data-dir", first.data_dir),
+        ("--cache-dir", first.cache_dir),
+        ("--embedding", first.embedding),
+    ):
+        flags += [flag, value] if value else []
+    return shlex.join(flags)
+
+
 def _legend(candidates: Sequence[Candidate], criterion: Criterion, dataset: str) -> str:
     """What stands behind `±`, and by what trials are ordered; empty where nothing was drawn."""
     if not any(one.intervals for one in candidates):

@@ -9,6 +9,9 @@ from pipeline.base.storage import Storage
 from pipeline.tracking.schema import refuse_another_schema
 
 _TRACKING = "--tracking-uri"
+_OPTUNA = "--optuna-storage"
+_SQLITE = b"SQLite format 3\0"
+"""How a file that is a SQLite database begins."""
 
 
 def check(storage: Storage, tracking_uri: str, optuna_storage: str | None = None) -> None:
@@ -25,10 +28,28 @@ def check(storage: Storage, tracking_uri: str, optuna_storage: str | None = None
         check_can_be_made(storage.folder / "results", "--storage")
     credentials.check(tracking_uri, _TRACKING)
     reach.check_tracking(tracking_uri)
-    refuse_another_schema(tracking_uri)
-    for uri, flag in ((tracking_uri, _TRACKING), (optuna_storage or "", "--optuna-storage")):
+    credentials.check(optuna_storage, _OPTUNA)
+    if optuna_storage:
+        reach.check_database(optuna_storage, _OPTUNA)
+    for uri, flag in ((tracking_uri, _TRACKING), (optuna_storage or "", _OPTUNA)):
         if uri.startswith("sqlite") and (file := uris.file_of_sqlite(uri)) is not None:
             check_can_be_made(file, flag)
+            _check_is_database(file, flag)
+    refuse_another_schema(tracking_uri)
+
+
+def _check_is_database(file: Path, flag: str) -> None:
+    """Refuse a file that is there and is no SQLite database; one that is empty becomes one."""
+    if not file.is_file():
+        return
+    with file.open("rb") as stream:
+        start = stream.read(len(_SQLITE))
+    if start and start != _SQLITE:
+        raise PipelineError(
+            f"expected a SQLite database, but `{file}` is another kind of file",
+            where=flag,
+            hint="name another file; one that is not there is created",
+        )
 
 
 def check_can_be_made(file: Path, flag: str) -> None:

@@ -1,6 +1,7 @@
 """What a worker needs to train one configuration."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from infocal.config import MethodConfig
@@ -63,5 +64,14 @@ class RunSettings:
 
 
 def word_vectors(dataset: str, embedding: str | None) -> dict[str, Any]:
-    """What a request for features says about word vectors: the data set's preset, then the flag."""
-    return lookup.features_preset(dataset) | ({} if embedding is None else {"embedding": embedding})
+    """What a request for features says about word vectors: the data set's preset, then the flag.
+
+    Vectors of a file are as long as they are there.
+    """
+    from feature_store import embeddings  # numpy and pyarrow, which `--help` need not wait for
+
+    found: dict[str, Any] = dict(lookup.features_preset(dataset))
+    if embedding is None:
+        return found
+    size = {"embedding_size": embeddings.size_of(Path(embedding))} if Path(embedding).is_file() else {}
+    return found | {"embedding": embedding} | size

@@ -195,10 +195,10 @@ class Trial:
         armed = self.trainer.epoch - 1 >= self.config.start_epochs and not self.config.is_dense
         if armed and found.degenerate is not None:
             rate = found.scores["val_selection_rate"]
-            said = f"selection rate {rate:.3f}"
-            if self.run.hold_rate:
-                said = f"the selector is trivial at p >= 0.5, and the threshold holds the rate of {rate:.3f}"
-            raise TrainingFailure(found.degenerate, f"epoch {self.trainer.epoch - 1}: {said}")
+            which = "all tokens have" if found.degenerate == "degenerate_all" else "no token has"
+            said = f"(nearly) {which} p >= 0.5"
+            said += f" (a threshold holds the rate of {rate:.3f})" if self.run.hold_rate else ""
+            raise TrainingFailure(found.degenerate, f"epoch {self.trainer.epoch}: {said}")
 
     def _choose(self, found: Validation, number: int) -> BestEpoch:
         """This epoch by the criterion; its weights are kept where it is the best so far."""
@@ -405,7 +405,7 @@ def train(
         return _failed_at_start(failure, report, directory, checkpoint)
     while trial.trainer.epoch < run.num_epochs:
         try:
-            with naming_out_of_memory(f"epoch {trial.trainer.epoch}"):
+            with naming_out_of_memory(f"epoch {trial.trainer.epoch + 1}"):
                 result: Epoch | Failure = trial.epoch(midway)
         except TrainingFailure as failure:
             result = Failure(len(trial.progress.history), failure.reason, str(failure))

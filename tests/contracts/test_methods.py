@@ -141,7 +141,7 @@ def test_it_has_a_search_under_the_same_name(name):
 @every_method
 def test_an_unknown_hyper_parameter_is_refused(name):
     with pytest.raises(
-        ConfigError, match=r"unknown hyper-parameter `hiden_size`; did you mean `hidden_size`"
+        ConfigError, match=r"unknown hyper-parameter `hiden_size`; did you mean `hidden_size`?"
     ):
         small(name, hiden_size=3)
 

@@ -75,12 +75,13 @@ class InfoCalTrainer(RateTrainer):
         if deviation < max(_SAME * self.config.discriminator_slope, _SILENT):
             raise TrainingFailure(
                 "discriminator_stuck",
-                f"epoch {self.epoch}: D says the same of every feature (its logit varies by {deviation:.2g})",
+                f"epoch {self.epoch + 1}: D says the same of every feature "
+                f"(its logit varies by {deviation:.2g})",
             )
         if accuracy > _WON and means["pressure"] == 1:
             raise TrainingFailure(
                 "discriminator_stuck",
-                f"epoch {self.epoch}: D tells all features apart (balanced accuracy {accuracy:.3f})",
+                f"epoch {self.epoch + 1}: D tells all features apart (balanced accuracy {accuracy:.3f})",
             )
 
     def train_step(self, batch: Batch) -> Terms:

@@ -179,7 +179,7 @@ def test_an_unknown_aspect_gets_a_suggestion():
         RequestError, match="no aspect `palete` in dataset `beer`; it has `appearance`, `smell`, `palate`"
     ) as caught:
         resolve_aspect(BEER, "palete")
-    assert caught.value.hint == "did you mean `--aspect palate`"
+    assert caught.value.hint == "did you mean `--aspect palate`?"
 
 
 def test_an_aspect_is_needed():
@@ -197,7 +197,7 @@ def test_a_dataset_without_aspects_takes_none(monkeypatch: pytest.MonkeyPatch):
 def test_an_unknown_dataset_gets_a_suggestion():
     with pytest.raises(RequestError, match="no dataset `bear`; the data sets are `beer`") as caught:
         get_source("bear")
-    assert caught.value.hint == "did you mean `--dataset beer`"
+    assert caught.value.hint == "did you mean `--dataset beer`?"
 
 
 # ------------------------------------------------------------------------------------- lines of other forms

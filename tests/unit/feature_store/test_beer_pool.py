@@ -132,7 +132,7 @@ def test_an_unknown_pool_gets_a_suggestion():
     message = "takes `none`, `plain`, `residual`, `vectors`, `adjusted`, but got `plane`"
     with pytest.raises(RequestError, match=message) as caught:
         resolve_options(BEER, {"pool": "plane"})
-    assert caught.value.hint == "did you mean `--option pool=plain`"
+    assert caught.value.hint == "did you mean `--option pool=plain`?"
 
 
 # ------------------------------------------------------------------------------------ the largest residuals

@@ -337,7 +337,7 @@ def test_a_label_near_one_of_the_list_is_guessed(tmp_path: Path):
     write(tmp_path, train=BOTH, val=[record(accusation=["交通事"])], test=[record()])
     with pytest.raises(BadInputError, match="charge `交通事`") as caught:
         read(tmp_path)
-    assert caught.value.hint == "did you mean `交通肇事`"
+    assert caught.value.hint == "did you mean `交通肇事`?"
 
 
 @pytest.mark.parametrize(("first", "second"), [("utf-8", "gb18030"), ("gb18030", "utf-8")])

@@ -37,25 +37,25 @@ def test_every_command_names_the_flag_that_was_meant(name: str):
         ) as caught:
             COMMANDS[name]([wrong, "x"])
         by = f" instead of `{wrong}`" if "required" in caught.value.message else ""
-        assert caught.value.hint == f"did you mean `{flag}`{by}"
+        assert caught.value.hint == f"did you mean `{flag}`{by}?"
 
 
 @pytest.mark.parametrize("command", ["list", "fetch", "build", "verify"])
 def test_every_command_of_the_feature_store_does(command: str, capsys: pytest.CaptureFixture[str]):
     assert store.main([command, "--datset", "beer"]) == 2
-    assert capsys.readouterr().err.endswith("hint: did you mean `--dataset`\n")
+    assert capsys.readouterr().err.endswith("hint: did you mean `--dataset`?\n")
 
 
 @pytest.mark.parametrize(
     ("given", "hint"),
     [
-        (["--aspct", "palate"], "did you mean `--aspect`"),
-        (["--aspct=palate"], "did you mean `--aspect`"),
-        (["--epoch", "3"], "did you mean `--epochs`"),
-        (["palate", "--sampel"], "did you mean `--sample`"),
-        (["--ASPECT", "palate"], "did you mean `--aspect`"),
-        (["-name", "x"], "did you mean `--name`"),
-        (["--sampler", "tep"], "did you mean `--sampler tpe`"),
+        (["--aspct", "palate"], "did you mean `--aspect`?"),
+        (["--aspct=palate"], "did you mean `--aspect`?"),
+        (["--epoch", "3"], "did you mean `--epochs`?"),
+        (["palate", "--sampel"], "did you mean `--sample`?"),
+        (["--ASPECT", "palate"], "did you mean `--aspect`?"),
+        (["-name", "x"], "did you mean `--name`?"),
+        (["--sampler", "tep"], "did you mean `--sampler tpe`?"),
         (["--sampler", "xxxx"], "`python -m pipeline.search --help` lists the flags"),
         (["--zzz"], "`python -m pipeline.search --help` lists the flags"),
         (["--epochs"], "`python -m pipeline.search --help` lists the flags"),
@@ -75,7 +75,7 @@ def test_a_flag_of_another_subcommand_says_whose_it_is(capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize(
     ("given", "near"),
-    [("bild", "did you mean `build`"), ("xyz", "`python -m feature_store --help` lists the flags")],
+    [("bild", "did you mean `build`?"), ("xyz", "`python -m feature_store --help` lists the flags")],
 )
 def test_a_wrong_subcommand(given: str, near: str, capsys: pytest.CaptureFixture[str]):
     assert store.main([given]) == 2

@@ -26,6 +26,21 @@ def vectors(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    ("lines", "size"),
+    [
+        (["3 5", "a 1 2 3 4 5"], 5),
+        (["the 0.1 -2 3e-4", "a b 1 2 3"], 3),
+        (["in 2019 0.5 0.25", "x 0.5 0.25"], 2),
+        (["a\t1\t2", "", "b 1 2"], 2),
+    ],
+)
+def test_the_size_of_vectors_is_found_in_their_file(tmp_path: Path, lines: list[str], size: int):
+    path = tmp_path / "vectors.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert embeddings.size_of(path) == size
+
+
 def test_a_file_gives_its_vectors_and_the_mean_to_the_rest(vectors: Path):
     matrix, found = read(vectors)
     assert found == 2

@@ -45,8 +45,8 @@ def test_quoted():
 @pytest.mark.parametrize(
     ("given", "hint"),
     [
-        ("palete", "did you mean `--aspect palate`"),
-        ("PALATE", "did you mean `--aspect palate`"),
+        ("palete", "did you mean `--aspect palate`?"),
+        ("PALATE", "did you mean `--aspect palate`?"),
         ("xyz", None),
     ],
 )

@@ -213,21 +213,25 @@ def test_the_sample_is_built_when_asked_for(run: Run, cache_dir: Path, monkeypat
         (
             ["build", "--aspect", "palete"],
             "no aspect `palete` in dataset `beer`; it has `appearance`, `smell`, `palate`",
-            "did you mean `--aspect palate`",
+            "did you mean `--aspect palate`?",
         ),
         (
             ["build", "--dataset", "bear"],
             "no dataset `bear`; the data sets are `beer`",
-            "did you mean `--dataset beer`",
+            "did you mean `--dataset beer`?",
         ),
         (
             ["verify", "--dataset", "bear"],
             "no dataset `bear`; the data sets are `beer`",
-            "did you mean `--dataset beer`",
+            "did you mean `--dataset beer`?",
         ),
-        (["build", "--aspct", "palate"], "unrecognized arguments: --aspct palate", "did you mean `--aspect`"),
-        (["build", "--asp", "palate"], "unrecognized arguments: --asp palate", "did you mean `--aspect`"),
-        (["bild"], "argument list | fetch | build | verify: invalid choice: 'bild'", "did you mean `build`"),
+        (
+            ["build", "--aspct", "palate"],
+            "unrecognized arguments: --aspct palate",
+            "did you mean `--aspect`?",
+        ),
+        (["build", "--asp", "palate"], "unrecognized arguments: --asp palate", "did you mean `--aspect`?"),
+        (["bild"], "argument list | fetch | build | verify: invalid choice: 'bild'", "did you mean `build`?"),
         (
             ["build", "--seed", "x"],
             "argument --seed: invalid int value: 'x'",

@@ -189,7 +189,7 @@ def test_a_bad_task_file(
 ):
     folder = write_own(tmp_path / "data", own_records(), task)
     error = fails("jsonl", folder, cache_dir, leftovers, f"task.toml: {message}")
-    assert error.hint == (hint and f"did you mean `{hint}`")
+    assert error.hint == (hint and f"did you mean `{hint}`?")
 
 
 def test_a_task_file_that_is_not_utf8(tmp_path: Path, cache_dir: Path, leftovers: Leftovers):
@@ -223,7 +223,7 @@ def test_a_class_that_train_does_not_have(tmp_path: Path, cache_dir: Path, lefto
         leftovers,
         "test.jsonl:1: expected one of the 2 classes `bad`, `good`, but got `gud`",
     )
-    assert error.hint == "did you mean `good`"
+    assert error.hint == "did you mean `good`?"
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -290,7 +290,7 @@ def test_a_near_miss_of_a_document(tmp_path: Path, cache_dir: Path, leftovers: L
     folder = write_eraser(tmp_path / "data", eraser_records())
     change(folder / "test.jsonl", 2, {"evidences": spans("Test1")})
     error = fails("eraser", folder, cache_dir, leftovers, "test.jsonl:2: no document `Test1`")
-    assert error.hint == "did you mean `test1`"
+    assert error.hint == "did you mean `test1`?"
 
 
 @pytest.mark.parametrize(

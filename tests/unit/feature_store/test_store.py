@@ -537,7 +537,7 @@ def test_an_alias_is_the_same_request(make_request: MakeRequest):
 
 @pytest.mark.parametrize(
     ("given", "hint"),
-    [("word2vek", "did you mean `--embedding word2vec`"), ("/gone.txt", "check the path of the file")],
+    [("word2vek", "did you mean `--embedding word2vec`?"), ("/gone.txt", "check the path of the file")],
 )
 def test_an_unknown_embedding(make_request: MakeRequest, given: str, hint: str):
     with pytest.raises(RequestError, match=f"path of a text file as embedding, but got `{given}`") as caught:

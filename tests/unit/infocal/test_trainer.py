@@ -284,7 +284,7 @@ def test_a_loss_that_is_not_finite_stops_training():
     trainer = InfoCalTrainer(
         small_config(), REGRESSION, embeddings, steps_per_epoch=3, seed=0, device=torch.device("cpu")
     )
-    with pytest.raises(TrainingFailure, match=r"^non_finite: epoch 0: .*'sp': nan") as caught:
+    with pytest.raises(TrainingFailure, match=r"^non_finite: epoch 1: .*'sp': nan") as caught:
         trainer.train_epoch(random_batches(3))
     assert caught.value.reason == "non_finite"
     assert trainer.epoch == 0
@@ -296,7 +296,7 @@ def test_a_discriminator_that_says_the_same_of_all_stops_training(logit):
     trainer.discriminator.register_forward_hook(lambda module, inputs, output: output * 0 + logit)
     with pytest.raises(
         TrainingFailure,
-        match=r"^discriminator_stuck: epoch 0: D says the same of every feature \(its logit varies by 0\)$",
+        match=r"^discriminator_stuck: epoch 1: D says the same of every feature \(its logit varies by 0\)$",
     ) as caught:
         trainer.train_epoch(random_batches(3))
     assert caught.value.reason == "discriminator_stuck"
@@ -333,7 +333,7 @@ def test_a_discriminator_that_is_heard_says_different_things(slope):
     if slope > 1e-6:
         assert trainer.train_epoch(random_batches(3))["discriminator_deviation"] > 0.01 * slope
         return
-    with pytest.raises(TrainingFailure, match=r"^discriminator_stuck: epoch 0: D says the same"):
+    with pytest.raises(TrainingFailure, match=r"^discriminator_stuck: epoch 1: D says the same"):
         trainer.train_epoch(random_batches(3))
 
 
@@ -360,7 +360,7 @@ def test_a_discriminator_that_nobody_listens_to_may_stand_still(changes):
 
 
 def test_an_epoch_without_batches_is_refused():
-    with pytest.raises(StateError, match="^epoch 0 has no batch left to train on$"):
+    with pytest.raises(StateError, match="^epoch 1 has no batch left to train on$"):
         small_trainer().train_epoch([])
 
 

@@ -41,7 +41,7 @@ def test_a_bad_flag_is_named_like_every_mistake(arguments: list[str], message: s
 def test_a_flag_is_not_abbreviated_but_its_name_is_said():
     with pytest.raises(PipelineError, match=r"^unrecognized arguments: --epoch 3$") as caught:
         all_flags().parse_args(["--epoch", "3"])
-    assert caught.value.hint == "did you mean `--epochs`"
+    assert caught.value.hint == "did you mean `--epochs`?"
 
 
 @pytest.mark.parametrize(

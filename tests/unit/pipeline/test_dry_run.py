@@ -92,6 +92,10 @@ def test_a_dry_run_on_own_data_says_what_the_criterion_waits_for(tmp_path, capsy
         (["--tracking-uri", "http://127.0.0.1:9"], "--tracking-uri"),
         (["--storage", "FILE/runs"], "--storage"),
         (["--optuna-storage", "sqlite:///FILE/optuna.db"], "--optuna-storage"),
+        (["--optuna-storage", "sqlite:///FILE"], "--optuna-storage"),
+        (["--optuna-storage", "postgresql://bob:x@127.0.0.1:9/optuna"], "--optuna-storage"),
+        (["--optuna-storage", "mysql://bob:a/b@127.0.0.1:9/optuna"], "--optuna-storage"),
+        (["--tracking-uri", "sqlite:///FILE"], "--tracking-uri"),
     ],
 )
 @pytest.mark.parametrize("dry", [True, False])

@@ -362,6 +362,7 @@ def findings(**changes) -> Findings:
         "predictions": [prediction(f"r{i}") for i in range(12)],
         "trivial": [RANDOM_K],
         "trivial_note": "on validation",
+        "evaluate": "python -m pipeline.evaluate --run run0 --storage all",
     }
     return Findings(**(made | changes))
 
@@ -419,7 +420,13 @@ def test_comparison_keeps_validation_test_and_paper_apart():
         "masks of Lei et al. (2016), scored on all 994 annotated reviews",
     ]
     assert ["trial-00, best epoch meets the criterion", "90.0", "50.0", "62.5", "8.1"] in shown
-    assert ["not read yet python -m pipeline.evaluate --run run0 reads it", "–", "–", "–", "–"] in shown
+    assert [
+        "not read yet python -m pipeline.evaluate --run run0 --storage all reads it",
+        "–",
+        "–",
+        "–",
+        "–",
+    ] in shown
     assert ["random k", "12.5", "7.5", "9.4", "7.5"] in shown
 
 

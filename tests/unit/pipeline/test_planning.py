@@ -87,13 +87,13 @@ def test_a_wrong_aspect_is_answered_with_the_nearest(name: str, message: str, hi
 def test_a_wrong_dataset_is_answered_with_the_nearest():
     with pytest.raises(RequestError, match="no dataset `bear`; the data sets are `beer`, ") as caught:
         planning.run_settings(flags("--dataset", "bear"), {})
-    assert caught.value.hint == "did you mean `--dataset beer`"
+    assert caught.value.hint == "did you mean `--dataset beer`?"
 
 
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("hiden_size=4", "unknown hyper-parameter `hiden_size`; did you mean `hidden_size`"),
+        ("hiden_size=4", "unknown hyper-parameter `hiden_size`; did you mean `hidden_size`?"),
         ("zzz=4", "unknown hyper-parameter `zzz`; the hyper-parameters are target_selection_rate,"),
         ("hidden_size=0", "`hidden_size` must be > 0, but got 0"),
         ("learning_rate=-0.1", "`learning_rate` must be > 0, but got -0.1"),
@@ -293,9 +293,25 @@ def test_a_dataset_without_aspects_needs_none():
     assert run.criterion == lookup.criterion("hatexplain", "")
 
 
-def test_a_threshold_on_precision_is_refused_where_the_criterion_has_none():
-    with pytest.raises(PipelineError, match="--min-precision: the criterion has no bound on `val_token_prec"):
-        planning.run_settings(post_flags("--min-precision", "0.5"), {})
+def test_a_threshold_on_precision_is_added_where_the_criterion_reads_rationales():
+    run = planning.run_settings(post_flags("--min-precision", "0.5"), {})
+    own = lookup.criterion("hatexplain", "")
+    assert run.criterion.metric == own.metric
+    assert [str(bound) for bound in run.criterion.bounds] == [
+        "val_token_precision >= 0.5",
+        *map(str, own.bounds),
+    ]
+    assert run.criterion.why == "threshold 0.5 was stated with `--min-precision`"
+
+
+def test_a_threshold_on_precision_is_refused_where_predictions_decide():
+    given = build_parser().parse_args(
+        ["--dataset", "cail-small", "--aspect", "charges", "--min-precision", "0.5"]
+    )
+    with pytest.raises(
+        PipelineError, match="--min-precision: cail-small/charges is judged by its predictions, not by human"
+    ):
+        planning.run_settings(given, {})
 
 
 def without_rationales(folder: Path) -> argparse.Namespace:

@@ -111,7 +111,7 @@ def test_known_columns_are_looked_for_near_a_few_titles_only(tmp_path: Path, mon
 def test_the_nearest_column_is_named(tmp_path: Path):
     with pytest.raises(PipelineError, match="no column to check") as caught:
         table(tmp_path, "recal\n1\n")
-    assert caught.value.hint == "did you mean `recall`"
+    assert caught.value.hint == "did you mean `recall`?"
 
 
 def test_a_missing_table_is_named(tmp_path: Path):

@@ -258,7 +258,7 @@ def test_what_is_read_is_not_overwritten(flag: str, tmp_path: Path, capsys: pyte
             ["--human", "h", "--rationale", "r", "--aspect", "smell"],
             "--aspect: `smell` is an aspect of a data set, but no data set",
         ),
-        (["--human", "h", "--rationale", "r", "--dataset", "bear"], "did you mean `--dataset beer`"),
+        (["--human", "h", "--rationale", "r", "--dataset", "bear"], "did you mean `--dataset beer`?"),
         (
             ["--human", "h", "--rationale", "r", "--dataset", "hatexplain"],
             "expected `beer`, the only data set whose raw files",

@@ -295,7 +295,7 @@ def test_a_group_of_a_few_texts_has_no_scores():
 NO_SPLITS = {
     "pa.table({LM_STEP: pa.ListArray.from_arrays(offsets, values)})",
     "mlflow_view.table(experiment_id, found.run_id)",
-    "mlflow_view.table(experiment_id, study_run)",
+    "mlflow_view.table(experiment_id, tracking.study_run_id)",
 }
 """Calls of a `table` that is none of a split."""
 DIGESTS = {"tracked_dataset.py": {"features.table(split)"}}

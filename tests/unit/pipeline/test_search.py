@@ -102,7 +102,7 @@ def test_a_mistake_is_one_line_with_a_hint_and_leaves_nothing_behind(
     assert list(empty_folder.iterdir()) == []
 
 
-DID_YOU_MEAN = {"tpee": "did you mean `--sampler tpe`", "3": "did you mean `--trials`"}
+DID_YOU_MEAN = {"tpee": "did you mean `--sampler tpe`?", "3": "did you mean `--trials`?"}
 """Value of a bad flag -> hint."""
 
 

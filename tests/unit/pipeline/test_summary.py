@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import explain, promote
+from pipeline import evaluate, explain, promote
 from pipeline.base import locations
 from pipeline.base.storage import Storage
 from pipeline.study import summary
@@ -155,6 +155,13 @@ def test_no_flag_says_what_the_command_does_without_it(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere:5000")
     for line in summary.registered(prepared, 4, uri, "a text", place)[1:]:
         assert f"--tracking-uri {shlex.quote(uri)}" in line
+
+
+def test_the_test_split_is_read_where_the_study_is_and_with_its_data():
+    prepared = study_settings(command="python -m pipeline.search --data-dir 'my data' --cache-dir c")
+    flags = summary.evaluate_flags(prepared, "sqlite:////all/mlflow.db", Storage("/all"))
+    given = evaluate.build_parser().parse_args(["--run", "r", *shlex.split(flags)])
+    assert (given.storage, given.data_dir, given.cache_dir) == ("/all", "my data", "c")
 
 
 def test_every_command_that_is_printed_is_understood():

@@ -273,7 +273,7 @@ def test_values_lie_over_the_base_and_a_seed_of_its_own_counts(tmp_path: Path):
 
 
 def test_an_unknown_value_is_refused_before_anything_is_trained(tmp_path: Path):
-    with pytest.raises(ConfigError, match="unknown hyper-parameter `lambda_gg`; did you mean `lambda_g`"):
+    with pytest.raises(ConfigError, match="unknown hyper-parameter `lambda_gg`; did you mean `lambda_g`?"):
         trained(tmp_path, run_settings(), {"lambda_gg": 2.0})
 
 
@@ -289,7 +289,9 @@ def test_a_trivial_mask_fails_the_trial_only_after_the_ramp(
     done = trained(tmp_path, run_settings(num_epochs=4, base=base), {})
     assert [result.get("failure") for result in done.reports.results] == [None] * failing + ["degenerate_all"]
     last = done.reports.results[-1]
-    assert last["failure_message"] == f"degenerate_all: epoch {failing}: selection rate 1.000"
+    assert (
+        last["failure_message"] == f"degenerate_all: epoch {failing + 1}: (nearly) all tokens have p >= 0.5"
+    )
     assert last["epoch"] == failing
     # Tune compares these: below every epoch that was trained
     assert last["best_objective"] == last["objective"] == -1e9
@@ -328,7 +330,7 @@ def test_a_trial_that_outgrows_its_card_ends_with_its_reason(tmp_path: Path, mon
     done = trained(tmp_path, run_settings(num_epochs=4), {})
     (last,) = done.reports.results
     assert last["failure"] == "out_of_memory"
-    assert last["failure_message"] == "out_of_memory: epoch 0: CUDA out of memory. Tried to allocate 2 GiB."
+    assert last["failure_message"] == "out_of_memory: epoch 1: CUDA out of memory. Tried to allocate 2 GiB."
 
 
 def test_a_trial_for_which_the_machine_has_no_memory_ends_with_its_reason(tmp_path: Path):
@@ -365,7 +367,7 @@ def test_every_lack_of_memory_has_that_name(
     done = trained(tmp_path, run_settings(num_epochs=4), {})
     (last,) = done.reports.results
     assert last["failure"] == "out_of_memory"
-    assert last["failure_message"].startswith(f"out_of_memory: epoch 0: {reason}")
+    assert last["failure_message"].startswith(f"out_of_memory: epoch 1: {reason}")
 
 
 @pytest.mark.parametrize("error", [RuntimeError("sizes differ"), StateError("cannot read it")])
@@ -442,9 +444,10 @@ def test_a_dead_selector_does_not_pass_because_its_rate_is_held(tmp_path: Path, 
     run = run_settings(method=method, base=dead, hold_rate=True, num_epochs=1)
     found = trained(tmp_path, run, {}).reports.results[-1]
     assert found["failure"] == "degenerate_none"
+    said = found["failure_message"]
     assert (
-        "the selector is trivial at p >= 0.5, and the threshold holds the rate of 0.18"
-        in (found["failure_message"])
+        said
+        == "degenerate_none: epoch 1: (nearly) no token has p >= 0.5 (a threshold holds the rate of 0.180)"
     )
 
 

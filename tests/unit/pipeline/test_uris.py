@@ -52,6 +52,8 @@ def test_a_password_that_would_be_misread_is_refused_and_not_told(start: str, pa
     told = describe(caught.value)
     assert password not in told
     assert "%40" in told and "%2F" in told
+    shown = uris.without_password(start.format(given_password))
+    assert f"but got an unencoded `@`, `/`, `#`, `?`, `%` or blank in `{shown}`" in told, "nothing is eaten"
 
 
 @pytest.mark.parametrize(
@@ -92,6 +94,14 @@ def test_what_is_no_secret_stays(uri: str, shown: str):
 BLANKS = st.lists(st.text("aB1@#/?%:\t", min_size=1, max_size=5), min_size=2, max_size=4).map(
     lambda words: f"pw{' '.join(words)}pw"
 )
+
+
+@given(STARTS, PASSWORDS)
+def test_what_follows_a_masked_uri_stays(start: str, password: str):
+    """A text is masked where it is made, and once more where it is printed."""
+    shown = uris.without_password(start.format(quote(password, safe="")))
+    for said in (f"`{shown}`, or an unencoded `@`", f"store {shown} has models:/m@champion version 3"):
+        assert uris.without_passwords(said) == said
 
 
 @given(STARTS, BLANKS)

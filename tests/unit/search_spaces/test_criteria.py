@@ -44,3 +44,16 @@ def test_before_it_is_measured_the_criterion_names_the_rival():
     assert criteria.expected(criterion("beer", "palate").at_rate(0.08), "HardKuma") == (
         "best val_token_recall with val_token_precision >= HardKuma's - 0.02, at 8 % of the tokens"
     )
+
+
+@pytest.mark.parametrize(("density", "limit"), [(0.0, 0.0), (0.1, 0.15), (0.5, 0.75), (0.8, 0.9), (1.0, 1.0)])
+def test_without_a_rival_the_threshold_lies_above_a_random_mask(density: float, limit: float):
+    """A model no better than chance is not to be registered because its rival's training failed."""
+    own = Criterion.parse("best val_token_f1 with val_selection_rate <= 0.5")
+    found = criteria.above_chance(own, density)
+    assert [str(bound) for bound in found.bounds] == [
+        f"val_token_precision >= {limit:g}",
+        "val_selection_rate <= 0.5",
+    ]
+    stated = Criterion.parse("best val_token_recall with val_token_precision >= 0.878")
+    assert criteria.above_chance(stated, density) == stated
