@@ -15,9 +15,10 @@ from feature_store.command_line import cache_folder
 from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect, source_options
 from feature_store.wording import counted
-from infocal.config import LanguageModelConfig, MethodConfig, Task
+from infocal.config import MethodConfig, Task
 from infocal.encoder_registry import ENCODERS
 from infocal.errors import ConfigError, did_you_mean
+from infocal.language_model_config import LanguageModelConfig
 from pipeline.base.errors import PipelineError
 from pipeline.cli import flag_values
 from pipeline.study.criterion import criterion_of

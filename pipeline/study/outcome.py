@@ -16,7 +16,7 @@ from feature_store import terminal
 from feature_store.annotators import shares_dir
 from feature_store.store import Features, load_features
 from feature_store.task_info import TaskInfo
-from infocal.config import LanguageModelConfig
+from infocal.language_model_config import LanguageModelConfig
 from infocal.trainer import resolve_device
 from pipeline.base.command_text import Commands, next_commands, parsed_again
 from pipeline.base.errors import USER_ERRORS, PipelineError

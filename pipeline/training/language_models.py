@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from feature_store.store import Features
-from infocal.config import LanguageModelConfig
+from infocal.language_model_config import LanguageModelConfig
 from infocal.language_models import continuous
 from infocal.language_models.kneser_ney import KneserNey
 from infocal.language_models.recurrent import RecurrentConfig, RecurrentTrainer

@@ -18,7 +18,8 @@ from feature_store.targets import column_of
 from feature_store.task_info import TaskInfo
 from feature_store.wording import counted
 from infocal.batch import Batch
-from infocal.config import LanguageModelConfig, Task
+from infocal.config import Task
+from infocal.language_model_config import LanguageModelConfig
 from infocal.methods.infocal.language_model import LanguageModelTrainer
 from infocal.splitting import UNKNOWN, FurtherWords, Splitter, numbered
 from pipeline.base.errors import PipelineError

@@ -16,8 +16,9 @@ import torch
 from feature_store.store import Features
 from feature_store.task_info import TaskInfo
 from infocal.batch import Batch
-from infocal.config import LanguageModelConfig, MethodConfig
+from infocal.config import MethodConfig
 from infocal.errors import StateError, TrainingFailure
+from infocal.language_model_config import LanguageModelConfig
 from infocal.metrics import resampling
 from infocal.metrics.resampling import TextCounts
 from infocal.nn.pieces import Pretrained

@@ -165,7 +165,11 @@ def test_help_comes_before_heavy_imports(path: Path):
 # compiles a file at first use, keeps it in the user's cache and says in the log which form runs
 COMPILES = ROOT / "infocal" / "kernels"
 # uses that package, which is imported where a model of it is built, or an explanation computed
-BUILDS = {"infocal/nn/transformer.py": {"transformers"}, "infocal/nn/captum_explaining.py": {"captum"}}
+BUILDS = {
+    "infocal/nn/transformer.py": {"transformers"},
+    "infocal/splitting.py": {"tokenizers"},
+    "infocal/nn/captum_explaining.py": {"captum"},
+}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from infocal.batch import Batch
-from infocal.config import LanguageModelConfig
+from infocal.language_model_config import LanguageModelConfig
 from infocal.losses import negative_sampling
 
 

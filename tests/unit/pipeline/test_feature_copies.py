@@ -13,7 +13,7 @@ import torch
 
 from feature_store.errors import DamagedCacheError
 from feature_store.store import Features, load_features
-from infocal.config import LanguageModelConfig
+from infocal.language_model_config import LanguageModelConfig
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Location, Storage
 from pipeline.training import feature_copies

@@ -11,7 +11,8 @@ import torch
 
 from feature_store.store import FeatureRequest, Features, load_features, open_features
 from infocal.batch import Batch
-from infocal.config import LanguageModelConfig, Task
+from infocal.config import Task
+from infocal.language_model_config import LanguageModelConfig
 from infocal.methods.infocal.language_model import LanguageModelTrainer
 from pipeline.base.errors import PipelineError
 from pipeline.training import loaders

@@ -15,8 +15,9 @@ from feature_store.errors import RequestError
 from feature_store.sample import write_beer
 from feature_store.sample_posts import write_hatexplain
 from infocal import kernels, trainer
-from infocal.config import InfoCalConfig, LanguageModelConfig
+from infocal.config import InfoCalConfig
 from infocal.errors import ConfigError, UserError
+from infocal.language_model_config import LanguageModelConfig
 from pipeline.base.errors import PipelineError
 from pipeline.cli import planning
 from pipeline.search import build_parser

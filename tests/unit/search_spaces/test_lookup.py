@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from infocal.config import LanguageModelConfig
 from infocal.errors import ConfigError
+from infocal.language_model_config import LanguageModelConfig
 from search_spaces import lookup
 from search_spaces.base import Bound
 from search_spaces.infocal import BEER_SHARES

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from infocal.batch import Batch
-from infocal.config import LanguageModelConfig
 from infocal.errors import ConfigError
+from infocal.language_model_config import LanguageModelConfig
 from infocal.language_models import continuous
 from infocal.language_models.continuous import RATIO, SOFTMAX
 from infocal.language_models.recurrent import RecurrentConfig, RecurrentTrainer
