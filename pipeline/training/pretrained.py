@@ -170,7 +170,7 @@ def _folder(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=_FETCHED))
     except Exception as error:  # each version of the hub's client has its own
         raise PipelineError(
-            f"`{name}` is no folder here, and cannot be fetched from the hub: {one_line(error)}",
+            f"`{name}` is no folder here, and cannot be fetched from the hub: {_first_line(error)}",
             where=_FLAG,
             hint=f"without a network, name {_WANTED}",
         ) from error
@@ -192,7 +192,16 @@ def _check_files(folder: Path, where: str) -> None:
             where=where,
             hint="load it where you trust it and write it with `save_pretrained`, which writes safetensors",
         )
-    raise PipelineError(f"expected {_WEIGHTS} in `{folder}`, but it holds no weights", where=where)
+    raise PipelineError(
+        f"expected {_WEIGHTS} in `{folder}`, but it holds no weights",
+        where=where,
+        hint=f"name {_WANTED}, as `save_pretrained` writes them",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says first: the hub's client adds advice of several sentences."""
+    return str(error).strip().partition("\n")[0] or one_line(error)
 
 
 def _architecture(folder: Path, where: str) -> dict[str, Any]:
