@@ -61,7 +61,7 @@ class Collocations(nn.Module):
 
     def __init__(self, embedding_size: int, hidden_size: int, query_size: int) -> None:
         super().__init__()
-        self.input = nn.Linear(embedding_size, 4 * hidden_size)
+        self.word_layer = nn.Linear(embedding_size, 4 * hidden_size)
         self.recurrent = nn.Linear(hidden_size, 4 * hidden_size, bias=False)
         self.key = nn.Linear(hidden_size, query_size, bias=False)
 
@@ -70,7 +70,7 @@ class Collocations(nn.Module):
 
         What depends on one word is computed once for each distinct word of the batch.
         """
-        projected = self.input(embedded.vectors)
+        projected = self.word_layer(embedded.vectors)
         write, _, value, show = projected.chunk(4, dim=1)
         c = torch.sigmoid(write) * torch.tanh(value)
         h = torch.sigmoid(show) * torch.tanh(c)

@@ -59,13 +59,13 @@ class TargetCell(nn.Module):
 
     def __init__(self, input_size: int, hidden_size: int, num_before: int) -> None:
         super().__init__()
-        self.input = nn.Linear(input_size, 4 * hidden_size)
+        self.text_layer = nn.Linear(input_size, 4 * hidden_size)
         self.starts = nn.ModuleList(nn.Linear(2 * hidden_size, 2 * hidden_size) for _ in range(num_before))
         self.recurrent = nn.Linear(hidden_size, 4 * hidden_size, bias=False) if num_before else None
 
     def forward(self, text: Float[Tensor, "B F"], before: Sequence[State]) -> State:
         """The state of the target, from the vector of each text and the states that are read."""
-        gates = self.input(text)
+        gates = self.text_layer(text)
         start_c: Tensor | float = 0.0
         if self.recurrent is not None:
             starts = [

@@ -7,6 +7,7 @@ from pathlib import Path
 from feature_store.masks import read_masks
 from feature_store.store import Features
 from feature_store.wording import counted
+from infocal.errors import ConfigError
 from pipeline.comparing.comparison_settings import ComparisonSettings
 from pipeline.reporting.standings import Row, Standings, given_row
 from pipeline.study.study_folder import StudyFolder
@@ -48,9 +49,18 @@ def published_masks(prepared: ComparisonSettings, features: Features) -> Iterato
 
 
 def remarks(prepared: ComparisonSettings) -> list[str]:
-    """What methods say of themselves with the hyper-parameters that they are compared with."""
-    said = ((lookup.title(run.method), one) for run in prepared.runs for one in run.config().remarks())
-    return [f"{title}: {one}" for title, one in said]
+    """What methods say of themselves with the hyper-parameters that they are compared with.
+
+    A comparison of an older version may have hyper-parameters that are no longer known: that is said instead.
+    """
+    found = []
+    for run in prepared.runs:
+        try:
+            said = run.config().remarks()
+        except ConfigError as error:
+            said = [f"its hyper-parameters are those of another version ({error.message})"]
+        found += [f"{lookup.title(run.method)}: {one}" for one in said]
+    return found
 
 
 def metrics(table: Standings) -> dict[str, float]:

@@ -216,8 +216,8 @@ def test_a_cell_is_torchs_from_the_sum_of_what_it_reads():
     torch.manual_seed(0)
     cell, theirs = TargetCell(4, 3, 2), nn.LSTMCell(4, 3)
     with torch.no_grad():
-        theirs.weight_ih.copy_(cell.input.weight)
-        theirs.bias_ih.copy_(cell.input.bias)
+        theirs.weight_ih.copy_(cell.text_layer.weight)
+        theirs.bias_ih.copy_(cell.text_layer.bias)
         theirs.weight_hh.copy_(cell.recurrent.weight)
         theirs.bias_hh.zero_()
     text, before = torch.randn(5, 4), [(torch.randn(5, 3), torch.randn(5, 3)) for _ in range(2)]
@@ -232,9 +232,9 @@ def test_a_cell_is_torchs_from_the_sum_of_what_it_reads():
 def test_golden_first_cell():
     """Zero weights and bias ln 3 of the value: tanh(ln 3) = 4/5, half of which is written and shown."""
     cell = TargetCell(1, 1, 0)
-    nn.init.zeros_(cell.input.weight)
+    nn.init.zeros_(cell.text_layer.weight)
     with torch.no_grad():
-        cell.input.bias.copy_(torch.tensor([0.0, 0.0, math.log(3), 0.0]))
+        cell.text_layer.bias.copy_(torch.tensor([0.0, 0.0, math.log(3), 0.0]))
     h, c = cell(torch.ones(1, 1), [])
     assert c.item() == pytest.approx(0.4)
     assert h.item() == pytest.approx(0.5 * math.tanh(0.4))
@@ -248,7 +248,10 @@ def test_the_gradients_of_a_cell():
 
 
 def test_a_cell_without_a_target_to_read_has_no_weight_for_one():
-    assert {name for name, _ in TargetCell(3, 2, 0).named_parameters()} == {"input.weight", "input.bias"}
+    assert {name for name, _ in TargetCell(3, 2, 0).named_parameters()} == {
+        "text_layer.weight",
+        "text_layer.bias",
+    }
 
 
 # ------------------------------------------------------------------------------------- MPBFN-WCA's pieces
@@ -291,8 +294,8 @@ def test_pairs_are_those_of_torchs_lstm():
     torch.manual_seed(0)
     pairs, theirs = Collocations(4, 3, 5), nn.LSTM(4, 3, batch_first=True)
     with torch.no_grad():
-        theirs.weight_ih_l0.copy_(pairs.input.weight)
-        theirs.bias_ih_l0.copy_(pairs.input.bias)
+        theirs.weight_ih_l0.copy_(pairs.word_layer.weight)
+        theirs.bias_ih_l0.copy_(pairs.word_layer.bias)
         theirs.weight_hh_l0.copy_(pairs.recurrent.weight)
         theirs.bias_hh_l0.zero_()
     embedded, _, _ = texts()

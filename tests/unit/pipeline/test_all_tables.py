@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from feature_store.store import FeatureRequest, open_features
 from pipeline import report
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.base.storage import Storage
@@ -11,6 +12,7 @@ from pipeline.comparing import all_tables
 from pipeline.comparing.comparison_settings import ComparisonSettings
 from pipeline.reporting.standings import Outcome, Row, over_seeds, standings
 from pipeline.training import checkpoints
+from tests.small_store import law_features, sample_cache
 from tests.small_study import run_settings
 from tests.unit.pipeline.html_reader import read
 
@@ -118,3 +120,24 @@ def test_mistakes_are_one_line(flags, error, tmp_path):
     with pytest.raises(PipelineError, match=error):
         report.main(["--tables", "--storage", str(tmp_path), *flags])
     assert not (tmp_path / "tables").exists()
+
+
+def test_hyper_parameters_that_nobody_knows_any_more_are_said_and_hide_no_number(tmp_path):
+    compare(tmp_path, base={"bygone": 1})
+    (found,) = all_tables.gather(Storage(str(tmp_path)).opened())
+    assert [one.method for one in found.outcomes] == ["infocal", "hardkuma"]
+    said = "InfoCal: its hyper-parameters are those of another version (unknown hyper-parameter `bygone`"
+    assert found.remarks[0].startswith(said)
+
+
+def test_texts_are_the_same_whatever_their_targets(tmp_path):
+    """Comparisons of one target and of several stand in one table if they read the same texts."""
+    compare(tmp_path, name="several", features_dir=str(law_features().directory))
+    alone = FeatureRequest(
+        dataset="cail-small", aspect="charges", sample=True, embedding="random", cache_dir=sample_cache()
+    )
+    compare(tmp_path, name="alone", features_dir=str(open_features(alone).directory))
+    other = dataclasses.replace(alone, max_length=50)
+    compare(tmp_path, name="cut", features_dir=str(open_features(other).directory))
+    found = {one.name: one.features for one in all_tables.gather(Storage(str(tmp_path)).opened())}
+    assert found["several"] == found["alone"] != found["cut"]
