@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feature_store import targets
-from feature_store.class_texts import read_class_texts
+from feature_store.class_texts import class_words, read_class_texts
 from feature_store.command_line import cache_folder
 from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect, source_options
@@ -360,6 +360,7 @@ def with_features(
 
     Raises:
         PipelineError: if no validation text has a human rationale, where the criterion reads them.
+        UserError: if the method reads texts of classes, and these do not fit the features.
     """
     from feature_store.store import open_features
     from pipeline.training.origin import origin_of
@@ -374,6 +375,8 @@ def with_features(
     run = dataclasses.replace(run, features_dir=str(features.directory.resolve()), origin=origin_of(features))
     validation = features.annotated_validation()["rationale"]
     _check_supervision(run, features)
+    for target, file in run.config().class_texts().items():
+        class_words(features, target, Path(file))  # a worker would fail on the same file
     if lookup.depends_on_data(run.dataset):
         num_texts = len(features.table("train"))
         run = _settled(given, run, criterion_of(features), num_texts)

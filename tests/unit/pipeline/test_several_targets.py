@@ -378,6 +378,23 @@ def test_the_file_of_texts_is_named_by_its_whole_path(
     assert run.base["article_texts"] == str(path)
 
 
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [({"999": "被告人"}, "classes of `articles` have no text"), ({}, "no training text has a word of the")],
+)
+def test_texts_that_do_not_fit_the_classes_are_refused_before_a_worker_starts(
+    features: Features, tmp_path: Path, texts: dict[str, str], message: str
+):
+    names = features.task.sides[0].class_names or ()
+    path = tmp_path / "law.json"
+    path.write_text(json.dumps(texts or dict.fromkeys(names, "whoever steals")), encoding="utf-8")
+    given = law_flags(
+        *("--set", f"article_texts={path}", "--embedding", "random", "--cache-dir", str(sample_cache()))
+    )
+    with pytest.raises(USER_ERRORS, match=message):
+        planning.with_features(given, planning.run_settings(given, {}))
+
+
 def test_a_trial_reads_the_texts_of_the_articles(features: Features, tmp_path: Path):
     path = law_file(tmp_path, features)
     base = {"hidden_size": 3, "encoder": "lstm", "article_texts": str(path)}
