@@ -54,11 +54,12 @@ class Table:
     space: Space
     """The number of the level of each hyper-parameter, from 0."""
     points: dict[tuple[int, ...], list[Reached]]
+    """What each point has after each epoch; the training of one with fewer epochs has failed in the last."""
 
     @property
     def num_epochs(self) -> int:
-        """Epochs of a point."""
-        return len(next(iter(self.points.values())))
+        """Epochs of a point whose training did not fail."""
+        return max(map(len, self.points.values()))
 
     @property
     def best(self) -> Reached:

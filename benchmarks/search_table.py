@@ -26,7 +26,8 @@ from pipeline.base import command_text
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.base.trajectories import Failure
 from pipeline.cli import common_flags, flag_values, search_flags, search_settings
-from pipeline.training.epochs import Epoch
+from pipeline.training import epochs
+from pipeline.training.epochs import Epoch, report_of
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import train
 from search_spaces.space import Range, Space, without_noise
@@ -72,26 +73,23 @@ def points(space: Space, numbers: Sequence[int]) -> list[dict[str, float]]:
 
 
 def rows_of(values: Mapping[str, float], number: int, run: RunSettings) -> list[dict[str, float | int]]:
-    """Train one point; returns a row for each epoch.
-
-    Raises:
-        PipelineError: if the training fails.
-    """
+    """Train one point; returns a row for each epoch, the last of them where the training failed."""
     rows: list[dict[str, float | int]] = []
     metric = run.criterion.metric
 
     def report(result: Epoch | Failure, folder: Path) -> None:
-        if isinstance(result, Failure):
-            raise PipelineError(f"point {number} failed: {result.message}")
-        best = result.best
+        told = report_of(result)
+        error = seconds = math.nan
+        if isinstance(result, Epoch):
+            error, seconds = result.best.errors.get(metric, error), result.epoch_s or seconds
         rows.append(
             {
                 POINT: number,
-                EPOCH: result.number + 1,
-                OBJECTIVE: best.value,
-                VIOLATION: best.violation,
-                ERROR: best.errors.get(metric, math.nan),
-                SECONDS: result.epoch_s or math.nan,
+                EPOCH: len(rows) + 1,
+                OBJECTIVE: told[epochs.OBJECTIVE],
+                VIOLATION: told[epochs.VIOLATION],
+                ERROR: error,
+                SECONDS: seconds,
             }
         )
 
@@ -137,9 +135,14 @@ def main(arguments: Sequence[str]) -> int:
         concurrent.futures.ProcessPoolExecutor(given.jobs, context) as pool,
     ):
         running = [pool.submit(rows_of, grid[number], number, prepared.run) for number in missing]
-        for ended in concurrent.futures.as_completed(running):
-            stream.write(json.dumps(ended.result()) + "\n")
-            stream.flush()
+        try:
+            for ended in concurrent.futures.as_completed(running):
+                stream.write(json.dumps(ended.result()) + "\n")
+                stream.flush()
+        except BaseException:
+            # the pool waits at its end for what has begun, and would for everything
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     _write(given.out, grid, list(_done(part).values()), prepared.space, arguments)
     part.unlink()
     return 0

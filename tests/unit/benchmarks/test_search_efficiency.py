@@ -12,7 +12,10 @@ from benchmarks import search_efficiency, search_table
 from benchmarks.search_efficiency import Needed, Reached, Setting, Table, epochs_to, needed, read, replay
 from feature_store.errors import BadInputError
 from pipeline.base.errors import PipelineError
+from pipeline.base.trajectories import Failure
 from search_spaces.space import Choice, Range
+from tests.small_ledger import an_epoch
+from tests.small_study import run_settings
 
 LEVELS = {"a": [1.0, 2.0, 3.0], "b": [0.1, 1.0, 10.0, 100.0]}
 NUM_EPOCHS = 9
@@ -96,6 +99,31 @@ def test_a_whole_search_finds_the_best_point_and_counts_every_epoch(table, sampl
         assert curve[-1] == table.best.objective
     else:
         assert 2 * len(table.points) <= len(curve) < whole, "each trial has its grace; some are stopped"
+
+
+def test_a_point_whose_training_fails_ends_with_that_epoch(monkeypatch: pytest.MonkeyPatch):
+    """Its failure used to keep every later point of the grid from being written."""
+
+    one = an_epoch(0)
+
+    def train(values, run, report, folder):
+        report(one, folder)
+        report(Failure(1, "degenerate_all", "degenerate_all: epoch 2: all"), folder)
+
+    monkeypatch.setattr(search_table, "train", train)
+    first, last = search_table.rows_of({"a": 1.0}, 7, run_settings())
+    assert (first[search_table.EPOCH], first[search_table.OBJECTIVE]) == (1, one.best.value)
+    assert (last[search_table.POINT], last[search_table.EPOCH]) == (7, 2)
+    assert last[search_table.OBJECTIVE] < -100 and last[search_table.VIOLATION] > 100
+
+
+def test_a_replayed_trial_that_fails_takes_no_more_epochs(table: Table):
+    points = {key: [*rows[:1], Reached(-1e3, 1e3, math.nan)] for key, rows in table.points.items()}
+    points[2, 3] = table.points[2, 3]
+    failing = Table("failing", table.space, points)
+    curve = replay(failing, Setting(sampler="grid", reduction=None), 0, 100)
+    assert len(curve) == 2 * (len(points) - 1) + NUM_EPOCHS
+    assert curve[-1] == failing.best.objective == table.best.objective
 
 
 def test_a_replay_is_repeatable(table: Table):
