@@ -91,8 +91,8 @@ def _annotated(sheet: sheets.Sheet, book: Book, vote: str) -> dict[str, str]:
 
 def _cells(one: Estimate) -> list[str]:
     missing = verdict_tables.MISSING
-    value = missing if one.value is None else f"{one.value:.3f}"
-    interval = missing if one.low is None or one.high is None else f"{one.low:.3f} to {one.high:.3f}"
+    value = missing if one.value is None else f"{one.value:z.3f}"
+    interval = missing if one.low is None or one.high is None else f"{one.low:z.3f} to {one.high:z.3f}"
     return [value, interval, f"{one.count}"]
 
 

@@ -319,7 +319,7 @@ def _new_names(scores: Mapping[str, Mapping[str, float]]) -> dict[str, list[str]
 def _cell(name: str, value: float | None) -> str:
     if value is None:
         return "-"
-    return f"{value:.0f}" if name in _UNSCALED else f"{value:.4f}"
+    return f"{value:.0f}" if name in _UNSCALED else f"{value:z.4f}"
 
 
 def _table(rows: Mapping[str, Sequence[str]]) -> list[str]:

@@ -324,7 +324,7 @@ def _outcome(value: Any) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):
-        return f"{value:.3f}"
+        return f"{value:z.3f}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         best = max(range(len(value)), key=lambda i: value[i])
         return f"class {best} ({value[best]:.2f})"

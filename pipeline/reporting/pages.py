@@ -33,6 +33,7 @@ from pipeline.reporting.results import (
     give_or_take,
     number,
     percent,
+    rough_percent,
     setting,
 )
 from pipeline.reporting.standings import Standings
@@ -56,6 +57,7 @@ def _environment() -> jinja2.Environment:
     made.filters |= {
         "number": number,
         "percent": percent,
+        "rough_percent": rough_percent,
         "hundred": _hundred,
         "short": setting,
         "ticked": _ticked,

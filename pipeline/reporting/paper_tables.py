@@ -371,7 +371,7 @@ def _gap(row: _Own, column: Column) -> str:
         return _gap_of_means(row, column, factor, digits)
     gap = paired_difference(column.score, theirs, ours)
     estimate, low, high = (factor * v for v in (gap.estimate, gap.interval.low, gap.interval.high))
-    return f"{estimate:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
+    return f"{estimate:+z.{digits}f} [{low:+z.{digits}f}, {high:+z.{digits}f}]"
 
 
 def _gap_of_means(row: _Own, column: Column, factor: int, digits: int) -> str:
@@ -383,7 +383,7 @@ def _gap_of_means(row: _Own, column: Column, factor: int, digits: int) -> str:
     seeds = sorted(mine.keys() & others.keys())
     if not seeds:
         return NOT_MEASURED
-    return f"{factor * math.fsum(mine[s] - others[s] for s in seeds) / len(seeds):+.{digits}f}"
+    return f"{factor * math.fsum(mine[s] - others[s] for s in seeds) / len(seeds):+z.{digits}f}"
 
 
 def _missing(title: str, shown: Sequence[Column], headline: Column | None) -> PaperRow:

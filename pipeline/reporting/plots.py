@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
+from numbers import Real
 from typing import Any
 
 import plotly.graph_objects as go
@@ -86,6 +87,7 @@ class Plot:
     @property
     def json(self) -> Markup:
         """The figure for the page's script; `<`, `>` and `/` are written as their code points."""
+        _widen_constants(self.figure)
         self.figure.update_layout(template=_TEMPLATE, height=self.height)
         return Markup(self.figure.to_json(engine="json"))
 
@@ -98,6 +100,49 @@ def escaped(text: str) -> str:
 def lines_of(*lines: str) -> str:
     """Escaped lines, one below the other, for a text that is shown at a point."""
     return "<br>".join(escaped(line) for line in lines if line)
+
+
+def _widen_constants(figure: go.Figure) -> None:
+    """Give an axis on which all marks and lines have one value a range around it.
+
+    Plotly shows one unit to either side, whatever the unit is: 0.005 would stand between -1 and 1.
+    """
+    for letter, axes in (("x", figure.select_xaxes()), ("y", figure.select_yaxes())):
+        for axis in axes:
+            if (
+                axis.range is not None
+                or axis.autorange is not None
+                or axis.type not in (None, "linear", "log")
+            ):
+                continue
+            values = _values_on(figure, letter, axis.plotly_name.removeprefix(f"{letter}axis"))
+            if not values or max(values) - min(values) > 1e-9 * abs(values[0]):
+                continue
+            value = values[0]
+            if axis.type == "log":
+                axis.range = [math.log10(value / 2), math.log10(value * 2)]
+            else:
+                air = abs(value) / 2 or 0.5
+                axis.range = [value - air, value + air]
+
+
+def _values_on(figure: go.Figure, letter: str, number_of_axis: str) -> list[float]:
+    """Values of marks and lines on an axis; none where anything else is drawn on it, or names or times."""
+    axis = f"{letter}{number_of_axis}"
+    found: list[Any] = []
+    for trace in figure.data:
+        if (trace[f"{letter}axis"] or letter) != axis:
+            continue
+        if trace.type != "scatter" or trace[f"error_{letter}"].array is not None:
+            return []
+        found += [] if trace[letter] is None else list(trace[letter])
+    for shape in figure.layout.shapes:
+        if (shape[f"{letter}ref"] or letter) == axis:
+            found += [shape[f"{letter}0"], shape[f"{letter}1"]]
+    there = [value for value in found if value is not None]
+    if not all(isinstance(value, Real) and math.isfinite(value) for value in there):
+        return []
+    return [float(value) for value in there]
 
 
 @functools.cache
@@ -135,13 +180,18 @@ def log_ticks(values: Sequence[float]) -> dict[str, Any]:
 def level(
     figure: go.Figure, value: float, text: str, *, is_upright: bool = False, is_best: bool = False
 ) -> None:
-    """Draw a straight line across a figure, named inside it where the text is not empty."""
+    """Draw a straight line across a figure, named inside it where the text is not empty.
+
+    An axis that is logarithmic has to be so before: plotly reads the place of a name there as an exponent.
+    """
     options: dict[str, Any] = {
         "line": {"color": INK if is_best else MISS, "dash": "dot" if is_best else "dash", "width": 1.5},
     }
     if text:
         place = "bottom right" if is_upright else "top left"
+        axis, key = (figure.layout.xaxis, "x") if is_upright else (figure.layout.yaxis, "y")
         named = {"text": escaped(text), "font": {"color": options["line"]["color"]}, "bgcolor": PAPER}
+        named[key] = math.log10(value) if axis.type == "log" else value
         options |= {"annotation": named, "annotation_position": place}
     if is_upright:
         figure.add_vline(x=value, **options)

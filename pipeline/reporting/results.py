@@ -13,24 +13,53 @@ MISSING = "–"
 
 
 def number(value: float | None, digits: int = 3, missing: str = MISSING) -> str:
-    """A number to so many places; a dash where it is missing or not finite."""
-    return missing if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+    """A number to so many places, never -0.0; a dash where it is missing or not finite."""
+    return missing if value is None or not math.isfinite(value) else f"{value:z.{digits}f}"
 
 
 def percent(value: float | None, digits: int = 1) -> str:
     """A fraction in percent; a dash where it is missing or not finite."""
-    return (
-        MISSING
-        if value is None or not math.isfinite(value)
-        else f"{round(100 * value, digits) + 0.0:.{digits}f}\N{NO-BREAK SPACE}%"  # no -0.0
-    )
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{number(100 * value, digits)}\N{NO-BREAK SPACE}%"
+
+
+_MOST_PLACES = 6
+
+
+def rough(value: float | None, digits: int = 2) -> str:
+    """A size, >= 0, to so many significant digits and without an exponent: `0.012`, `1.5`, `300`.
+
+    Whole numbers keep all their digits. A dash stands where the size is missing or not finite.
+    """
+    if value is None or not math.isfinite(value):
+        return MISSING
+    if 0 < value < 10.0**-_MOST_PLACES:
+        return f"< {10.0**-_MOST_PLACES:.{_MOST_PLACES}f}"
+    exponent = math.floor(math.log10(value)) if value > 0 else 0
+    places = min(max(digits - 1 - exponent, 0), _MOST_PLACES)
+    text = f"{value:.{places}f}"
+    return text.rstrip("0").rstrip(".") if places else text
+
+
+def rough_percent(value: float | None) -> str:
+    """A fraction that may be far from 1, in percent: `0.012 %`, `300 %`."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{rough(100 * value)}\N{NO-BREAK SPACE}%"
 
 
 def setting(value: float | str | None, digits: int = 4, missing: str = MISSING) -> str:
     """A hyper-parameter's value to so many digits; a dash where it has none."""
     if value is None:
         return missing
-    return str(value) if isinstance(value, str | bool) else f"{value:.{digits}g}"
+    if isinstance(value, str | bool):
+        return str(value)
+    return f"{value:.0f}" if float(value).is_integer() and abs(value) < _LARGE else f"{value:.{digits}g}"
+
+
+_LARGE = 1e9
+"""From here on a whole number is written with an exponent."""
 
 
 def give_or_take(value: str, error: str) -> str:

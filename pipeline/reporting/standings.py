@@ -14,7 +14,7 @@ from infocal.methods.registry import INFOCAL
 from infocal.metrics.resampling import SCORES, Difference, TextCounts, is_defined, paired_difference
 from infocal.metrics.trivial import ceiling_f1
 from pipeline.reporting import published
-from pipeline.reporting.results import number
+from pipeline.reporting.results import number, rough
 from pipeline.reporting.significance import (
     ALPHA,
     MIN_SEEDS,
@@ -171,7 +171,7 @@ def _gap_text(gap: Difference | None, column: Column) -> str:
         return _MISSING
     factor, digits = (100, 1) if column.is_share else (1, 4)
     estimate, low, high = (factor * value for value in (gap.estimate, gap.interval.low, gap.interval.high))
-    return f"{estimate:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
+    return f"{estimate:+z.{digits}f} [{low:+z.{digits}f}, {high:+z.{digits}f}]"
 
 
 def over_seeds(values: Sequence[float]) -> MeanScore:
@@ -412,10 +412,10 @@ def _smallest_in_words(smallest: Mapping[str, float], headline: Column, num_seed
     parts = []
     if "interval" in smallest:
         least, size, most = (factor * smallest[n] for n in ("interval_least", "interval", "interval_most"))
-        spread = f" ({least:.2g} to {most:.2g}, by method)" if most > least else ""
-        parts.append(f"{size:.2g}{unit} by the interval{spread}")
+        spread = f" ({rough(least)} to {rough(most)}, by method)" if most > least else ""
+        parts.append(f"{rough(size)}{unit} by the interval{spread}")
     if "t_test" in smallest:
-        parts.append(f"{factor * smallest['t_test']:.2g}{unit} by the t-test")
+        parts.append(f"{rough(factor * smallest['t_test'])}{unit} by the t-test")
     return [
         f"the smallest difference in {headline.label} that {counted(num_seeds, 'seed')} on these texts "
         f"{'finds' if num_seeds == 1 else 'find'} with {POWER:.0%} power at "

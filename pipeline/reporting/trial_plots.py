@@ -9,7 +9,15 @@ from infocal.gradient_shares import LEAST
 from pipeline.reporting import weight_shares
 from pipeline.reporting.plots import COLOURS, LINE, PAPER, SOFT, Plot, escaped, level, lines_of, log_ticks
 from pipeline.reporting.published import PublishedRow
-from pipeline.reporting.results import Findings, ScoreRow, TrialResult, number, percent, setting
+from pipeline.reporting.results import (
+    Findings,
+    ScoreRow,
+    TrialResult,
+    number,
+    percent,
+    rough_percent,
+    setting,
+)
 
 _F1_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _SYMBOLS = ("diamond", "square-open", "triangle-up", "bowtie-open", "triangle-down-open", "hourglass")
@@ -252,8 +260,8 @@ def share_plots(findings: Findings) -> list[Plot]:
                 name=f"share-{searched.name}",
                 title=searched.name,
                 caption="",
-                description=f"{counted(len(found), 'trial')}, shares from {min(heights):.2g} to "
-                f"{max(heights):.2g}.",
+                description=f"{counted(len(found), 'trial')}, shares from {rough_percent(min(heights))} to "
+                f"{rough_percent(max(heights))}.",
                 figure=figure,
                 height=270,
             )

@@ -288,5 +288,5 @@ def tracked(
         num_epochs=run.num_epochs,
         render=functools.partial(outcome.render_trial, run=run),
         dataset=dataset,
-        describe=functools.partial(descriptions.of_trial, prepared.name, run.dataset),
+        describe=functools.partial(descriptions.of_trial, prepared.name, run.dataset, run.criterion),
     )

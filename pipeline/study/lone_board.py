@@ -17,8 +17,8 @@ class LoneBoard:
 
     Args:
         logger: of the lines where no part of a terminal moves.
-        name: of what is trained; its lines begin with it.
         decisive: flat names of the scores that decide, for which there is room before others.
+        name: of what is trained; its lines begin with it.
     """
 
     def __init__(
@@ -27,8 +27,8 @@ class LoneBoard:
         num_epochs: int,
         logger: logging.Logger,
         *,
+        decisive: Collection[str],
         name: str = "",
-        decisive: Collection[str] = (),
     ) -> None:
         self.dataset, self.num_epochs, self.name, self.decisive = dataset, num_epochs, name, decisive
         self._logger = logger
@@ -48,7 +48,7 @@ class LoneBoard:
         self._last, self._beside = epoch, beside
         if terminal.is_open():
             return
-        line = "  ".join(filter(None, [epoch_line(epoch, self.num_epochs, self.name), beside]))
+        line = "  ".join(filter(None, [epoch_line(epoch, self.num_epochs, self.decisive, self.name), beside]))
         is_last = epoch.number + 1 >= self.num_epochs
         self._logger.info("%s", line if is_last else f"{line}; {time_left.told(self._seconds_left())}")
 

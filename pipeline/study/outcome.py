@@ -174,14 +174,14 @@ def _outcome_metrics(
     used: Utilisation | None,
 ) -> dict[str, float]:
     """What a study gave, in numbers, for its run: the scores of its winner, and those computed once."""
-    dataset = study.settings.run.dataset
+    run = study.settings.run
     with winner.checkpoint.localised(checkpoints.BEST) as checkpoint:
         model = checkpoints.load_best(checkpoint / checkpoints.BEST, embeddings_of(features))
     return {
-        **best_shown(dataset, winner.scores),
+        **best_shown(run.dataset, winner.scores, run.criterion),
         **_trivial(features, winner),
         **final_validation(model, features),
-        **summary.spread([winner, *replicates], dataset),
+        **summary.spread([winner, *replicates], run.dataset, run.criterion),
         **(used.metrics() if used else {}),
     }
 
@@ -313,7 +313,7 @@ def _view(study: Study, winner: Candidate, study_run_id: str) -> dict[str, str]:
     view = mlflow_view.trials(
         study_run_id,
         [one.name for one in study.space],
-        [f"best_{name}" for name in best_shown(run.dataset, winner.scores)],
+        [f"best_{name}" for name in best_shown(run.dataset, winner.scores, run.criterion)],
         f"best_{run.criterion.metric}",
     )
     return {mlflow_view.tag_of(study_run_id): view} if len(view) <= mlflow_view.MAX_VIEW else {}
@@ -401,13 +401,14 @@ def model_facts(prepared: StudySettings, features: Features) -> dict[str, str]:
 
 
 def _version_tags(prepared: StudySettings, winner: Candidate, features: Features) -> dict[str, str]:
+    shown = best_shown(prepared.run.dataset, winner.scores, prepared.run.criterion)
     tags = {
         **model_facts(prepared, features),
         "study": prepared.name,
         "criterion": str(prepared.run.criterion),
         CRITERION_TAG: prepared.run.criterion.to_json(),
         **model_registry.corpus_tag(prepared.sample),
-        **{name: f"{v:.4f}" for name, v in best_shown(prepared.run.dataset, winner.scores).items()},
+        **{name: f"{value:z.4f}" for name, value in shown.items()},
     }
     if prepared.run.criterion.rate is not None:
         tags["selection_rate_held"] = f"{prepared.run.criterion.rate:g}"

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -26,7 +26,7 @@ from search_spaces.base import Criterion
 _WIDTH = 80
 """Columns of a line that is written to a file; as many as a terminal has that nobody has widened."""
 _TASK = (("val_mse", "mse", 4), ("val_accuracy", "accuracy", 3))
-_GOLD = (("val_token_precision", "P"), ("val_token_recall", "R"))
+_PRECISION, _RECALL = ("val_token_precision", "P"), ("val_token_recall", "R")
 _F1 = ("val_hatexplain_token_f1", "F1")
 _RATE = ("val_selection_rate", "selected")
 _RENEWED_S = 5.0
@@ -91,7 +91,8 @@ class ProgressLines(tune.Callback):
         if isinstance(epoch, Failure):
             self._line(f"{self._name(trial)} failed: {epoch.message}")
         elif not terminal.is_open():
-            self._line(epoch_line(epoch, self.plan.num_epochs, self._name(trial)))
+            decisive = self.plan.criterion.metrics
+            self._line(epoch_line(epoch, self.plan.num_epochs, decisive, self._name(trial)))
             for line in self.summary() if self.epochs_seen % 10 == 0 else ():
                 self._line(line)
 
@@ -129,7 +130,7 @@ class ProgressLines(tune.Callback):
         """The state of the study in lines of their own: how many trials ended and how, then the best one."""
         best = self.best()
         lines = [f"study: {self.counts()}; {time_left.told(self.seconds_left())}"]
-        return lines if best is None else [*lines, f"best: {self._best_text(best)}"]
+        return lines if best is None else [*lines, f"best: {self._best_text()}"]
 
     def counts(self) -> str:
         """How many trials have ended, and how."""
@@ -153,17 +154,23 @@ class ProgressLines(tune.Callback):
         """The trial of the search that has the best epoch so far."""
         return next(iter(_ranked(self._searched)), None)
 
-    def _best_text(self, record: TrialRecord) -> str:
-        assert record.last is not None  # `best` gives none without an epoch
+    def _best_text(self) -> str:
+        """The best trial so far, or the nearest one where none can be chosen yet."""
+        record = self.best()
+        if record is None or record.last is None:
+            return "none"
         best = record.last.epoch.best
         scores = of_validation(self.plan.dataset, best.scores, self.plan.criterion.metrics)
-        figures = [f"{label} {best.scores[name]:.{digits_of(name)}f}" for label, name in scores.items()]
+        figures = [f"{label} {best.scores[name]:z.{digits_of(name)}f}" for label, name in scores.items()]
         at = "" if best.epoch is None else f" at epoch {best.epoch + 1}"
+        trial = ", ".join([f"trial {record.begin.number:02d}{at}", *figures])
+        if not _can_be_chosen(record):
+            return (
+                f"none that can be chosen yet; nearest: {trial} (its start phase is not over, or its mask is "
+                "trivial)"
+            )
         missed = f"misses the criterion by {best.violation:.3f}"
-        verdict = "meets the criterion" if best.violation == 0 else missed
-        if best.violation >= _START_NOT_OVER:
-            verdict = "cannot be chosen yet: its start phase is not over, or its mask is trivial"
-        return f"trial {record.begin.number:02d}{at}, {', '.join([*figures, verdict])}"
+        return f"{trial}, {'meets the criterion' if best.violation == 0 else missed}"
 
     def seconds_left(self) -> float | None:
         """Seconds until the last trial ends; None where nothing is known yet."""
@@ -218,10 +225,9 @@ class ProgressLines(tune.Callback):
         return [*found, *([("", ""), *table] if table else [])][: max(height, 0)]
 
     def _heads(self, left: str) -> list[str]:
-        best = self.best()
         return [
             f"{self.counts()}{left}",
-            f"best so far: {'none' if best is None else self._best_text(best)}",
+            f"best so far: {self._best_text()}",
             f"criterion: {self.plan.criterion}",
         ]
 
@@ -242,7 +248,7 @@ class ProgressLines(tune.Callback):
             num_epochs=len(record.epochs),
             scores={} if record.last is None else record.last.epoch.metrics,
             searched=config,
-            is_best=best is not None and record.trial_id == best.trial_id,
+            is_best=best is not None and record.trial_id == best.trial_id and _can_be_chosen(record),
             is_running=self._is_running(record),
         )
 
@@ -256,30 +262,49 @@ class ProgressLines(tune.Callback):
         return trial_table.RUNNING if record.epochs else trial_table.STARTING
 
 
+def _can_be_chosen(record: TrialRecord) -> bool:
+    """Whether its best epoch can be a result, whether or not it meets the criterion."""
+    return record.last is not None and record.last.epoch.best.violation < _START_NOT_OVER
+
+
 def _ranked(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     """Those that have an epoch, the best first."""
     found = [(record.last, record) for record in records if record.last is not None]
     return [record for _, record in best_first(found, lambda pair: pair[0].epoch.best.standing)]
 
 
-def epoch_line(epoch: Epoch, num_epochs: int, name: str = "") -> str:
+def epoch_line(epoch: Epoch, num_epochs: int, decisive: Collection[str], name: str = "") -> str:
     """One epoch in one line: scores on validation and the time it took.
 
-    Where the line would be too long for a terminal, the training loss is left out, and precision and recall
-    where the data set is judged by F1.
+    Where the line would be too long for a terminal, the training loss is left out first; then, where the data
+    set is judged by F1, what does not decide of precision and recall; then the time.
 
     Args:
         epoch: that has ended.
+        decisive: flat names of the scores that decide.
         name: of what is trained; the line begins with it.
     """
     scores, number = epoch.metrics, f"epoch {epoch.number + 1}/{num_epochs}"
     loss = [f"loss {scores['train_objective']:.3f}"] if "train_objective" in scores else []
     task = [f"{label} {scores[key]:.{digits}f}" for key, label, digits in _TASK if key in scores]
-    gold = " ".join(f"{label} {scores[key]:.3f}" for key, label in _GOLD if key in scores)
+    gold = _gold(scores, (_PRECISION, _RECALL))
     others = [f"{label} {scores[key]:.3f}" for key, label in (_F1, _RATE) if key in scores]
     end = [] if epoch.epoch_s is None else [f"{epoch.epoch_s:.1f} s"]
-    whole = [f"{name} {number}" if name else number, *loss, *task, *filter(None, [gold]), *others, *end]
-    for left_out in (loss, [gold] if _F1[0] in scores else []):
-        if len("  ".join(whole)) > _WIDTH:
-            whole = [part for part in whole if part not in left_out]
-    return "  ".join(whole)
+    first = f"{name} {number}" if name else number
+    needed = _gold(scores, [one for one in (_PRECISION, _RECALL) if one[0] in decisive])
+    least = needed if _F1[0] in scores else gold
+    for parts in (
+        [first, *loss, *task, *gold, *others, *end],
+        [first, *task, *gold, *others, *end],
+        [first, *task, *least, *others, *end],
+        [first, *task, *least, *others],
+    ):
+        if len("  ".join(parts)) <= _WIDTH:
+            break
+    return "  ".join(parts)
+
+
+def _gold(scores: Mapping[str, float], shown: Sequence[tuple[str, str]]) -> list[str]:
+    """Precision and recall as one part of a line; nothing where neither is there."""
+    found = [f"{label} {scores[key]:.3f}" for key, label in shown if key in scores]
+    return [" ".join(found)] if found else []

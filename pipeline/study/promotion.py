@@ -189,7 +189,7 @@ def _scores_of_champion(
 
 
 def _figures(names: Sequence[str], scores: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {scores[name]:.4f}" for name in names)
+    return ", ".join(f"{name} {scores[name]:z.4f}" for name in names)
 
 
 def next_steps(model: str, uri: str, text: str, storage: Storage | None = None) -> str:

@@ -261,7 +261,8 @@ def _train(run: RunSettings, working: Path) -> None:
         counted(run.num_epochs, "epoch"),
     )
 
-    board = LoneBoard(run.dataset, run.num_epochs, logger, name=name, decisive=(criteria.PRECISION,))
+    decisive = (*run.criterion.metrics, criteria.PRECISION)
+    board = LoneBoard(run.dataset, run.num_epochs, logger, name=name, decisive=decisive)
 
     def report(result: Epoch | Failure, folder: Path) -> None:
         if isinstance(result, Failure):

@@ -34,12 +34,12 @@ PACKAGE, REPORT = "model", "report.html"
 """Names in a study's folder."""
 
 
-def spread(candidates: Sequence[Candidate], dataset: str) -> dict[str, float]:
+def spread(candidates: Sequence[Candidate], dataset: str, criterion: Criterion) -> dict[str, float]:
     """Mean and deviation over the winner's seeds; nothing where there is one."""
     if len(candidates) < 2:
         return {}
     found = {"num_seeds": float(len(candidates))}
-    for name in best_shown(dataset, candidates[0].scores):
+    for name in best_shown(dataset, candidates[0].scores, criterion):
         column = [candidate.scores[name] for candidate in candidates]
         found |= {f"{name}_mean": mean(column), f"{name}_sd": stdev(column)}
     return found
@@ -89,10 +89,10 @@ def of_study(
         lines += ["", legend.strip()]
     if raced:
         lines += ["", *raced]
-    over_seeds = spread([candidates[0], *replicates], run.dataset)
+    over_seeds = spread([candidates[0], *replicates], run.dataset, run.criterion)
     if over_seeds:
         parts = [
-            f"{label} {over_seeds[f'{name}_mean']:.3f} +- {over_seeds[f'{name}_sd']:.3f}"
+            f"{label} {over_seeds[f'{name}_mean']:z.3f} +- {over_seeds[f'{name}_sd']:.3f}"
             for label, name in columns.of_validation(
                 run.dataset, candidates[0].scores, run.criterion.metrics
             ).items()
@@ -121,7 +121,7 @@ def of_race(racers: Sequence[Racer], names: Mapping[str, str], run: RunSettings)
         return []
     score = columns.label_of(run.criterion.metric, run.dataset)
     stood = ", ".join(
-        f"{names[one.trial.trial_id]} {one.mean:.3f} ({counted(1 + len(one.again), 'seed')})"
+        f"{names[one.trial.trial_id]} {one.mean:z.3f} ({counted(1 + len(one.again), 'seed')})"
         for one in racers
     )
     broken = any(result.value < 0 for one in racers for result in (one.trial, *one.results))
@@ -298,10 +298,10 @@ def figures_of(candidate: Candidate, dataset: str, criterion: Criterion) -> str:
 def _figure(candidate: Candidate, name: str, digits: int) -> str:
     """A score, with its standard error over draws of validation texts where that is known."""
     if name not in candidate.intervals:
-        return f"{candidate.scores[name]:.{digits}f}"
+        return f"{candidate.scores[name]:z.{digits}f}"
     digits = columns.digits_of(name)
     return give_or_take(
-        f"{candidate.scores[name]:.{digits}f}", f"{candidate.intervals[name].error:.{digits}f}"
+        f"{candidate.scores[name]:z.{digits}f}", f"{candidate.intervals[name].error:.{digits}f}"
     )
 
 
@@ -328,7 +328,7 @@ def of_one(best: BestEpoch, criterion: Criterion, output: Path, dataset: str, te
         text: to try the model on.
     """
     figures = ", ".join(
-        f"{label} {best.scores[name]:.4f}"
+        f"{label} {best.scores[name]:z.4f}"
         for label, name in columns.of_validation(dataset, best.scores, criterion.metrics).items()
     )
     met = _verdict(best.violation, best.degenerate)

@@ -97,7 +97,7 @@ def _columns(
     every = {name: value for row in rows for name, value in row.scores.items()}
     for label, name in of_validation(dataset, every, decisive).items():
         digits = 4 if name in _ERRORS else 3
-        cells = [f"{row.scores[name]:.{digits}f}" if name in row.scores else "" for row in rows]
+        cells = [f"{row.scores[name]:z.{digits}f}" if name in row.scores else "" for row in rows]
         rank = _DERIVED if name in _F1 else _OTHER
         if name in decisive or name == "val_selection_rate":
             rank = _DECIDES

@@ -259,7 +259,7 @@ def describe(subject: Subject, reading: TestReading, width: int | None = None) -
     lines += [*_table([column.label.lower() for column in shown], rows, width), ""]
     of_targets = _of_each_target(features.task, _what_is_read(subject.model))
     for prefix, names, what in of_targets:
-        found = [f"{n} {reading.scores[prefix + n]:.4f}" for n in names if prefix + n in reading.scores]
+        found = [f"{n} {reading.scores[prefix + n]:z.4f}" for n in names if prefix + n in reading.scores]
         lines += [f"{what}: {', '.join(found)}"] if found else []
     low, high = features.task.score_range
     if features.task.kind == "regression" and (low, high) != (0, 1):
@@ -289,7 +289,7 @@ def _of_each_target(info: TaskInfo, read: str) -> Iterator[tuple[str, Sequence[s
 
 def _cells(shown: Sequence[Column], score: Callable[[str], float | None]) -> list[str]:
     values = [score(column.score) for column in shown]
-    return ["-" if value is None else f"{value:.4f}" for value in values]
+    return ["-" if value is None else f"{value:z.4f}" for value in values]
 
 
 def _table(labels: Sequence[str], rows: Mapping[str, Sequence[str]], width: int | None) -> list[str]:

@@ -6,6 +6,7 @@ from pipeline.reporting.results import give_or_take
 from pipeline.training import columns
 from pipeline.training.epochs import BestSoFar, Epoch
 from pipeline.training.naming import title
+from search_spaces.base import Criterion
 
 _METRICS = (
     "- `best/` has the scores of a trial's best epoch on validation, `val/` those of every epoch, `train/` "
@@ -31,16 +32,13 @@ def _figure(best: BestSoFar, name: str) -> str:
     """A score, with its standard error where that was drawn."""
     error = best.errors.get(name)
     digits = columns.digits_of(name)
-    return give_or_take(f"{best.scores[name]:.{digits}f}", "" if error is None else f"{error:.{digits}f}")
+    return give_or_take(f"{best.scores[name]:z.{digits}f}", "" if error is None else f"{error:.{digits}f}")
 
 
-def of_trial(study: str, dataset: str, last: Epoch) -> str:
-    """What came of a trial."""
-    scored = [
-        f"{column.label.lower()} {_figure(last.best, f'val_{column.score}')}"
-        for column in columns.columns(dataset)
-        if f"val_{column.score}" in last.best.scores
-    ]
+def of_trial(study: str, dataset: str, criterion: Criterion, last: Epoch) -> str:
+    """What came of a trial: the scores of its data set, and every score that the criterion reads."""
+    shown = columns.of_validation(dataset, last.best.scores, criterion.metrics)
+    scored = [f"{label} {_figure(last.best, name)}" for label, name in shown.items()]
     if last.best.epoch is None or not scored:
         return f"A trial of the study `{study}`."
     return (
@@ -54,7 +52,8 @@ def of_version(tags: Mapping[str, str], run_id: str) -> str:
     """What a version of a registered model is, and why it was chosen.
 
     Args:
-        tags: of the version; `dataset` is there, what others are missing is not said.
+        tags: of the version; `dataset` is there, what others are missing is not said. Scores are those of the
+            data set, and every score that the criterion reads.
     """
     dataset = tags["dataset"]
     epoch = f", at its epoch {tags['epoch']}" if "epoch" in tags else ""
@@ -65,15 +64,47 @@ def of_version(tags: Mapping[str, str], run_id: str) -> str:
     ]
     if "criterion" in tags:
         lines.append(f"Chosen on validation by its criterion: {tags['criterion']}.")
-    scored = [
-        f"{column.label.lower()} {tags[f'val_{column.score}']}"
-        for column in columns.columns(dataset)
-        if f"val_{column.score}" in tags
-    ]
+    shown = columns.of_validation(dataset, tags, _decisive(tags))
+    scored = [f"{label} {tags[name]}" for label, name in shown.items()]
     if scored:
         lines.append(f"Scores there: {', '.join(scored)}.")
-    if tags.get("origin"):
-        lines.append(f"Data: the folder `{tags['origin']}`.")
+    return "\n\n".join([*lines, *_data(tags)])
+
+
+def _decisive(tags: Mapping[str, str]) -> tuple[str, ...]:
+    """The scores that a version's criterion reads; none where the criterion cannot be read."""
+    try:
+        return Criterion.parse(tags.get("criterion", "")).metrics
+    except ValueError:  # registered by hand
+        return ()
+
+
+def _data(tags: Mapping[str, str]) -> list[str]:
+    """On which data a version was trained, where its name leaves that open."""
+    found = [f"Data: the folder `{tags['origin']}`."] if tags.get("origin") else []
     if tags.get("corpus") == "sample":
-        lines.append("Data: the made-up sample corpus; the scores say nothing about real data.")
-    return "\n\n".join(lines)
+        found.append("Data: the made-up sample corpus; the scores say nothing about real data.")
+    return found
+
+
+WHAT_A_MODEL_IS = (
+    "Text in, prediction and rationale out. `challenger` is the newest version, which met its criterion on "
+    "validation; `champion` met it on the sealed test split, too."
+)
+"""Begins the description of a registered model; in older versions it was all of it."""
+
+
+def of_model(tags: Mapping[str, str]) -> str:
+    """What all versions of a registered model have in common: the data set, the target, what is predicted.
+
+    Args:
+        tags: of its first version; `dataset` is there, what others are missing is not said.
+    """
+    dataset, aspect = tags["dataset"], tags.get("aspect")
+    target = f", target `{aspect}`" if aspect else ""
+    parts = [f"Trained on **{title(dataset, aspect)}**: data set `{dataset}`{target}."]
+    if tags.get("classes"):
+        parts.append(f"Classes: {tags['classes']}.")
+    elif tags.get("task_kind") == "regression":
+        parts.append("It predicts a number.")
+    return "\n\n".join([WHAT_A_MODEL_IS, " ".join(parts), *_data(tags)])

@@ -46,10 +46,6 @@ _TAGGED = ("dataset", "aspect", "method", "data_fingerprint", "study", "epoch", 
 """Entries of a package's metadata that become tags of its version."""
 _MODEL = "model"
 _MODEL_URI = re.compile(r"models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/@]+)|/(?P<version>[0-9]+))")
-_DESCRIPTION = (
-    "Text in, prediction and rationale out. `challenger` is the newest version, which met its criterion on "
-    "validation; `champion` met it on the sealed test split, too."
-)
 _EXAMPLE = (
     ["a smooth and creamy body , but the smell is faint ."],
     {served_model.ALL_TOKENS: False, served_model.COLUMN: ""},
@@ -128,7 +124,7 @@ def register(
         refuse_another(tracker, name, every)
         _remove_unregistered(tracker, run_id)
         logged = _log_model(tracker, package_dir, run_id, metadata)
-        _ensure_model(tracker.client, name)
+        _ensure_model(tracker.client, name, descriptions.of_model(every))
         # SQLite's registry would look `models:/ID` up in MLflow's global store; a server looks in its own
         local = tracker.uri.startswith("sqlite")
         source = logged.artifact_location if local else f"models:/{logged.model_id}"
@@ -286,12 +282,15 @@ def requirements(package_dir: Path) -> list[str]:
     return pinned
 
 
-def _ensure_model(client: MlflowClient, name: str) -> None:
+def _ensure_model(client: MlflowClient, name: str, description: str) -> None:
+    """Make a registered model where it is missing; a description that people wrote stays."""
     try:
-        client.create_registered_model(name, description=_DESCRIPTION)
+        client.create_registered_model(name, description=description)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
+        if client.get_registered_model(name).description in (None, "", descriptions.WHAT_A_MODEL_IS):
+            client.update_registered_model(name, description)
 
 
 def find(tracker: Tracker, name: str, which: str | int) -> ModelVersion:

@@ -219,7 +219,7 @@ class Trial:
     def _best_so_far(self) -> BestSoFar:
         best, first = self.progress.best, self.run.criterion.metric
         assert best is not None  # `_choose` was called
-        shown = best_shown(self.run.dataset, best.scores)
+        shown = best_shown(self.run.dataset, best.scores, self.run.criterion)
         return BestSoFar.of(best, sorted(shown, key=lambda name: name != first))
 
 
@@ -234,11 +234,11 @@ def limit_memory(device: torch.device, rate: float) -> None:
         torch.cuda.set_per_process_memory_fraction(rate, device.index)
 
 
-def best_shown(dataset: str, scores: Mapping[str, float]) -> dict[str, float]:
-    """Those of an epoch's validation scores that every report repeats."""
+def best_shown(dataset: str, scores: Mapping[str, float], criterion: Criterion) -> dict[str, float]:
+    """Those of an epoch's validation scores that every report repeats, and those that the criterion reads."""
     names = [f"val_{name}" for name in columns.shown(dataset)]
     names += [name for name in columns.of_targets(scores) if name.startswith("val_")]
-    return {name: scores[name] for name in names if name in scores}
+    return {name: scores[name] for name in dict.fromkeys([*names, *criterion.metrics]) if name in scores}
 
 
 def epoch_of(criterion: Criterion, found: Validation, epoch: int, *, is_result: bool) -> BestEpoch:
@@ -270,9 +270,7 @@ def with_intervals(epoch: BestEpoch, run: RunSettings, found: Validation) -> Bes
     """
     if found.counts is None:
         return epoch
-    shown = [
-        name.removeprefix("val_") for name in (*run.criterion.metrics, *best_shown(run.dataset, found.scores))
-    ]
+    shown = [name.removeprefix("val_") for name in best_shown(run.dataset, found.scores, run.criterion)]
     drawn = resampling.intervals(
         found.counts, [name for name in shown if not columns.plain(name).startswith("selection_rate")]
     )

@@ -134,6 +134,19 @@ def parent(tracker: Tracker) -> TrackedRun:
 # ------------------------------------------------------------------------------------------- the winner
 
 
+def test_a_version_states_every_score_that_its_criterion_reads(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    scores = {**SCORES, "val_auprc": 0.4321, "val_sufficiency": -0.00001}
+    searching(monkeypatch, trial("a", scores=scores))
+    stated = Criterion.parse("best val_auprc with val_sufficiency <= 0.1")
+    conducted(tracker, tmp_path, run=run_settings(criterion=stated))
+    version = model_registry.find(tracker, NAME, model_registry.CHALLENGER)
+    assert (version.tags["val_auprc"], version.tags["val_sufficiency"]) == ("0.4321", "0.0000")
+    said = tracker.client.get_model_version(NAME, str(version.version)).description
+    assert "auprc 0.4321, sufficiency 0.0000" in said
+
+
 def test_a_winner_that_meets_the_criterion_is_registered_with_its_origin(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -12,6 +12,7 @@ from pipeline.tracking import descriptions
 from pipeline.tracking.tracked_dataset import MAX_DIGEST, dataset_of
 from pipeline.tracking.tracking import NOTE_TAG
 from pipeline.training.epochs import Epoch
+from search_spaces.base import Criterion
 from tests.small_store import new_store
 
 
@@ -33,10 +34,13 @@ def features(tmp_path_factory):
     return open_features(request)
 
 
+RECALL = Criterion.parse("best val_token_recall with val_token_precision >= 0.7")
+
+
 def test_a_trial_counts_its_epochs_from_one():
     numbers = {"best_epoch": 11.0, "best_val_token_precision": 0.75, "best_val_token_recall": 0.5}
     numbers |= {"best_objective": 0.5, "criterion_violation": 0.0}
-    note = descriptions.of_trial("looks", "beer", Epoch.of_numbers(19, numbers))
+    note = descriptions.of_trial("looks", "beer", RECALL, Epoch.of_numbers(19, numbers))
     assert "`looks`" in note
     assert "Best epoch on validation: 12 of 20; precision 0.750, recall 0.500" in note
 
@@ -44,13 +48,79 @@ def test_a_trial_counts_its_epochs_from_one():
 def test_small_errors_keep_the_digits_that_say_something():
     numbers = {"best_epoch": 1.0, "best_val_token_recall": 0.5, "best_val_mse": 0.00221}
     numbers |= {"best_val_mse_se": 0.00018, "best_objective": 0.5, "criterion_violation": 0.0}
-    note = descriptions.of_trial("looks", "beer", Epoch.of_numbers(1, numbers))
+    note = descriptions.of_trial("looks", "beer", RECALL, Epoch.of_numbers(1, numbers))
     assert "recall 0.500, mse 0.0022 ± 0.0002." in note
 
 
 def test_a_trial_without_scores_has_a_description_too():
     last = Epoch.of_numbers(0, {"best_objective": 0.5, "criterion_violation": 0.0})
-    assert descriptions.of_trial("looks", "beer", last) == "A trial of the study `looks`."
+    assert descriptions.of_trial("looks", "beer", RECALL, last) == "A trial of the study `looks`."
+
+
+@pytest.mark.parametrize(
+    ("dataset", "stated"),
+    [
+        ("hatexplain", "best val_hatexplain_token_f1 with val_token_precision >= 0.3, val_accuracy >= 0.61"),
+        ("beer", "best val_iou_f1 with val_token_recall >= 0.2"),
+        ("jsonl", "best val_mae"),
+        ("cail-small", "best val_terms/macro_f1 with val_mean/macro_f1 >= 0.2"),
+    ],
+)
+def test_trials_and_versions_show_every_score_that_the_criterion_reads(dataset: str, stated: str):
+    criterion = Criterion.parse(stated)
+    scores = {name: 0.211 + 0.01 * i for i, name in enumerate(criterion.metrics)}
+    numbers = {"best_epoch": 1.0, "best_objective": 0.5, "criterion_violation": 0.0}
+    numbers |= {f"best_{name}": value for name, value in scores.items()}
+    note = descriptions.of_trial("looks", dataset, criterion, Epoch.of_numbers(1, numbers))
+    tags = {"dataset": dataset, "criterion": str(criterion)}
+    version = descriptions.of_version(tags | {name: f"{v:.4f}" for name, v in scores.items()}, "abc")
+    for value in scores.values():
+        assert f" {value:.3f}" in note
+        assert f" {value:.4f}" in version
+
+
+def test_precision_of_tokens_is_told_apart_by_its_name():
+    tags = {"dataset": "hatexplain", "val_accuracy": "0.6400", "val_token_precision": "0.5300"}
+    tags["criterion"] = "best val_hatexplain_token_f1 with val_token_precision >= 0.3"
+    assert "Scores there: accuracy 0.6400, token precision 0.5300." in descriptions.of_version(tags, "abc")
+
+
+def test_a_version_whose_criterion_nobody_can_read_shows_the_scores_of_its_data():
+    tags = {"dataset": "beer", "criterion": "the one we liked", "val_token_recall": "0.5000"}
+    said = descriptions.of_version(tags, "abc")
+    assert "its criterion: the one we liked." in said and "Scores there: recall 0.5000." in said
+
+
+def test_a_score_that_rounds_to_zero_has_no_sign():
+    numbers = {"best_epoch": 1.0, "best_val_sufficiency": -0.0004, "best_objective": 0.5}
+    criterion = Criterion.parse("best val_sufficiency")
+    last = Epoch.of_numbers(1, numbers | {"criterion_violation": 0.0})
+    note = descriptions.of_trial("looks", "hatexplain", criterion, last)
+    assert "sufficiency 0.000." in note
+
+
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [
+        (
+            {"dataset": "beer", "aspect": "palate", "task_kind": "regression", "corpus": "sample"},
+            ["**beer/palate**: data set `beer`, target `palate`. It predicts a number.", "made-up sample"],
+        ),
+        (
+            {"dataset": "hatexplain", "aspect": "", "classes": "hate, normal, offensive"},
+            ["**hatexplain**: data set `hatexplain`. Classes: hate, normal, offensive."],
+        ),
+        (
+            {"dataset": "jsonl", "origin": "/data/inns", "corpus": "real"},
+            ["data set `jsonl`.\n\nData: the folder `/data/inns`."],
+        ),
+    ],
+)
+def test_a_registered_model_names_its_data_set_and_target(tags: dict[str, str], said: list[str]):
+    description = descriptions.of_model(tags)
+    for part in [*said, "`champion` met it on the sealed test split"]:
+        assert part in description
+    assert "None" not in description and "target ``" not in description
 
 
 TAGS = {

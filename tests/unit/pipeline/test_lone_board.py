@@ -65,6 +65,34 @@ def test_on_a_terminal_an_epoch_changes_the_row_and_writes_no_line(
     assert ("0.700" in said) == (width > 40), "the score that decides, for own data, too"
 
 
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(
+    "decisive",
+    [
+        ("val_hatexplain_token_f1", "val_accuracy", "val_selection_rate", "val_token_precision"),
+        ("val_macro_f1", "val_token_precision"),
+        ("val_auprc", "val_accuracy"),
+    ],
+    ids=["the rival of posts", "macro F1", "AUPRC"],
+)
+def test_scores_that_decide_have_room_before_all_others(decisive: tuple[str, ...], width: int, moving: None):
+    names = ("accuracy", "macro_f1", "auroc_ovo", "hatexplain_iou_f1", "hatexplain_token_f1", "auprc")
+    names += (
+        "token_precision",
+        "token_recall",
+        "selection_rate",
+        "macro_precision",
+        "selection_rate_annotated",
+    )
+    values = {f"val_{name}": 0.101 + 0.01 * i for i, name in enumerate(names)}
+    shown = LoneBoard("hatexplain", 50, LOGGER, name="HardKuma", decisive=decisive)
+    shown.take(Epoch.of_numbers(1, {"best_objective": 0.6, "criterion_violation": 0.0, **values}))
+    titles, row = (text for text, _ in shown(width, 10, is_over=False)[-2:])
+    assert terminal.columns(titles) <= width
+    for name in decisive:
+        assert f"{values[name]:.3f}" in row, (name, titles)
+
+
 def test_before_the_first_epoch_the_training_is_said_to_start():
     lines = [text for text, _ in board()(80, 10, is_over=False)]
     assert lines[0] == "time left known after an epoch"

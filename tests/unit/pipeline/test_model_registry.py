@@ -11,7 +11,7 @@ import yaml
 from infocal.errors import StateError
 from pipeline.base import stored_files
 from pipeline.base.errors import PipelineError
-from pipeline.tracking import model_registry
+from pipeline.tracking import descriptions, model_registry
 from pipeline.tracking.model_registry import CHALLENGER, CHAMPION, parse_uri
 from pipeline.tracking.tracking import Tracker
 from pipeline.training import checkpoints
@@ -74,6 +74,24 @@ def test_registered_version_is_challenger_and_knows_its_run(tracker: Tracker, tm
     assert len(run.outputs.model_outputs) == 1, "the run's page shows the model"
     logged = tracker.client.get_logged_model(run.outputs.model_outputs[0].model_id)
     assert (logged.status, logged.params["lambda_ib"]) == ("READY", "0.1")
+
+
+@pytest.mark.parametrize(
+    ("there", "is_kept"), [("ours", True), ("", False), (descriptions.WHAT_A_MODEL_IS, False)]
+)
+def test_a_model_says_its_data_set_unless_people_described_it(
+    tracker: Tracker, tmp_path: Path, there: str, is_kept: bool
+):
+    tracker.client.create_registered_model(NAME, description=there)  # as an older version made it
+    registered(tracker, small_package(tmp_path / "model"))
+    said = tracker.client.get_registered_model(NAME).description
+    assert said == "ours" if is_kept else "data set `beer`, target `palate`" in said
+
+
+def test_a_new_model_says_its_data_set(tracker: Tracker, tmp_path: Path):
+    registered(tracker, small_package(tmp_path / "model"))
+    said = tracker.client.get_registered_model(NAME).description
+    assert "data set `beer`, target `palate`" in said and "made-up sample corpus" in said
 
 
 def test_versions_count_up_and_the_alias_moves_on_request_only(tracker: Tracker, tmp_path: Path):

@@ -467,6 +467,15 @@ def test_trials_are_listed_with_their_numbers():
     ]
 
 
+def test_no_score_of_a_study_is_a_zero_with_a_sign():
+    scores = {"accuracy": 0.61, "sufficiency": -0.0004, "comprehensiveness": -0.00001, "selection_rate": 0.3}
+    one = dataclasses.replace(trial(0, 0.5, 0.9, 0.2), scores=scores, errors={"sufficiency": 0.0001})
+    row = ScoreRow(name="InfoCal", scores=scores)
+    page = study_page(dataset="hatexplain", aspect="", trials=[one], winner=one, readings=[row])
+    assert "sufficiency" in page.words
+    assert not re.search(r"(?<![\d.])-0\.0+(?!\d)", page.words), "-0.0 on the page"
+
+
 def test_trials_sort_by_their_exact_numbers():
     (listed,) = study_page().find("table", "sortable")
     rows = listed.find("tr")[1:]

@@ -6,6 +6,7 @@ import json
 import math
 import re
 
+import plotly.graph_objects as go
 import pytest
 
 from infocal.metrics.resampling import Difference, Interval
@@ -503,6 +504,75 @@ def test_every_chart_has_a_text_alternative_and_an_id_of_its_own():
     for plot in drawn:
         assert plot.title and re.search(r"\d", plot.description), plot.name
         assert plot.figure.layout.title.text is None, "the page has the heading"
+
+
+@pytest.mark.parametrize(
+    ("xs", "is_log", "ends"),
+    [
+        ([0.005, 0.005], False, (0.0025, 0.0075)),
+        ([0.005, 0.005, None], True, (0.0025, 0.01)),
+        ([64], False, (32, 96)),
+        ([-2.0, -2.0], False, (-3, -1)),
+        ([0.0, 0.0], False, (-0.5, 0.5)),
+    ],
+)
+def test_an_axis_of_one_value_lies_around_it(xs: list[float], is_log: bool, ends: tuple[float, float]):
+    figure = go.Figure(go.Scatter(x=xs, y=[0.1 * i for i in range(len(xs))]))
+    figure.update_xaxes(title_text="lambda_lm", type="log" if is_log else None)
+    figure.update_yaxes(title_text="criterion")
+    drawn = shown_layout(figure)
+    found = [10**end if is_log else end for end in drawn["xaxis"]["range"]]
+    assert found == pytest.approx(ends)
+    assert ("range" in drawn["yaxis"]) == (len(xs) == 1)
+
+
+def shown_layout(figure: go.Figure) -> dict:
+    plot = Plot(name="n", title="t", caption="", description="1", figure=figure)
+    return json.loads(plot.json)["layout"]
+
+
+def test_what_else_is_on_an_axis_of_one_value_stays_in_sight():
+    figure = go.Figure(go.Scatter(x=[1, 2], y=[0.4, 0.4]))
+    figure.update_xaxes(title_text="x")
+    figure.update_yaxes(title_text="y")
+    plots.level(figure, 0, "")
+    assert "range" not in shown_layout(figure)["yaxis"], "a line at 0 and marks at 0.4"
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        go.Scatter(x=["a", "a"], y=[1, 2]),
+        go.Scatter(x=["2026-11-29 10:00", "2026-11-29 10:00"], y=[1, 2]),
+        go.Bar(x=[5.0, 5.0], y=["a", "b"], orientation="h"),
+        go.Scatter(x=[5.0, 5.0], y=[1, 2], error_x={"type": "data", "array": [9.0, 1.0]}),
+    ],
+    ids=["names", "times", "bars from 0", "error bars"],
+)
+def test_an_axis_that_shows_more_than_one_value_is_left_to_plotly(trace):
+    figure = go.Figure(trace)
+    figure.update_xaxes(title_text="x")
+    assert "range" not in shown_layout(figure)["xaxis"]
+
+
+def test_a_weight_that_no_trial_varied_has_an_axis_around_it():
+    trials = [searched(i, 0.1 * i, lambda_lm=0.005) for i in range(3)]
+    trials = [dataclasses.replace(one, shares={"lambda_lm": 0.2 + 0.1 * i}) for i, one in enumerate(trials)]
+    (plot,) = trial_plots.share_plots(findings(*trials, searched=[Searched(name="lambda_lm")]))
+    assert json.loads(plot.json)["layout"]["xaxis"]["range"] == pytest.approx([0.0025, 0.0075])
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+@pytest.mark.parametrize("is_upright", [False, True])
+def test_a_line_and_its_name_are_at_one_place(is_log: bool, is_upright: bool):
+    figure = go.Figure(go.Scatter(x=[1, 100], y=[1, 100]))
+    figure.update_xaxes(type="log" if is_log else None)
+    figure.update_yaxes(type="log" if is_log else None)
+    plots.level(figure, 20.0, "here", is_upright=is_upright)
+    key = "x" if is_upright else "y"
+    (line,), (name,) = figure.layout.shapes, figure.layout.annotations
+    assert line[f"{key}0"] == 20.0
+    assert (10 ** name[key] if is_log else name[key]) == pytest.approx(20.0)
 
 
 def test_the_script_is_plotlys_own():

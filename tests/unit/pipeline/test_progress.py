@@ -2,7 +2,7 @@ import io
 import itertools
 import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TextIO
@@ -59,9 +59,9 @@ def trial(recorder: Recorder, trial_id: str) -> Any:
     return SimpleNamespace(trial_id=trial_id, config=POINT, storage=storage, error_file="/errors/x.txt")
 
 
-def line_of(result: dict[str, Any], num_epochs: int, name: str = "") -> str:
+def line_of(result: dict[str, Any], num_epochs: int, name: str = "", decisive: Sequence[str] = ()) -> str:
     """The line of an epoch as Tune hands it to callbacks."""
-    return epoch_line(heard(result), num_epochs, name)
+    return epoch_line(heard(result), num_epochs, decisive, name)
 
 
 def epoch(number: int, **more: Any) -> dict[str, Any]:
@@ -140,6 +140,21 @@ def test_a_search_has_no_line_that_an_ordinary_terminal_would_break(result: dict
     assert len(line) <= 80
     assert line.startswith("trial 00 epoch 100/100  ")
     assert "selected 0.125" in line and line.endswith("123.4 s")
+
+
+@pytest.mark.parametrize(
+    ("decisive", "shown", "left_out"),
+    [
+        (["val_hatexplain_token_f1", "val_token_precision"], "P 0.500", "R 0."),
+        (["val_token_recall"], "R 0.250", "P 0."),
+        (["val_hatexplain_token_f1", "val_accuracy"], "F1 0.500", "R 0."),
+    ],
+)
+def test_a_score_that_decides_stays_in_a_line_of_posts(decisive: list[str], shown: str, left_out: str):
+    line = line_of(scores("val_mse", **POSTS), 50, "HardKuma", decisive)
+    assert len(line) <= 80
+    assert f"  {shown}  " in line and left_out not in line
+    assert len(line_of(scores("val_mse", **POSTS), 100, "HardKuma 1", decisive)) <= 80, "without the time"
 
 
 def test_a_classifier_shows_its_accuracy():
@@ -248,18 +263,36 @@ def test_the_best_so_far_is_that_of_the_highest_objective(recorder: Recorder):
     assert [line[:4] for line in board(lines)[4:]] == ["  tr", "  00", "* 01"]
 
 
-@pytest.mark.parametrize(
-    ("violation", "said"),
-    [
-        (0.1, "misses the criterion by 0.100"),
-        (1.3, "cannot be chosen yet: its start phase is not over, or its mask is trivial"),
-    ],
-)
-def test_a_best_that_does_not_meet_the_criterion_is_said_to(recorder: Recorder, violation: float, said: str):
+def test_a_best_that_does_not_meet_the_criterion_is_said_to(recorder: Recorder):
     lines = lines_of(recorder, 2)
-    result = epoch(0, criterion_violation=violation, best_objective=-violation)
-    report(recorder, lines, trial(recorder, "a"), result)
-    assert " ".join(board(lines)[1:3]).partition("criterion:")[0].strip().endswith(said)
+    report(recorder, lines, trial(recorder, "a"), epoch(0, criterion_violation=0.1, best_objective=-0.1))
+    said = " ".join(board(lines)[1:3]).partition("criterion:")[0].strip()
+    assert said.endswith("misses the criterion by 0.100")
+
+
+NONE_YET = (
+    "none that can be chosen yet; nearest: trial 00 at epoch 1, precision 0.600, recall 0.300, selected "
+    "0.100 (its start phase is not over, or its mask is trivial)"
+)
+
+
+@pytest.mark.parametrize("violation", [1.0, 1.3])
+def test_while_no_trial_can_be_chosen_none_is_called_the_best(
+    recorder: Recorder, violation: float, clock: list[float]
+):
+    stream = io.StringIO()
+    lines = lines_of(recorder, 2, stream)
+    one = trial(recorder, "a")
+    dense = {"criterion_violation": violation, "best_objective": -violation}
+    report(recorder, lines, one, epoch(0, **dense))
+    shown = [text for text, _ in lines(300, 20, is_over=False)]
+    assert f"best so far: {NONE_YET}" in shown
+    assert not any(line.startswith("*") for line in shown)
+    assert lines.summary()[1] == f"best: {NONE_YET}"
+    report(recorder, lines, one, epoch(1))
+    shown = [text for text, _ in lines(300, 20, is_over=False)]
+    assert shown[1].startswith("best so far: trial 00 at epoch 2, ")
+    assert any(line.startswith("* 00") for line in shown)
 
 
 # ------------------------------------------------------------------------------------- on a terminal

@@ -4,12 +4,29 @@ import dataclasses
 
 import pytest
 
-from pipeline.reporting.results import Findings, TrialResult, number, percent
+from pipeline.reporting.results import (
+    Findings,
+    TrialResult,
+    number,
+    percent,
+    rough,
+    rough_percent,
+    setting,
+)
 
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0.12345, "0.123"), (0.0, "0.000"), (None, "–"), (float("nan"), "–"), (float("inf"), "–")],
+    [
+        (0.12345, "0.123"),
+        (0.0, "0.000"),
+        (None, "–"),
+        (float("nan"), "–"),
+        (float("inf"), "–"),
+        (-0.0004, "0.000"),
+        (-0.0, "0.000"),
+        (-0.0006, "-0.001"),
+    ],
 )
 def test_number(value, shown):
     assert number(value) == shown
@@ -32,6 +49,54 @@ def test_number_with_other_places_and_another_sign_for_missing():
 )
 def test_percent(value, shown):
     assert percent(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0"),
+        (0.0123, "0.012"),
+        (0.2, "0.2"),
+        (1.0, "1"),
+        (9.96, "10"),
+        (12.6, "13"),
+        (100, "100"),
+        (300.4, "300"),
+        (15234.0, "15234"),
+        (0.00001234, "0.000012"),
+        (3e-9, "< 0.000001"),
+        (None, "–"),
+        (float("nan"), "–"),
+    ],
+)
+def test_a_size_has_few_digits_and_no_exponent(value, shown):
+    assert rough(value) == shown
+
+
+def test_a_share_may_be_far_above_one():
+    spaced = [rough_percent(value) for value in (3.0, 1.5, 0.03, 0.00012, None)]
+    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in spaced] == [
+        "300 %",
+        "150 %",
+        "3 %",
+        "0.012 %",
+        "–",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (20000.0, "20000"),
+        (12345, "12345"),
+        (1e-5, "1e-05"),
+        (0.123456, "0.1235"),
+        (True, "True"),
+        (3e12, "3e+12"),
+    ],
+)
+def test_a_setting_that_is_whole_keeps_its_digits(value, shown):
+    assert setting(value) == shown
 
 
 def trial(name, precision, recall, objective=None) -> TrialResult:

@@ -132,6 +132,29 @@ def test_a_study_keeps_the_number_that_it_began_with(features: Features, trained
     assert settled(first, features) == first and len(trained) == 1
 
 
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "best val_hatexplain_token_f1 with val_accuracy >= 0.61, val_token_precision >= 0.3",
+        "best val_token_recall with val_token_precision >= 0.5",
+    ],
+)
+def test_the_rivals_table_has_room_for_every_score_of_the_criterion(
+    features: Features, trained: list[RunSettings], monkeypatch: pytest.MonkeyPatch, stated: str
+):
+    boards: list[LoneBoard] = []
+
+    class Seen(LoneBoard):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            boards.append(self)
+
+    monkeypatch.setattr(rival, "LoneBoard", Seen)
+    settled(dataclasses.replace(searched(features), criterion=Criterion.parse(stated)), features)
+    (board,) = boards
+    assert set(board.decisive) == set(Criterion.parse(stated).metrics)
+
+
 def test_an_interrupted_training_leaves_nothing(features: Features, monkeypatch: pytest.MonkeyPatch):
     def stops(board: LoneBoard, result: Any, beside: str = "") -> None:
         raise KeyboardInterrupt

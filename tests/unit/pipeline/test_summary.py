@@ -229,15 +229,25 @@ def seeds() -> list:
 
 def test_mean_and_deviation_over_seeds():
     winner = candidate(scores={**SCORES, "val_token_precision": 0.7})
-    found = spread([winner, *seeds()], "beer")
+    found = spread([winner, *seeds()], "beer", criterion())
     assert found["num_seeds"] == 3
     assert found["val_token_precision_mean"] == pytest.approx(0.7)
     assert found["val_token_precision_sd"] == pytest.approx(0.1)  # of a sample: n - 1
     assert found["val_mse_sd"] == 0.0
 
 
+def test_scores_that_only_the_criterion_reads_have_a_spread_too():
+    run = run_settings(criterion=Criterion.parse("best val_auprc with val_sufficiency <= 0.5"))
+    found = [
+        candidate(str(i), scores={**SCORES, "val_auprc": 0.4 + 0.1 * i, "val_sufficiency": -0.0001})
+        for i in (0, 1)
+    ]
+    (line,) = [line for line in text_of(found[:1], found[1:], run=run).splitlines() if "seeds:" in line]
+    assert "auprc 0.450 +- 0.071" in line and "sufficiency 0.000 +- 0.000" in line
+
+
 def test_one_seed_has_no_spread():
-    assert spread([candidate()], "beer") == {}
+    assert spread([candidate()], "beer", criterion()) == {}
     assert "seeds:" not in text_of([candidate()])
 
 

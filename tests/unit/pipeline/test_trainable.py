@@ -111,7 +111,7 @@ def test_the_best_epoch_is_the_first_with_the_highest_objective(whole: Trained):
     assert [r["best_objective"] for r in whole.reports.results] == np.maximum.accumulate(objectives).tolist()
     last = whole.reports.results[-1]
     assert last["best_epoch"] == best.epoch
-    repeated = best_shown("beer", best.scores)
+    repeated = best_shown("beer", best.scores, criterion())
     assert {"val_token_precision", "val_token_recall", "val_mse"} <= repeated.keys()
     for name, value in repeated.items():
         assert last[f"best_{name}"] == value == whole.progress.history[best.epoch].metrics[name]

@@ -1,12 +1,13 @@
 """What a study's page says of weights that nobody could hear."""
 
 import dataclasses
+import re
 
 import pytest
 
 from infocal.gradient_shares import LEAST
 from pipeline.reporting import epoch_plots, pages, trial_plots, weight_shares
-from pipeline.reporting.results import Searched, TrialResult
+from pipeline.reporting.results import Searched, TrialResult, percent
 from pipeline.training.epochs import EpochMetrics
 from tests.unit.pipeline.test_findings import child, gather, study
 
@@ -72,6 +73,29 @@ def test_a_study_gathers_its_shares_and_says_what_it_could_not_hear():
     marks = [point for trace in drawn["share-lambda_g"].data for point in zip(trace.x, trace.y, strict=True)]
     assert sorted(marks) == [(1.0, 0.04), (1.0, 0.05)]
     assert weight_shares.summary(found.searched, found.trials)[1] == ("lambda_g", 2, 0.04, 0.045, 0.05)
+
+
+def test_shares_above_one_have_no_exponent():
+    found = gather(
+        *(
+            child(i, 0.5, gradient_share_g=share, train_pressure=1.0)
+            for i, share in enumerate((3.0, 1.5, 0.0002))
+        )
+    )
+    words = pages.study_page(found, []).replace("\N{NO-BREAK SPACE}", " ")
+    assert "<td>0.02 %</td><td>150 %</td><td>300 %</td>" in words
+    assert "e+0" not in re.sub(r"<script.*?</script>", "", words, flags=re.DOTALL)
+    (plot,) = trial_plots.share_plots(found)
+    assert plot.description.endswith("shares from 0.02\N{NO-BREAK SPACE}% to 300\N{NO-BREAK SPACE}%.")
+
+
+def test_the_name_of_the_line_stands_at_the_line():
+    found = gather(*(child(i, 0.5, gradient_share_g=0.5 + i, train_pressure=1.0) for i in range(2)))
+    (plot,) = trial_plots.share_plots(found)
+    (line,), (name,) = plot.figure.layout.shapes, plot.figure.layout.annotations
+    assert (plot.figure.layout.yaxis.type, line.y0, line.y1) == ("log", LEAST, LEAST)
+    assert name.text == percent(LEAST, 0)
+    assert 10**name.y == pytest.approx(LEAST), "plotly reads an exponent on a logarithmic axis"
 
 
 def test_a_study_of_before_there_were_shares_has_no_such_part():
