@@ -190,7 +190,11 @@ def level(
     if text:
         place = "bottom right" if is_upright else "top left"
         axis, key = (figure.layout.xaxis, "x") if is_upright else (figure.layout.yaxis, "y")
-        named = {"text": escaped(text), "font": {"color": options["line"]["color"]}, "bgcolor": PAPER}
+        named: dict[str, Any] = {
+            "text": escaped(text),
+            "font": {"color": options["line"]["color"]},
+            "bgcolor": PAPER,
+        }
         named[key] = math.log10(value) if axis.type == "log" else value
         options |= {"annotation": named, "annotation_position": place}
     if is_upright:
