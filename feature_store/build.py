@@ -135,8 +135,8 @@ def _embed(
         )
         report.counts["words_with_vector"] = found
         report.notes.append(
-            f"{recipe.embedding_file.name} has {found} of the {len(vocabulary) - 2} words; "
-            "the rest get the mean vector"
+            f"{recipe.embedding_file.name} has {found} of the {len(vocabulary) - 2} words"
+            + ("; the rest get the mean vector" if found < len(vocabulary) - 2 else "")
         )
         return matrix
     if recipe.parameters["embedding"] == "random":

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from feature_store import terminal
 from pipeline.base import command_text, locations
 from pipeline.base.errors import run_command
+from pipeline.base.uris import without_password
 from pipeline.cli import common_flags, flag_values
 from pipeline.training import naming
 from search_spaces import lookup
@@ -62,7 +63,9 @@ def main(arguments: Sequence[str]) -> int:
     if holder is not None and holder.version == version.version:
         terminal.answer(f"{name} version {version.version} is `{model_registry.CHAMPION}` already")
         return 0
-    promotion.check_comparable(version, holder, given.dataset, aspect)
+    places = command_text.storage_flags(storage)
+    places += ["--tracking-uri", without_password(given.tracking_uri)] if given.tracking_uri else []
+    promotion.check_comparable(version, holder, given.dataset, aspect, places)
     command = command_text.stored_command("pipeline.promote", arguments)
     text = promotion.judge(tracker, version, holder, given, command)
     model_registry.promote(tracker, version)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feature_store.wording import counted
 from pipeline.base import command_text, credentials
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Location, Storage
@@ -58,8 +59,10 @@ def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         run = dataclasses.replace(run, device="cpu")
     if 0 < gpus < 1:
         run = dataclasses.replace(run, gpu_memory_rate=gpus)
-    from pipeline.study.study import StudySettings  # loads torch and ray: only once every flag is checked
+    # loads torch and ray: only once every flag is checked
+    from pipeline.study.study import StudySettings
 
+    _check_starts(run, space)
     return StudySettings(
         name=given.name or naming.default_name(given.dataset, run.aspect),
         run=run,
@@ -79,6 +82,20 @@ def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         first_points=[drawn for point in points if (drawn := spaces.restricted(space, point)) is not None],
         own_space=spaces.to_json(space) if is_own else "",
     )
+
+
+def _check_starts(run: RunSettings, space: Space) -> None:
+    """Refuse a space in which the start phase of a trial can last as long as the trial."""
+    from pipeline.study.scheduler import grace_epochs  # loads ray
+
+    fewest, own = grace_epochs(run.config(), space), grace_epochs(run.config())
+    if fewest > own and run.num_epochs < fewest:
+        raise PipelineError(
+            f"expected at least {counted(fewest, 'epoch')}, because the space has trials whose start phase "
+            f"takes {counted(fewest - 1, 'epoch')}, but got {run.num_epochs}",
+            where="--epochs",
+            hint="search shorter starts, or give more epochs",
+        )
 
 
 def _space(given: argparse.Namespace) -> tuple[Space, Sequence[Point]]:

@@ -283,7 +283,9 @@ def _reading(tracker: "Tracker", run_id: str, name: str) -> Callable[[], object]
     def record() -> None:
         if run_id:
             count = log_test_reading(tracker, run_id, {})
-            logger.info("reading %d of the test split by `%s`, recorded in run %s", count, name, run_id)
+            logger.info(
+                "reading number %d of the test split by `%s`, recorded in run %s", count, name, run_id
+            )
 
     return record
 

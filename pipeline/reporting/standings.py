@@ -465,7 +465,8 @@ def _failures(outcomes: Sequence[Outcome]) -> str:
     failed = [outcome for outcome in outcomes if outcome.failure]
     if not failed:
         return ""
-    reasons = "; ".join(dict.fromkeys(f"{o.failure}: {o.failure_message}" for o in failed))
+    told = (f"{one.failure}: {one.failure_message.removeprefix(f'{one.failure}: ')}" for one in failed)
+    reasons = "; ".join(dict.fromkeys(told))
     return f"{len(failed)} of {len(outcomes)} seeds failed: {reasons}"
 
 

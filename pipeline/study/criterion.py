@@ -56,11 +56,11 @@ _F1 = ("val_calibrated_token_f1", "val_token_f1")
 def judged(candidates: Iterable[Candidate], criterion: Criterion) -> list[Candidate]:
     """The trials by another criterion, best first; each keeps its epoch, whose weights are all that is left.
 
-    A trivial mask meets no criterion.
+    A trivial mask, and an epoch before the end of the start phase, meet no criterion.
     """
     found = []
     for one in candidates:
-        violation, value = best.judged(criterion, one.scores, is_result=one.degenerate is None)
+        violation, value = best.judged(criterion, one.scores, is_result=_is_usable(one))
         drawn = one.intervals.get(criterion.metric)
         low = None if drawn is None else drawn.low
         found.append(dataclasses.replace(one, violation=violation, value=value, lower_bound=low))
@@ -73,9 +73,9 @@ def within_reach(candidates: Sequence[Candidate], criterion: Criterion) -> tuple
     Useful is the trial of the highest F1 among those whose broken bounds are nearly kept as well as by any.
 
     Returns:
-        None where every trial has a trivial mask.
+        None where every trial has a trivial mask, or has not come to the end of its start phase.
     """
-    usable = [one for one in candidates if one.degenerate is None]
+    usable = list(filter(_is_usable, candidates))
     if not usable:
         return None
     least = min(criterion.violation(one.scores) for one in usable)
@@ -85,6 +85,10 @@ def within_reach(candidates: Sequence[Candidate], criterion: Criterion) -> tuple
         criterion, bounds=tuple(_kept(bound, chosen.scores) for bound in criterion.bounds)
     )
     return relaxed, judged(candidates, relaxed)[0]
+
+
+def _is_usable(one: Candidate) -> bool:
+    return one.is_result and one.degenerate is None
 
 
 def _usefulness(one: Candidate, criterion: Criterion) -> float:

@@ -34,19 +34,22 @@ from pipeline.training import naming
 from search_spaces.base import Criterion
 
 
-def check_comparable(version: ModelVersion, holder: ModelVersion | None, dataset: str, aspect: str) -> None:
+def check_comparable(
+    version: ModelVersion, holder: ModelVersion | None, dataset: str, aspect: str, places: Sequence[str]
+) -> None:
     """Refuse a model that cannot be judged by a target's criterion, or cannot replace the champion.
 
     Args:
         holder: the champion, where there is one.
         dataset: the data set that the flags name.
+        places: flags that name results and tracking to another command.
 
     Raises:
         PipelineError: if the model is of another target, task or corpus.
     """
     _check_target(version, dataset, aspect)
     _check_corpus(version, holder)
-    _check_same_task(version, holder)
+    _check_same_task(version, holder, places)
 
 
 def _check_target(version: ModelVersion, dataset: str, aspect: str) -> None:
@@ -72,15 +75,16 @@ def _check_corpus(version: ModelVersion, holder: ModelVersion | None) -> None:
         )
 
 
-def _check_same_task(version: ModelVersion, holder: ModelVersion | None) -> None:
+def _check_same_task(version: ModelVersion, holder: ModelVersion | None, places: Sequence[str]) -> None:
     """Keep a model from replacing one of another task or corpus."""
     other = None if holder is None else differing(version.tags, holder.tags)
     if holder is not None and other is not None:
+        register = ["python", "-m", "pipeline.register", "--name", version.tags.get("study", "STUDY")]
         raise PipelineError(
             f"{version.uri} cannot replace version {holder.version}, which was trained on {other}",
             where="--model-name",
             hint="register it under a name of its own: "
-            f"`python -m pipeline.register --name {version.tags.get('study', 'STUDY')} --model-name NAME`",
+            f"`{shlex.join([*register, *places])} --model-name NAME`",
         )
 
 

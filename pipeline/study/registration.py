@@ -201,4 +201,6 @@ def _chosen(
     said = "no trial meets" if number is None else f"trial-{number:02d} does not meet"
     if chosen.degenerate is not None:
         said += f" (its mask is trivial: {chosen.degenerate.replace('_', ' ')})"
+    elif not chosen.is_result:
+        said += " (its training ended before the start phase was over)"
     raise CriterionNotMet(f"{said} the criterion ({criterion}): nothing was registered", hint=hint)

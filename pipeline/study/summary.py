@@ -148,7 +148,7 @@ def note(
     outcome = f"registered as `{registered}`" if registered else before or "nothing was registered"
     return (
         f"Best trial at its epoch {winner.epoch + 1}: {figures}. "
-        f"Criterion ({criterion}): {_verdict(winner.violation, winner.degenerate)}; {outcome}.\n\n"
+        f"Criterion ({criterion}): {_verdict(winner)}; {outcome}.\n\n"
         f"{_legend([winner], criterion, dataset)}"
         "Artifact `report.html` shows what the study taught. Each trial is a child run, with its rationales "
         f"in `rationales.html` and its epochs in `curve.html`; the best one is run `{run_id}`."
@@ -253,11 +253,10 @@ def _missed(
         return said
     reached = within_reach(candidates, criterion)
     if reached is None:
-        trivial = str(candidates[0].degenerate).replace("_", " ")
         return [
             *said,
-            f"Its mask is trivial ({trivial}), like the mask of every other trial, and a trivial mask meets "
-            "no criterion.",
+            "In no trial is there an epoch that could be chosen: the mask is trivial, or the start phase is "
+            "not over. If trainings failed, the lines above and MLflow say why.",
             "What to do: give more `--epochs`. At the start every token is selected, and rationales become "
             "short only after `dense_epochs`.",
         ]
@@ -313,11 +312,13 @@ def stated(relaxed: Criterion, criterion: Criterion) -> str:
     return f"--criterion {shlex.quote(str(relaxed))}"
 
 
-def _verdict(violation: float, degenerate: str | None) -> str:
+def _verdict(one: BestEpoch) -> str:
     """Whether the criterion is met; a trivial mask is called by its name."""
-    if degenerate is not None:
-        return degenerate.replace("_", " ")
-    return "met" if violation == 0 else f"missed by {violation:.3f}"
+    if one.degenerate is not None:
+        return one.degenerate.replace("_", " ")
+    if not one.is_result:
+        return "start not over"
+    return "met" if one.is_met else f"missed by {one.violation:.3f}"
 
 
 def of_one(best: BestEpoch, criterion: Criterion, output: Path, dataset: str, text: str = "TEXT") -> str:
@@ -331,7 +332,7 @@ def of_one(best: BestEpoch, criterion: Criterion, output: Path, dataset: str, te
         f"{label} {best.scores[name]:z.4f}"
         for label, name in columns.of_validation(dataset, best.scores, criterion.metrics).items()
     )
-    met = _verdict(best.violation, best.degenerate)
+    met = _verdict(best)
     return "\n".join(
         [
             f"best epoch on validation: {best.epoch + 1}; {figures}",
@@ -359,7 +360,7 @@ def table(
     for candidate in candidates:
         scores = candidate.scores
         figures = [_figure(candidate, name, 4) if name in scores else "-" for name in shown.values()]
-        met = _verdict(candidate.violation, candidate.degenerate)
+        met = _verdict(candidate)
         values = [setting(candidate.config.get(name), 6, missing="-") for name in searched]
         name = names.get(candidate.trial_id, candidate.trial_id).removeprefix("trial-")
         rows.append([name, *values, str(candidate.epoch + 1), *figures, met])

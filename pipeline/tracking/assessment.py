@@ -212,7 +212,7 @@ def read_test(tracker: Tracker, subject: Subject) -> TestReading:
     def log_reading(scores: Scores) -> None:
         named = {_with_explainer(name, subject.explainer): value for name, value in scores.items()}
         count = log_test_reading(tracker, subject.run_id, named)
-        logger.info("reading %d of the test split, recorded in run %s", count, subject.run_id)
+        logger.info("reading number %d of the test split, recorded in run %s", count, subject.run_id)
         if subject.version is not None:
             names = [f"test_{name}" for name in (*columns.shown(subject.features.dataset), "iou_f1")]
             names += [name for name in columns.of_targets(scores) if name.startswith("test_")]

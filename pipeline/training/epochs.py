@@ -43,6 +43,8 @@ class BestEpoch:
     """Every validation score of the epoch, by its flat name."""
     degenerate: str | None = None
     """Name of the trivial mask that the epoch has, which meets no criterion."""
+    is_result: bool = True
+    """False where the epoch can be no result: its mask is trivial, or the start phase is not over."""
     intervals: Mapping[str, Interval] = field(default_factory=dict)
     """Score -> its interval over draws of validation texts; empty in what older versions stored."""
     lower_bound: float | None = None
@@ -73,6 +75,8 @@ class BestEpoch:
             "degenerate": self.degenerate,
             "scores": dict(self.scores),
         }
+        if not self.is_result:
+            found["is_result"] = False
         if not self.intervals:
             return found
         drawn = {name: [one.low, one.high, one.error] for name, one in self.intervals.items()}
@@ -101,6 +105,8 @@ class BestEpoch:
             violation=found["violation"],
             scores=dict(scores),
             degenerate=found.get("degenerate"),
+            # an older version stored it in the violation alone, which is 1 larger then
+            is_result=bool(found.get("is_result", found["violation"] < 1)),
             intervals={name: Interval(*ends) for name, ends in drawn.items()},
             lower_bound=low,
         )

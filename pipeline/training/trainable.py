@@ -259,6 +259,7 @@ def epoch_of(criterion: Criterion, found: Validation, epoch: int, *, is_result: 
         violation=violation,
         scores=dict(found.scores),
         degenerate=found.degenerate,
+        is_result=is_result,
     )
 
 

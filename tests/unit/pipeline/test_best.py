@@ -177,3 +177,14 @@ def test_something_else_is_refused(changes: dict[str, Any], message: str):
 def test_what_is_no_epoch_is_refused(found: Any):
     with pytest.raises(ValueError, match="expected an epoch with its `scores`"):
         BestEpoch.of_json(found)
+
+
+@pytest.mark.parametrize(("violation", "is_result"), [(0.0, True), (0.4, True), (1.0, False), (1.6, False)])
+def test_whether_an_epoch_can_be_a_result_is_kept_and_known_of_an_older_version(
+    violation: float, is_result: bool
+):
+    one = dataclasses.replace(BEST, violation=violation, is_result=is_result)
+    stored = one.as_json()
+    assert BestEpoch.of_json(stored).is_result is is_result
+    stored.pop("is_result", None)
+    assert BestEpoch.of_json(stored).is_result is is_result

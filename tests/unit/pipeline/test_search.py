@@ -710,3 +710,15 @@ def test_an_unknown_kernel_is_refused_before_anything_is_built(
         "error: INFOCAL_KERNEL: unknown kernel `bogus`; the kernels are auto, cpp" in capsys.readouterr().err
     )
     assert list(empty_folder.iterdir()) == []
+
+
+def test_a_space_whose_starts_last_longer_than_a_trial_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    space = tmp_path / "space.toml"
+    space.write_text("[support_epochs]\nlow = 4.0\nhigh = 9.0\n")
+    flags = [*PALATE, "--sample", "--method", "fresh", "--space", str(space), "--epochs", "8"]
+    assert run_command(search.main, [*flags, "--storage", str(tmp_path / "runs"), "--dry-run"]) == 2
+    said = capsys.readouterr().err
+    assert "--epochs: expected at least 10 epochs, because the space has trials whose start phase" in said
+    assert "takes 9 epochs, but got 8" in said

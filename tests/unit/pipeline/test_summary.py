@@ -7,6 +7,7 @@ from pipeline import evaluate, explain, promote
 from pipeline.base import locations
 from pipeline.base.storage import Storage
 from pipeline.study import summary
+from pipeline.study.criterion import judged, within_reach
 from pipeline.study.summary import of_one, of_study, spread, table
 from pipeline.training.epochs import BestEpoch
 from search_spaces.base import Criterion
@@ -211,8 +212,20 @@ def test_the_trial_that_would_be_registered_is_called_by_its_name():
 def test_trivial_masks_alone_are_said_to_be_so():
     trivial = candidate(value=-1.0, violation=1.0, degenerate="degenerate_all")
     text = text_of([trivial], version=None)
-    assert "Its mask is trivial (degenerate all), like the mask of every other trial" in text
+    assert "In no trial is there an epoch that could be chosen: the mask is trivial" in text
     assert "pipeline.register" not in text
+
+
+def test_a_trial_whose_start_is_not_over_is_not_recommended():
+    """Its scores may look best: nothing is pressed on its mask yet, or its classifier was never trained."""
+    unready = candidate("a", violation=1.5, value=-1.5, is_result=False, scores=SCORES)
+    relaxed, chosen = within_reach([unready, MISSED], criterion(0.9))
+    assert chosen.trial_id == MISSED.trial_id and relaxed.is_met(MISSED.scores)
+    assert "start not over" in table([unready], "beer", criterion(), {})
+    alone = text_of([unready], version=None)
+    assert "In no trial is there an epoch that could be chosen" in alone
+    assert "pipeline.register" not in alone
+    assert not judged([unready], criterion(0.0))[0].is_met
 
 
 def test_a_threshold_of_ones_own_is_the_one_that_is_said():
@@ -281,7 +294,7 @@ def test_a_trivial_mask_is_called_one():
     )
     assert "degenerate all" in text
     assert "missed by" not in text
-    assert "like the mask of every other trial, and a trivial mask meets no criterion." in text
+    assert "In no trial is there an epoch that could be chosen" in text
     assert "--min-precision" not in text
 
 
