@@ -86,6 +86,8 @@ def conduct(
         prepared = dataclasses.replace(prepared, run=dataclasses.replace(run, features_uri=sent.portable))
     save(prepared, folder)
     study = Study.in_folder(prepared, folder)
+    if resume:
+        study.say_defaults()
     experiment = tracker.experiment(run.dataset, run.aspect)
     if not resume:
         refuse_another_study(tracker, experiment, prepared.name, folder.origin)

@@ -244,6 +244,23 @@ class Study:
 
         return race.stands(candidates, self.settings.run.seed, again)
 
+    def say_defaults(self) -> None:
+        """Say which hyper-parameters the checkpoints of trials that go on were written without.
+
+        The worker that reads such a checkpoint fills in the defaults, but nobody sees what a worker says.
+        """
+        for record in self.ledger.trials():
+            if record.is_over or not record.checkpoints:
+                continue
+            checkpoint = self.folder.place / record.checkpoints[0]
+            part = f"{checkpoints.BEST}/{checkpoints.CONFIG}"
+            if not (checkpoint / part).exists():
+                continue
+            with checkpoint.localised(part) as folder:
+                stored = checkpoints.config_of_best(folder)
+            where = f"the checkpoint of trial {record.begin.number:02d}"
+            checkpoints.say_defaults(self.base_config.defaults_for(stored), where)
+
     def candidates(self, records: Sequence[TrialRecord]) -> list[Candidate]:
         """The best epochs of trials that have one, best first."""
         every = [candidate for record in records if (candidate := self._candidate(record)) is not None]

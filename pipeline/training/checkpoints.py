@@ -264,7 +264,7 @@ def _model_of(
             f"but {wanted.get(wrong[0], 'nothing')} was expected"
         )
     model = _as_described(description, given)
-    _say_defaults(model.config.defaults_for(description["config"]), "the model's config")
+    say_defaults(model.config.defaults_for(description["config"]), "the model's config")
     model.load_state_dict(weights)
     return model
 
@@ -414,11 +414,16 @@ def _as_described(description: Mapping[str, Any], embeddings: torch.Tensor | Pre
     return model
 
 
-def _say_defaults(filled: Mapping[str, Any], where: Path | str) -> None:
+def say_defaults(filled: Mapping[str, Any], where: Path | str) -> None:
     """Say which hyper-parameters something written by an older version had no word of."""
     if filled:
         listed = ", ".join(f"`{name}` = {value}" for name, value in filled.items())
         logger.info("%s is older than %s: the defaults are used", where, listed)
+
+
+def config_of_best(directory: Path) -> Mapping[str, Any]:
+    """The hyper-parameters that a checkpoint's best epoch was stored with."""
+    return dict(read_json(directory / BEST / CONFIG)["config"])
 
 
 def save_state(directory: Path, trainer: Trainer, progress: Mapping[str, Any]) -> None:
@@ -446,7 +451,7 @@ def load_state(directory: Path, trainer: Trainer) -> dict[str, Any]:
             state = torch.load(path, map_location=trainer.device, weights_only=True)
         progress: dict[str, Any] = dict(state["progress"])
         trainer.load_state_dict(state["trainer"])
-        _say_defaults(trainer.config.defaults_for(state["trainer"]["config"]), path)
+        say_defaults(trainer.config.defaults_for(state["trainer"]["config"]), path)
     except pickle.UnpicklingError as error:  # PyTorch's own message says how to run what is in it
         raise StateError("the file is not a checkpoint, or it contains code", where=str(path)) from error
     except BROKEN as error:

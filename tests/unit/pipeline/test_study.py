@@ -17,7 +17,7 @@ from pipeline.study.recorder import Recorder
 from pipeline.study.scheduler import VIOLATION
 from pipeline.study.study import SETTINGS, SETTINGS_COPY, Study, StudySettings
 from pipeline.study.study_folder import StudyFolder
-from pipeline.training import midway
+from pipeline.training import checkpoints, midway
 from pipeline.training.midway import MIDWAY
 from pipeline.training.trainable import RESUMED
 from search_spaces import lookup
@@ -418,3 +418,24 @@ def test_a_second_export_replaces_the_first(tmp_path: Path):
     read = optuna.load_study(study_name="first", storage=f"sqlite:///{one.export()}")
     assert len(read.trials) == 2
     assert {path.name for path in one.folder.directory.iterdir()} == {"ledger", "optuna.db"}
+
+
+def test_a_resumed_study_says_which_defaults_its_open_trials_get(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """The worker that reads the checkpoint says so as well, where nobody hears it."""
+    caplog.set_level("INFO")
+    study = small_study(tmp_path)
+    train(study.ledger, "over", 2)
+    train(study.ledger, "open", 1)
+    for name, left_out in (("over", "lambda_g"), ("open", "discriminator_slope")):
+        config = study.base_config.to_dict()
+        del config[left_out]
+        folder = study.folder.directory / checkpoint(name, 0) / checkpoints.BEST
+        folder.mkdir(parents=True)
+        checkpoints.write_json(folder / checkpoints.CONFIG, {"config": config})
+    study.say_defaults()
+    (said,) = [message for message in caplog.messages if "the defaults are used" in message]
+    assert said == (
+        "the checkpoint of trial 01 is older than `discriminator_slope` = 0.05: the defaults are used"
+    )
