@@ -59,10 +59,9 @@ def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         run = dataclasses.replace(run, device="cpu")
     if 0 < gpus < 1:
         run = dataclasses.replace(run, gpu_memory_rate=gpus)
-    # loads torch and ray: only once every flag is checked
-    from pipeline.study.study import StudySettings
-
     _check_starts(run, space)
+    from pipeline.study.study import StudySettings  # loads torch and ray: only once every flag is checked
+
     return StudySettings(
         name=given.name or naming.default_name(given.dataset, run.aspect),
         run=run,

@@ -194,18 +194,19 @@ def first_flags(prepared: StudySettings) -> argparse.Namespace:
     return parsed_again(prepared.command, f"the settings of `{prepared.name}`", by)
 
 
+def _places_of_data(first: argparse.Namespace) -> list[str]:
+    """The flags that say where the data, features and word vectors are, as they were given first."""
+    stated = {"--data-dir": first.data_dir, "--cache-dir": first.cache_dir, "--embedding": first.embedding}
+    return [text for flag, value in stated.items() if value for text in (flag, value)]
+
+
 def data_flags(prepared: StudySettings) -> list[str]:
     """The flags that name a study's data and model to another command, but for its defaults."""
     run, first = prepared.run, first_flags(prepared)
     flags = [] if run.dataset == DEFAULT_DATASET else ["--dataset", run.dataset]
     flags += ["--aspect", in_flags(run.aspect)] if run.aspect else []
     flags += ["--sample"] if prepared.sample else []
-    for flag, value in (
-        ("--data-dir", first.data_dir),
-        ("--cache-dir", first.cache_dir),
-        ("--embedding", first.embedding),
-    ):
-        flags += [flag, value] if value else []
+    flags += _places_of_data(first)
     # what the command that gets these flags would call the model by itself
     unnamed = argparse.Namespace(
         **vars(first) | {"dataset": run.dataset, "sample": prepared.sample, "model_name": None}
@@ -217,15 +218,7 @@ def data_flags(prepared: StudySettings) -> list[str]:
 
 def evaluate_flags(prepared: StudySettings, tracking_uri: str, storage: Storage) -> str:
     """The flags with which `pipeline.evaluate` finds the runs and the data of a study, for a shell."""
-    first = first_flags(prepared)
-    flags = tracking_flags(storage, tracking_uri)
-    for flag, value in (
-        ("--data-dir", first.data_dir),
-        ("--cache-dir", first.cache_dir),
-        ("--embedding", first.embedding),
-    ):
-        flags += [flag, value] if value else []
-    return shlex.join(flags)
+    return shlex.join([*tracking_flags(storage, tracking_uri), *_places_of_data(first_flags(prepared))])
 
 
 def _legend(candidates: Sequence[Candidate], criterion: Criterion, dataset: str) -> str:
