@@ -122,6 +122,26 @@ def small_package(folder: Path, task: Task | None = None, **changes: Any) -> Pat
     return folder
 
 
+def several_package(folder: Path, rationales: str = "shared", **changes: Any) -> Path:
+    """An untrained model of `WORDS` and two targets, a score and three classes; as `small_package`.
+
+    Args:
+        rationales: `shared` or `per_head`.
+    """
+    torch.manual_seed(0)
+    side = Task(kind="classification", num_classes=3, name="smell")
+    task = Task(kind="regression", name="palate", sides=(side,))
+    config = dataclasses.replace(CONFIG, rationales=rationales, start_selection_rate=0.5)
+    model = InfoCal(config, task, torch.randn(len(WORDS), 5)).eval()
+    targets = [
+        {"name": "palate", "score_range": [1, 5]},
+        {"name": "smell", "class_names": ["bad", "fair", "good"]},
+    ]
+    described = metadata(aspect="palate+smell", targets=targets, **changes)
+    checkpoints.save_package(folder, checkpoints.Package(model, WORDS, described))
+    return folder
+
+
 def sample_model() -> InfoCal:
     """An untrained model of the sample features; it selects nearly every token."""
     torch.manual_seed(0)

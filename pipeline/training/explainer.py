@@ -203,7 +203,7 @@ class Explainer:
             found |= zip(rows, self._explain([tokens[i] for i in rows]), strict=True)
         return [found[i] for i in range(len(tokens))]
 
-    def predict_from(self, tokens: Sequence[Token], rationale: Collection[int]) -> Predicted:
+    def predict_from(self, tokens: Sequence[Token], rationale: Collection[int]) -> list[Predicted]:
         """What the model predicts where these tokens, and no others, are its rationale.
 
         Where the model selects `rationale` itself this is its prediction, but for a model that
@@ -211,7 +211,11 @@ class Explainer:
 
         Args:
             tokens: of a text, at least one; as the model's own tokenizer makes them.
-            rationale: positions in `tokens`, from 0; may be none.
+            rationale: positions in `tokens`, from 0; may be none. All targets are predicted from it, even
+                where each has a rationale of its own.
+
+        Returns:
+            The prediction of each target, the main one first.
 
         Raises:
             ValueError: if a position is not that of a token.
@@ -223,7 +227,7 @@ class Explainer:
         mask[0, list(rationale)] = 1.0
         with torch.no_grad():
             output = self.model.predict_from(words, is_token, mask)
-        return self._predicted(output[0].tolist())[0]
+        return self._predicted(output[0].tolist())
 
     @property
     def reads_whole_texts(self) -> bool:

@@ -13,8 +13,8 @@ from pipeline.showing import models, web
 from pipeline.showing.models import ShownModel
 from tests import web_server
 from tests.browser.chromium import Browser, Visited, browser
-from tests.small_store import small_package
-from tests.unit.pipeline.showing.test_models import given
+from tests.small_store import several_package, small_package
+from tests.unit.pipeline.showing.test_models import given, marks_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -78,23 +78,96 @@ def test_a_click_changes_a_mark_and_the_prediction_and_back(
         page.locator("[data-example]").first.click()
         visited.wait_for("palate")
         own = shown[0].read(TEXT)
-        first = next(i for i, token in enumerate(own["tokens"]) if token["is_marked"])
-        marks = [i for i, token in enumerate(own["tokens"]) if token["is_marked"] and i != first]
-        assert score(page) == f"{own['predicted']['score']:.2f}"
+        (rationale,), (predicted,) = own["rationales"], own["predicted"]
+        first, *marks = marks_of(rationale)
+        assert score(page) == f"{predicted['score']:.2f}"
         words(page).nth(first).click()
         page.get_by_text("before: ").wait_for()
-        other = shown[0].predict(TEXT, marks)
-        assert other is not None and score(page) == f"{other['score']:.2f}"
+        (other,) = shown[0].predict(TEXT, marks) or ()
+        assert score(page) == f"{other['score']:.2f}"
         said = page.locator(".headline").inner_text()
-        assert abs(other["score"] - own["predicted"]["score"]) > 0.01
-        change = f"{other['score'] - own['predicted']['score']:+.2f}".replace("-", "\u2212")
-        assert f"before: {own['predicted']['score']:.2f}; change: {change}" in said
+        assert abs(other["score"] - predicted["score"]) > 0.01
+        change = f"{other['score'] - predicted['score']:+.2f}".replace("-", "\u2212")
+        assert f"before: {predicted['score']:.2f}; change: {change}" in said
         assert page.locator(".changes").inner_text() == f"Taken out: {own['tokens'][first]['text']}"
         page.get_by_role("button", name="The model's marks").click()
         page.get_by_text("before: ").wait_for(state="detached")
-        assert score(page) == f"{own['predicted']['score']:.2f}"
+        assert score(page) == f"{predicted['score']:.2f}"
         assert "The model does not know 1 of 7 words" in page.locator(".remarks").inner_text()
         assert visited.complaints == [] and visited.foreign_requests() == []
+
+
+@pytest.fixture(scope="module")
+def of_two_targets(tmp_path_factory: pytest.TempPathFactory) -> list[ShownModel]:
+    """A model whose targets share a rationale, and one in which each has its own."""
+    folder = tmp_path_factory.mktemp("several")
+    packages = [str(several_package(folder / kind, kind)) for kind in ("shared", "per_head")]
+    found = models.load(given("--package", packages[0], "--package", packages[1]))[0]
+    with torch.no_grad():  # as in `shown`
+        for model in found:
+            model.explainer.model.output.weight.mul_(100)
+    return found
+
+
+def headlines(page: Any, number: int) -> list[str]:
+    """What is said of each target by one of the models."""
+    return page.locator(".column").nth(number).locator(".headline").all_inner_texts()
+
+
+def test_targets_that_share_a_rationale_change_together(chromium: Browser, of_two_targets: list[ShownModel]):
+    with web_server.in_thread(web.make_app(of_two_targets[:1], [TEXT], TOKEN, "en")) as port:
+        link = f"http://127.0.0.1:{port}/d/{TOKEN}/"
+        with chromium.visit(link, "demo-shared-targets", full=True) as visited:
+            page = visited.page
+            read(visited, TEXT)
+            own = of_two_targets[0].read(TEXT)
+            best = max(own["predicted"][1]["probabilities"])
+            palate, smell = headlines(page, 0)
+            assert palate.strip() == f"palate {own['predicted'][0]['score']:.2f} of 1 to 5"
+            assert smell.startswith("smell: ") and f"({best:.3f})" in smell
+            assert "predicts every target from the same marked words" in page.locator(".remarks").inner_text()
+            assert page.locator("[data-target]").count() == 0
+            words(page).first.click()
+            page.get_by_text("before: ").nth(1).wait_for()
+            assert page.get_by_role("table", name="Prediction of smell").get_by_role("row").count() == 3
+            assert visited.complaints == []
+
+
+def test_each_target_has_its_own_rationale_behind_a_button(
+    chromium: Browser, of_two_targets: list[ShownModel]
+):
+    with web_server.in_thread(web.make_app(of_two_targets[::-1], [TEXT], TOKEN, "en")) as port:
+        link = f"http://127.0.0.1:{port}/d/{TOKEN}/"
+        with chromium.visit(link, "demo-own-rationales", full=True) as visited:
+            page = visited.page
+            read(visited, TEXT)
+            found = of_two_targets[1].read(TEXT)
+            column = page.locator(".column").first
+            choice = column.get_by_role("group", name="Words marked for")
+
+            def shown_marks() -> list[int]:
+                pressed = [one.get_attribute("aria-pressed") for one in words(page).all()]
+                return [i for i, is_pressed in enumerate(pressed) if is_pressed == "true"]
+
+            for number, name in ((1, "smell"), (0, "palate")):
+                choice.get_by_role("button", name=name).click()
+                assert choice.locator("[aria-pressed=true]").inner_text() == name
+                assert shown_marks() == marks_of(found["rationales"][number])
+            choice.get_by_role("button", name="smell").click()
+            before, after = headlines(page, 0)
+            changed = sorted({0} ^ set(marks_of(found["rationales"][1])))  # the first word, pressed once
+            words(page).first.click()
+            column.get_by_text("before: ").wait_for()
+            (_, other) = of_two_targets[1].predict(TEXT, changed) or ()
+            palate, smell = headlines(page, 0)
+            assert palate == before and smell != after
+            assert f"({max(other['probabilities']):.3f})" in smell
+            choice.get_by_role("button", name="palate").click()  # marks of the other target outlive this
+            assert shown_marks() == marks_of(found["rationales"][0])
+            choice.get_by_role("button", name="smell").click()
+            assert shown_marks() == changed
+            assert "before: " not in "".join(headlines(page, 1))
+            assert visited.complaints == []
 
 
 def test_the_keyboard_alone_is_enough(chromium: Browser, link: str):

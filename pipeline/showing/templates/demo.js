@@ -37,7 +37,8 @@ class Column {
     this.section = section;
     this.number = number;
     this.model = models[number];
-    this.places = Math.abs(this.model.high - this.model.low) > 2 ? 2 : 3;
+    this.targets = this.model.targets.map((target) => ({ ...target, places: Math.abs(target.high - target.low) > 2 ? 2 : 3 }));
+    this.chosen = 0;  // number of the rationale that is shown
     this.answer = this.find(".answer");
     this.group = this.find(".passage");
     this.group.addEventListener("click", (event) => this.press(this.words.indexOf(event.target)));
@@ -45,9 +46,21 @@ class Column {
     for (const button of section.querySelectorAll("[data-action]")) {
       button.addEventListener("click", () => this.setAll(button.dataset.action));
     }
+    for (const button of this.choices()) {
+      button.addEventListener("click", () => this.choose(Number(button.dataset.target)));
+    }
   }
 
   find(selector) { return this.section.querySelector(selector); }
+
+  choices() { return this.section.querySelectorAll("[data-target]"); }
+
+  // The marks of a target: there is one rationale for all of them, or one for each.
+  rationaleOf(target) { return this.rationales[this.model.has_own_rationales ? target : 0]; }
+
+  get rationale() { return this.rationales?.[this.chosen]; }
+  get own() { return this.rationale?.own; }
+  get marked() { return this.rationale?.marked; }
 
   clear() {
     this.text = null;
@@ -64,35 +77,46 @@ class Column {
   show(text, found) {
     this.clear();
     if (found.problem) return this.fail(say[found.problem]);
-    Object.assign(this, { text, found, here: 0, pending: false, busy: false });
-    this.own = found.tokens.map((token) => token.is_marked);
-    this.marked = [...this.own];
-    this.now = this.before = found.predicted;
-    this.write();
+    Object.assign(this, { text, found, here: 0, pending: new Set(), busy: false });
+    this.rationales = found.rationales.map(({ p, is_marked: own }) => ({ p, own, marked: [...own] }));
+    this.now = [...found.predicted];
+    this.before = [...found.predicted];
     this.answer.hidden = false;
-    this.drawMarks();
+    this.drawRationale();
     this.drawOutcome();
+  }
+
+  drawRationale() {
+    this.choices().forEach((button, i) => button.setAttribute("aria-pressed", i === this.chosen));
+    this.write();
+    this.drawMarks();
+  }
+
+  choose(number) {
+    this.chosen = number;
+    this.here = 0;
+    this.drawRationale();
   }
 
   write() {
     this.group.replaceChildren(this.found.lead);
     this.words = [];
     this.gaps = [];
-    for (const token of this.found.tokens) {
-      const word = element("span", token.text), gap = element("i", token.gap);
+    this.found.tokens.forEach((token, i) => {
+      const word = element("span", token.text), gap = element("i", token.gap), p = this.rationale.p[i];
       word.setAttribute("role", "button");
-      word.title = fill(say[token.is_known ? "word" : "word.unknown"], { p: token.p.toFixed(3) });
-      word.style.setProperty("--p", token.p);
+      word.title = fill(say[token.is_known ? "word" : "word.unknown"], { p: p.toFixed(3) });
+      word.style.setProperty("--p", p);
       word.classList.toggle("unknown", !token.is_known);
       this.words.push(word);
       this.gaps.push(gap);
       this.group.append(word, gap);
-    }
+    });
     if (this.found.rest) this.group.append(element("span", this.found.rest, "unread"));
     this.group.parentElement.lang = /[\u4e00-\u9fff]/.test(this.text) ? "zh" : "";
   }
 
-  isChanged() { return this.marked.some((mark, i) => mark !== this.own[i]); }
+  isChanged({ own, marked }) { return marked.some((mark, i) => mark !== own[i]); }
 
   drawMarks() {
     this.words.forEach((word, i) => {
@@ -108,13 +132,18 @@ class Column {
     compare();
   }
 
-  inWords(predicted) {
+  label({ classes }, { probabilities }) {
+    const best = probabilities.indexOf(Math.max(...probabilities));
+    return `${classes[best]} (${probabilities[best].toFixed(3)})`;
+  }
+
+  inWords(target, predicted) {
+    const { name, low, high, places } = target;
     if (predicted.probabilities) {
-      const best = predicted.probabilities.indexOf(Math.max(...predicted.probabilities));
-      return `${this.model.classes[best]} (${predicted.probabilities[best].toFixed(3)})`;
+      const label = this.label(target, predicted);
+      return this.targets.length > 1 ? fill(say["class.of"], { target: name, label }) : label;
     }
-    const { subject, low, high } = this.model;
-    return fill(say[low === 0 ? "score" : "score.range"], { subject, low, high, score: predicted.score.toFixed(this.places) });
+    return fill(say[low === 0 ? "score" : "score.range"], { subject: name, low, high, score: predicted.score.toFixed(places) });
   }
 
   signed(value, places) {
@@ -123,20 +152,21 @@ class Column {
   }
 
   drawOutcome() {
-    const isChanged = this.isChanged(), { now, before } = this;
-    this.find(".headline b").textContent = this.inWords(now);
-    this.find(".headline span").textContent = !isChanged ? "" : now.probabilities
-      ? fill(say["before.class"], { before: this.inWords(before) })
-      : fill(say.before, { before: before.score.toFixed(this.places), change: this.signed(now.score - before.score, this.places) });
-    this.find(".outcome tbody").replaceChildren(...this.rows().map((row) => this.row(row, isChanged)));
+    this.section.querySelectorAll(".target").forEach((block, i) => this.drawTarget(block, this.targets[i], i));
   }
 
-  rows() {
-    const { now, before, model } = this;
-    if (!now.probabilities) {
-      return [{ name: model.subject, now: now.score, before: before.score, low: model.low, high: model.high, places: this.places }];
-    }
-    const all = model.classes.map((name, i) => ({ name, now: now.probabilities[i], before: before.probabilities[i], low: 0, high: 1, places: 3 }));
+  drawTarget(block, target, i) {
+    const isChanged = this.isChanged(this.rationaleOf(i)), [now, before] = [this.now[i], this.before[i]], { places } = target;
+    block.querySelector(".headline b").textContent = this.inWords(target, now);
+    block.querySelector(".headline span").textContent = !isChanged ? "" : now.probabilities
+      ? fill(say["before.class"], { before: this.label(target, before) })
+      : fill(say.before, { before: before.score.toFixed(places), change: this.signed(now.score - before.score, places) });
+    block.querySelector(".outcome tbody").replaceChildren(...this.rows(target, now, before).map((row) => this.row(row, isChanged)));
+  }
+
+  rows({ name, low, high, places, classes }, now, before) {
+    if (!now.probabilities) return [{ name, now: now.score, before: before.score, low, high, places }];
+    const all = classes.map((name, i) => ({ name, now: now.probabilities[i], before: before.probabilities[i], low: 0, high: 1, places: 3 }));
     const top = Math.max(...now.probabilities);
     for (const row of all) row.isTop = row.now === top;
     const most = (row) => Math.max(row.now, row.before);
@@ -178,11 +208,13 @@ class Column {
   }
 
   remarks() {
-    const { found, model } = this, total = found.tokens.length, remarks = [];
-    if (!this.own.includes(true)) remarks.push(say.nothing);
+    const { found, model, targets } = this, total = found.tokens.length, remarks = [];
+    const target = targets[this.chosen].name;
+    if (targets.length > 1 && !model.has_own_rationales && !model.reads_whole_texts) remarks.push(say.shared);
+    if (!this.own.includes(true)) remarks.push(model.has_own_rationales ? fill(say["nothing.of"], { target }) : say.nothing);
     if (found.num_unknown) remarks.push(fill(say.unknown_words, { unknown: found.num_unknown, total }));
     if (found.num_unread) remarks.push(fill(say.cut, { limit: model.max_tokens, unread: found.num_unread }));
-    if (model.reads_whole_texts) remarks.push(fill(say.whole, { from_marks: this.inWords(found.from_marks) }));
+    if (model.reads_whole_texts) remarks.push(fill(say.whole, { from_marks: targets.map((one, i) => this.inWords(one, found.from_marks[i])).join(", ") }));
     return remarks;
   }
 
@@ -196,7 +228,7 @@ class Column {
 
   setAll(action) {
     const how = { own: (i) => this.own[i], all: () => true, none: () => false, invert: (i) => !this.marked[i] }[action];
-    this.marked = this.marked.map((_, i) => how(i));
+    this.rationale.marked = this.marked.map((_, i) => how(i));
     this.changed();
   }
 
@@ -220,25 +252,29 @@ class Column {
 
   changed() {
     this.drawMarks();
-    this.pending = true;
+    this.pending.add(this.rationale);
     if (!this.busy) this.predict();
   }
 
-  // One request at a time, for the newest marks.
+  // One request at a time, for the newest marks of each rationale that has changed.
   async predict() {
-    const { found, text } = this;
+    const { found, text, pending } = this;
     this.busy = true;
-    while (this.pending && this.found === found) {
-      this.pending = false;
-      const marks = this.marked.flatMap((mark, i) => (mark ? [i] : []));
+    while (pending.size && this.found === found) {
+      const [rationale] = pending;
+      pending.delete(rationale);
+      const marks = rationale.marked.flatMap((mark, i) => (mark ? [i] : []));
       try {
-        const isOwn = !this.isChanged();
+        const isOwn = !this.isChanged(rationale);
         const now = isOwn ? found.predicted : await ask("predict", { model: this.number, text, marks });
         if (this.found !== found) return;
-        this.now = now;
-        this.before = isOwn ? found.predicted : found.from_marks;
+        this.targets.forEach((_, i) => {
+          if (this.rationaleOf(i) !== rationale) return;
+          this.now[i] = now[i];
+          this.before[i] = (isOwn ? found.predicted : found.from_marks)[i];
+        });
         tell("");
-        if (!this.pending) this.drawOutcome();
+        if (!pending.size) this.drawOutcome();
       } catch (error) {
         if (this.found !== found) return;
         tell(explain(error), true);

@@ -240,7 +240,8 @@ def test_the_models_own_marks_give_its_own_prediction_unless_it_reads_whole_text
     (found,) = explainer.explain_tokens([tokens])
     own = [i for i, token in enumerate(found.tokens) if token.selected]
     seen = range(len(tokens)) if explainer.reads_whole_texts else own
-    again = explainer.predict_from(tokens, seen)
+    again, *sides = explainer.predict_from(tokens, seen)
+    assert len(sides) == len(explainer.targets) - 1
     assert again.label == found.label
     assert [again.prediction, *again.probabilities] == pytest.approx(
         [found.prediction, *found.probabilities], abs=1e-6
@@ -251,7 +252,8 @@ def test_the_models_own_marks_give_its_own_prediction_unless_it_reads_whole_text
 def test_other_marks_give_another_prediction_and_words_that_are_not_marked_are_not_read(package: Package):
     explainer = Explainer(package)
     tokens, others = (explainer.tokenize(text) for text in ("smooth thin body", "smooth creamy body"))
-    values = [explainer.predict_from(tokens, marks).prediction for marks in ([], [0], [1], [0, 1], [0, 1, 2])]
+    every = ([], [0], [1], [0, 1], [0, 1, 2])
+    values = [explainer.predict_from(tokens, marks)[0].prediction for marks in every]
     assert len(set(values)) == len(values)
     assert explainer.predict_from(others, [0, 2]) == explainer.predict_from(tokens, [0, 2])
 

@@ -22,6 +22,7 @@ from tests.small_store import (
     sample_cache,
     sample_features,
     sample_package,
+    several_package,
     small_package,
 )
 
@@ -35,6 +36,10 @@ def given(*arguments: str) -> argparse.Namespace:
 def shown(folder: Path, task: Task | None = None, **changes: Any) -> ShownModel:
     found, _ = models.load(given("--package", str(small_package(folder / "model", task, **changes))))
     return found[0]
+
+
+def marks_of(rationale: dict[str, Any]) -> list[int]:
+    return [i for i, is_marked in enumerate(rationale["is_marked"]) if is_marked]
 
 
 TEXTS = [
@@ -79,21 +84,76 @@ def test_a_text_without_a_word_is_a_problem_of_that_model(tmp_path: Path, text: 
 
 def test_a_score_is_on_the_users_scale_and_a_class_has_its_name(tmp_path: Path):
     score = shown(tmp_path, score_range=[1, 5])
-    assert 1 < score.read("smooth body")["predicted"]["score"] < 5
-    assert (score.facts()["low"], score.facts()["high"], score.facts()["subject"]) == (1, 5, "palate")
+    (predicted,) = score.read("smooth body")["predicted"]
+    assert 1 < predicted["score"] < 5
+    assert score.facts()["targets"] == [{"name": "palate", "low": 1, "high": 5, "classes": []}]
     task = Task(kind="classification", num_classes=3)
     named = shown(tmp_path / "named", task, class_names=["bad", "fair", "good"])
-    assert named.facts()["classes"] == ["bad", "fair", "good"]
-    assert sum(named.read("smooth body")["predicted"]["probabilities"]) == pytest.approx(1, abs=1e-4)
-    assert shown(tmp_path / "plain", task).facts()["classes"] == ["class 0", "class 1", "class 2"]
+    assert named.facts()["targets"][0]["classes"] == ["bad", "fair", "good"]
+    (predicted,) = named.read("smooth body")["predicted"]
+    assert sum(predicted["probabilities"]) == pytest.approx(1, abs=1e-4)
+    plain = shown(tmp_path / "plain", task).facts()
+    assert plain["targets"][0]["classes"] == ["class 0", "class 1", "class 2"]
 
 
 def test_own_marks_again_give_the_same_and_other_marks_another_prediction(tmp_path: Path):
     model, text = shown(tmp_path), "a smooth creamy body . thin"
     found = model.read(text)
-    own = [i for i, token in enumerate(found["tokens"]) if token["is_marked"]]
+    (rationale,) = found["rationales"]
+    own = marks_of(rationale)
     assert model.predict(text, own) == found["predicted"] == found["from_marks"]
     assert model.predict(text, own[1:]) != found["predicted"]
+
+
+def of_several(folder: Path, rationales: str) -> ShownModel:
+    (model,), _ = models.load(given("--package", str(several_package(folder / rationales, rationales))))
+    return model
+
+
+@pytest.mark.parametrize("rationales", ["shared", "per_head"])
+def test_every_target_is_predicted_in_its_own_terms(tmp_path: Path, rationales: str):
+    model = of_several(tmp_path, rationales)
+    assert model.facts()["targets"] == [
+        {"name": "palate", "low": 1, "high": 5, "classes": []},
+        {"name": "smell", "low": 0, "high": 1, "classes": ["bad", "fair", "good"]},
+    ]
+    score, classes = model.read("a smooth creamy body . thin")["predicted"]
+    assert 1 < score["score"] < 5
+    assert sum(classes["probabilities"]) == pytest.approx(1, abs=1e-4)
+    assert model.about["data"] == "beer/palate+smell"
+
+
+def test_targets_that_share_a_rationale_are_predicted_from_the_same_marks(tmp_path: Path):
+    model, text = of_several(tmp_path, "shared"), "a smooth creamy body . thin"
+    found = model.read(text)
+    assert not model.facts()["has_own_rationales"]
+    (rationale,) = found["rationales"]
+    assert model.predict(text, marks_of(rationale)) == found["predicted"]
+    changed = model.predict(text, marks_of(rationale)[1:])
+    assert all(new != old for new, old in zip(changed, found["predicted"], strict=True))
+
+
+def test_each_target_is_predicted_from_its_own_rationale_where_it_has_one(tmp_path: Path):
+    model, text = of_several(tmp_path, "per_head"), "a smooth creamy body . thin"
+    found = model.read(text)
+    assert model.facts()["has_own_rationales"]
+    palate, smell = found["rationales"]
+    assert palate["is_marked"] != smell["is_marked"], "the case tells them apart"
+    for number, own in enumerate((palate, smell)):
+        assert own["is_marked"] == [p >= 0.5 for p in own["p"]]
+        assert model.predict(text, marks_of(own))[number] == found["predicted"][number]
+    assert model.predict(text, marks_of(palate))[1] != found["predicted"][1]
+
+
+def test_what_is_known_of_a_model_has_the_threshold_of_each_rationale(tmp_path: Path):
+    folder = several_package(tmp_path / "model", "per_head")
+    described = json.loads((folder / CONFIG).read_text())
+    described["threshold"], described["side_thresholds"] = 0.25, [0.75]
+    (folder / CONFIG).write_text(json.dumps(described))
+    write_digests(folder, (WEIGHTS, CONFIG, VOCABULARY))
+    (model,), _ = models.load(given("--package", str(folder)))
+    assert model.about["threshold"] == "0.25 (palate), 0.75 (smell)"
+    assert of_several(tmp_path, "shared").about["threshold"] == "0.5"
 
 
 # ---------------------------------------------------------------------------------------------- loading
