@@ -158,15 +158,6 @@ def _fetch(args: argparse.Namespace) -> None:
         print(path)
 
 
-def _vector_size(embedding: str | None, source: Source) -> int:
-    """Values of a word vector where no flag says it: as many as in the file that is named, if one is."""
-    from feature_store.embeddings import size_of
-
-    if embedding is not None and Path(embedding).is_file():
-        return size_of(Path(embedding))
-    return source.defaults.embedding_size
-
-
 def _given(value: _T | None, default: _T) -> _T:
     return default if value is None else value
 
@@ -178,6 +169,7 @@ def _build(args: argparse.Namespace) -> None:
     else:
         aspects = list(source.aspects)
     from feature_store.checks import dropped_table, summary
+    from feature_store.embeddings import size_in_file
     from feature_store.store import FeatureRequest, open_features
 
     for aspect in aspects:
@@ -191,7 +183,9 @@ def _build(args: argparse.Namespace) -> None:
             max_length=_given(args.max_length, source.defaults.length(args.sample)),
             min_count=args.min_count,
             embedding=_given(args.embedding, source.defaults.embedding),
-            embedding_size=_given(args.embedding_size, _vector_size(args.embedding, source)),
+            embedding_size=_given(
+                args.embedding_size, size_in_file(args.embedding) or source.defaults.embedding_size
+            ),
             seed=args.seed,
             options=source_options(args.option),
         )

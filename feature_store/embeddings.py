@@ -140,6 +140,15 @@ def from_file(path: Path, vocabulary: Vocabulary, *, size: int, max_bytes: int) 
     return matrix, int(found.sum()) - 1
 
 
+def size_in_file(embedding: str | None) -> int | None:
+    """Number of values in each vector, where the embedding is the name of a file; None where it is not.
+
+    Raises:
+        BadInputError: if the file breaks its format.
+    """
+    return size_of(Path(embedding)) if embedding is not None and Path(embedding).is_file() else None
+
+
 def size_of(path: Path) -> int:
     """Number of values in each vector of a text file, as its header or its first lines show.
 

@@ -544,9 +544,8 @@ def check_epochs(run: settings.RunSettings, of_what: str = "") -> None:
     better = max(fewest + 1, math.ceil(2 * start))
     if run.num_epochs < fewest:
         raise PipelineError(
-            f"{of_what}expected at least {counted(fewest, 'epoch')}, because the losses that shorten the "
-            "rationale have their full weight only after "
-            f"{counted(start, 'epoch', spec='g')}, so {counted(run.num_epochs, 'is', 'are')} too few",
+            f"{of_what}expected at least {counted(fewest, 'epoch')}, but got {run.num_epochs}: the losses "
+            f"that shorten the rationale reach their full weight after {counted(start, 'epoch', spec='g')}",
             where="--epochs",
             hint=f"ask for at least {fewest}, better {better}, or set the length of the start with `--set`",
         )

@@ -98,11 +98,12 @@ CLEAR_LOSS = 0.05
 
 
 def losses(criterion: Criterion, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """In what a model is worse than the champion; empty where it may take its place.
+    """In what a model is worse than the champion, with both figures; empty where it may take its place.
 
     Args:
         criterion: with the stricter bounds of both.
         mine: scores of the model on test.
+        theirs: scores of the champion on test.
 
     Raises:
         PipelineError: if a score is missing that the criterion reads.
@@ -114,11 +115,19 @@ def losses(criterion: Criterion, mine: Mapping[str, Any], theirs: Mapping[str, A
             )
     found = []
     if criterion.value(mine) < criterion.value(theirs):
-        found.append(f"by {criterion}")
+        if missed := misses(criterion, mine):
+            comparison = "less" if criterion.violation(theirs) > 0 else "no bound"
+            found.append(f"{', '.join(missed)} (the champion misses {comparison})")
+        else:
+            found.append(_against(criterion.metric, mine, theirs))
     lost = theirs[F1] - mine[F1] if F1 in mine and F1 in theirs else 0.0
     if lost > CLEAR_LOSS:
-        found.append(f"by {F1}, which would fall by {lost:.4f} (more than {CLEAR_LOSS:g})")
+        found.append(f"{_against(F1, mine, theirs)}, more than {CLEAR_LOSS:g} higher")
     return found
+
+
+def _against(metric: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    return f"{metric} is {mine[metric]:.4f}, and the champion's is {theirs[metric]:.4f}"
 
 
 def misses(criterion: Criterion, scores: Mapping[str, Any]) -> list[str]:

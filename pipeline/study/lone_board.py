@@ -77,7 +77,7 @@ class LoneBoard:
         head = [(line, "") for line in terminal.fitted("; ".join(parts), width).split("\n") if line]
         row = Row(
             self.name or "training",
-            trial_table.STARTING if last is None else trial_table.RUNNING,
+            trial_table.not_ended(self._num_done, is_over=is_over),
             self._num_done,
             {} if last is None else last.metrics,
             is_running=True,

@@ -31,8 +31,6 @@ _F1 = ("val_hatexplain_token_f1", "F1")
 _RATE = ("val_selection_rate", "selected")
 _RENEWED_S = 5.0
 """How long an estimate of the time left holds where no trial reports."""
-_START_NOT_OVER = 1.0
-"""Is added to the violation of an epoch that can be no result; see `pipeline.training.best.judged`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +60,8 @@ class ProgressLines(tune.Callback):
 
     what = "trial"
     """What the board calls a row."""
+    is_over = False
+    """Whether the command ends, and what has not ended is interrupted."""
 
     def __init__(self, ledger: Ledger, plan: Plan, stream: TextIO | None = None) -> None:
         self.ledger, self.plan, self.stream = ledger, plan, stream
@@ -210,6 +210,7 @@ class ProgressLines(tune.Callback):
 
         Those that run stand first, then the others, the best one first.
         """
+        self.is_over = is_over
         plan, left = self.plan, "" if is_over else f"; {time_left.told(self.seconds_left())}"
         heads = self._heads(left)
         found = [(line, "") for text in heads for line in terminal.fitted(text, width).split("\n")]
@@ -259,12 +260,12 @@ class ProgressLines(tune.Callback):
             return "done" if len(record.epochs) >= self.plan.num_epochs else "stopped"
         if not self._is_running(record):
             return trial_table.WAITING
-        return trial_table.RUNNING if record.epochs else trial_table.STARTING
+        return trial_table.not_ended(len(record.epochs), is_over=self.is_over)
 
 
 def _can_be_chosen(record: TrialRecord) -> bool:
     """Whether its best epoch can be a result, whether or not it meets the criterion."""
-    return record.last is not None and record.last.epoch.best.violation < _START_NOT_OVER
+    return record.last is not None and record.last.epoch.best.is_result
 
 
 def _ranked(records: Sequence[TrialRecord]) -> list[TrialRecord]:

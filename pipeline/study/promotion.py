@@ -157,19 +157,18 @@ def _surpass(
         f"version {version.version}: {_figures(names, scores)}",
         f"version {holder.version}: {_figures(names, theirs)}",
     ]
-    figures = "; ".join(both)
     terminal.answer("\n  ".join([f"against the champion, by {criterion}:", *both]))
     worse = losses(criterion, scores, theirs)
     if not worse:
         return
-    better = f"version {holder.version}, is better on test {' and '.join(worse)}"
+    reason = f"worse on test than the champion, version {holder.version}: {'; '.join(worse)}"
     if not given.force:
         raise CriterionNotMet(
-            f"{version.uri} was not promoted: the champion, {better} ({figures})",
+            f"{version.uri} was not promoted: it is {reason}",
             hint="`--force` promotes the model anyway, and records this in a tag of the version",
         )
-    terminal.answer(f"--force: the champion, {better}; the tag `forced` says so")
-    model_registry.tag(tracker, version, {"forced": f"over the champion, {better}: {figures}"})
+    terminal.answer(f"--force: {version.uri} is {reason}; the tag `forced` says so")
+    model_registry.tag(tracker, version, {"forced": reason})
 
 
 _COMPARED = ("test_token_precision", "test_token_recall", F1)

@@ -271,8 +271,10 @@ def _train(run: RunSettings, working: Path) -> None:
 
     with terminal.showing(board):
         best = train({}, run, report, working).best
-    if best is not None and best.violation >= 1:  # of a trivial mask at every epoch
-        _fail(f"its mask is trivial in every epoch (last epoch: {str(best.degenerate).replace('_', ' ')})")
+    if best is not None and best.degenerate is not None:
+        _fail(f"its mask is trivial in every epoch (last epoch: {best.degenerate.replace('_', ' ')})")
+    if best is not None and not best.is_result:
+        _fail("its start phase is not over in the last epoch")
 
 
 def _fail(reason: str) -> NoReturn:

@@ -19,14 +19,26 @@ _ALWAYS, _DECIDES, _SEARCHED, _OTHER, _DERIVED = range(5)
 """How much a column is missed where there is no room for it."""
 
 
-WAITING, STARTING, RUNNING = "waiting", "starting", "running"
+WAITING, STARTING, RUNNING, INTERRUPTED = "waiting", "starting", "running", "interrupted"
 """States of a training that has not ended; it starts until its first epoch has ended."""
+
+
+def not_ended(num_epochs: int, *, is_over: bool) -> str:
+    """The state of a training that has begun and not ended.
+
+    Args:
+        num_epochs: that it has behind it.
+        is_over: whether the command that trains it ends now.
+    """
+    if is_over:
+        return INTERRUPTED
+    return RUNNING if num_epochs else STARTING
 
 
 def under_way(states: Iterable[str]) -> str:
     """How many trainings are under way, in the words of their rows: `2 running, 1 starting`."""
     counts = Counter(states)
-    found = [f"{counts[state]} {state}" for state in (RUNNING, STARTING) if counts[state]]
+    found = [f"{counts[state]} {state}" for state in (RUNNING, STARTING, INTERRUPTED) if counts[state]]
     return ", ".join(found) or f"0 {RUNNING}"
 
 

@@ -30,6 +30,11 @@ _FAILED = -1e9
 """Objective of a failed epoch, below all others: Tune wants the metrics that it compares."""
 
 
+def _was_result(violation: float) -> bool:
+    """Whether an epoch can be a result, as its violation alone has it; see `best.judged`."""
+    return violation < 1
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BestEpoch:
     """The best epoch of a trial, as `best/scores.json` has it."""
@@ -105,8 +110,7 @@ class BestEpoch:
             violation=found["violation"],
             scores=dict(scores),
             degenerate=found.get("degenerate"),
-            # an older version stored it in the violation alone, which is 1 larger then
-            is_result=bool(found.get("is_result", found["violation"] < 1)),
+            is_result=bool(found.get("is_result", _was_result(found["violation"]))),
             intervals={name: Interval(*ends) for name, ends in drawn.items()},
             lower_bound=low,
         )
@@ -127,6 +131,11 @@ class BestSoFar:
     first: MLflow's comparison opens with the first metric."""
     errors: Mapping[str, float] = field(default_factory=dict)
     """Their standard errors, as far as they were drawn."""
+
+    @property
+    def is_result(self) -> bool:
+        """False where the epoch can be no result: its mask is trivial, or the start phase is not over."""
+        return _was_result(self.violation)
 
     @property
     def standing(self) -> Standing:

@@ -1,7 +1,6 @@
 """What a worker needs to train one configuration."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from infocal.config import MethodConfig
@@ -73,5 +72,7 @@ def word_vectors(dataset: str, embedding: str | None) -> dict[str, Any]:
     found: dict[str, Any] = dict(lookup.features_preset(dataset))
     if embedding is None:
         return found
-    size = {"embedding_size": embeddings.size_of(Path(embedding))} if Path(embedding).is_file() else {}
-    return found | {"embedding": embedding} | size
+    found["embedding"] = embedding
+    if size := embeddings.size_in_file(embedding):
+        found["embedding_size"] = size
+    return found

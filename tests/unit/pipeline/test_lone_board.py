@@ -116,4 +116,6 @@ def test_a_training_that_goes_on_counts_what_is_left_and_not_what_was_done():
 def test_at_the_end_nothing_is_left():
     shown = board(2)
     shown.take(result(1))
-    assert "left" not in " ".join(text for text, _ in shown(80, 10, is_over=True))
+    said = " ".join(text for text, _ in shown(80, 10, is_over=True))
+    assert "left" not in said
+    assert "interrupted" in said and "running" not in said

@@ -241,7 +241,8 @@ def test_epochs_that_end_before_the_weights_are_in_force_are_refused(tmp_path: P
     write_own(tmp_path / "data", own_records(num_train=100))
     given = own_flags(tmp_path)
     with pytest.raises(
-        PipelineError, match="--epochs: .* have their full weight only after 54.5 epochs, so 50 are too few"
+        PipelineError,
+        match="--epochs: .* at least 57 epochs, but got 50: .* reach their full weight after 54.5 epochs",
     ) as e:
         planning.with_features(given, planning.run_settings(given, {}))
     assert e.value.hint == "ask for at least 57, better 109, or set the length of the start with `--set`"
@@ -259,14 +260,14 @@ def test_the_epochs_that_are_asked_for_are_the_fewest_that_are_accepted(num_text
     if not run.config().start_epochs:
         planning.check_epochs(run)
         return
-    with pytest.raises(PipelineError, match="so 1 is too few") as caught:
+    with pytest.raises(PipelineError, match="but got 1: the losses") as caught:
         planning.check_epochs(run)
     found = re.search(r"at least (\d+), better (\d+),", caught.value.hint or "")
     assert found is not None
     fewest, better = map(int, found.groups())
     assert better > fewest
     planning.check_epochs(dataclasses.replace(run, num_epochs=fewest))
-    with pytest.raises(PipelineError, match=f"so {fewest - 1} (is|are) too few"):
+    with pytest.raises(PipelineError, match=f"but got {fewest - 1}: the losses"):
         planning.check_epochs(dataclasses.replace(run, num_epochs=fewest - 1))
 
 
@@ -279,7 +280,7 @@ def test_the_epochs_that_are_asked_for_are_the_fewest_that_are_accepted(num_text
 )
 def test_too_few_epochs_are_told_before_the_official_files_are_looked_for(target: list[str], fewest: int):
     few, enough = ([*target, "--epochs", str(n)] for n in (fewest - 1, fewest))
-    with pytest.raises(PipelineError, match=f"so {fewest - 1} (is|are) too few"):
+    with pytest.raises(PipelineError, match=f"but got {fewest - 1}: the losses"):
         planning.run_settings(build_parser().parse_args(few), {})
     assert planning.run_settings(build_parser().parse_args(enough), {}).num_epochs == fewest
 

@@ -348,7 +348,18 @@ def test_at_the_end_nothing_is_said_to_be_left(recorder: Recorder):
     lines = lines_of(recorder, 1)
     report(recorder, lines, trial(recorder, "a"), epoch(0))
     assert "left" in board(lines)[0]
-    assert board(lines, is_over=True)[0] == "0 of 1 trials ended, 1 running"
+    assert board(lines, is_over=True)[0] == "0 of 1 trials ended, 1 interrupted"
+
+
+def test_the_last_board_calls_what_has_not_ended_interrupted(recorder: Recorder):
+    lines = lines_of(recorder, 2)
+    report(recorder, lines, trial(recorder, "a"), epoch(0))
+    lines.on_trial_start(iteration=0, trials=[], trial=trial(recorder, "b"))
+    *_, first, second = board(lines)
+    assert "running" in first and "starting" in second
+    head, *_, first, second = board(lines, is_over=True)
+    assert head == "0 of 2 trials ended, 2 interrupted"
+    assert all(row.split().count("interrupted") == 1 for row in (first, second))
 
 
 # ------------------------------------------------------------------------------------------ time left
