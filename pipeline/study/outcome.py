@@ -40,7 +40,7 @@ from pipeline.training import checkpoints, columns, data_options, midway
 from pipeline.training.best import best_first
 from pipeline.training.epochs import Epoch
 from pipeline.training.loaders import embeddings_of, language_model_dir, language_model_scores
-from pipeline.training.scoring import final_validation, rate_of_lines, trivial_validation
+from pipeline.training.scoring import constant_answer, final_validation, rate_of_lines, trivial_validation
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import best_shown, train
 from search_spaces import datasets, lookup
@@ -152,6 +152,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         storage=folder.storage,
         names=names,
         raced=raced,
+        constant=constant_answer(features),
     )
 
 

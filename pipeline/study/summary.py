@@ -62,6 +62,7 @@ def of_study(
     storage: Storage | None = None,
     names: Mapping[str, str] | None = None,
     raced: Sequence[str] = (),
+    constant: Mapping[str, float] | None = None,
 ) -> str:
     """The table of trials, best first, what was chosen, and what to run next.
 
@@ -79,6 +80,7 @@ def of_study(
         storage: of all results; None: the default.
         names: id of a trial -> how it is called, such as `trial-02`.
         raced: what `of_race` says.
+        constant: validation scores of one answer for all texts; None: not known.
     """
     run = prepared.run
     trials = counted(len(candidates), "trial")
@@ -105,8 +107,21 @@ def of_study(
         lines += _missed(candidates, run.criterion, run.dataset, register, names or {}, before)
     else:
         lines += registered(prepared, version, tracking_uri, text, storage, challenger, champion)
+    lines += _no_better_than(constant or {}, candidates[0].scores)
     lines.append(f"  {mlflow_page.how_to_open(tracking_uri)}")
     return "\n".join(lines)
+
+
+def _no_better_than(constant: Mapping[str, float], scores: Mapping[str, float]) -> list[str]:
+    """A note where the best trial predicts no better than one answer for all texts."""
+    figures = {name: (scores[name], value) for name, value in constant.items() if name in scores}
+    if not figures or any(ours > theirs for ours, theirs in figures.values()):
+        return []
+    both = "; ".join(
+        f"{name.removeprefix('val_')} {ours:.3f} against {theirs:.3f}"
+        for name, (ours, theirs) in figures.items()
+    )
+    return [f"note: the best trial predicts no better than one answer for all texts ({both})"]
 
 
 def of_race(racers: Sequence[Racer], names: Mapping[str, str], run: RunSettings) -> list[str]:

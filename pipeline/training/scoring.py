@@ -402,6 +402,21 @@ def rate_of_lines(scores: Mapping[str, float], prefix: str = "") -> float:
     return scores.get(f"{prefix}selection_rate_annotated", scores[f"{prefix}selection_rate"])
 
 
+def constant_answer(features: Features) -> Scores:
+    """Scores on validation of one answer for all texts: the class that most training texts have.
+
+    Returns:
+        `val_accuracy` and `val_macro_f1` of the main target; of a regression `val_explained_rate`, 0.
+    """
+    task = task_of(features)
+    trained, val = (Loader(features.table(split), task).class_counts() for split in ("train", "val"))
+    if trained is None or val is None:
+        return {"val_explained_rate": 0.0}
+    targets = np.repeat(np.arange(len(val)), val)
+    found = metrics.classification_scores(np.full_like(targets, np.argmax(trained)), targets)
+    return {f"val_{name}": found[name] for name in ("accuracy", "macro_f1")}
+
+
 def trivial_validation(features: Features, rate: float) -> dict[str, Scores]:
     """The trivial lines on the annotated validation texts at a selection rate."""
     return _trivial(features, Loader(features.annotated_validation(), task_of(features)), rate)

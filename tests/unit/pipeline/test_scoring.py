@@ -191,6 +191,16 @@ def post_reading() -> scoring.TestReading:
     return score_test(post_model(), post_features(), None, lambda scores: None)
 
 
+def test_one_answer_for_all_texts_is_the_class_that_most_training_texts_have():
+    train, val = (Loader(post_features().table(split), CLASSES).targets for split in ("train", "val"))
+    answer = np.bincount(train).argmax()
+    share = np.mean(val == answer)
+    found = scoring.constant_answer(post_features())
+    assert found["val_accuracy"] == share
+    assert found["val_macro_f1"] == pytest.approx(2 * share / (1 + share) / len(np.unique(val)))
+    assert scoring.constant_answer(sample_features()) == {"val_explained_rate": 0.0}
+
+
 def test_one_validation_set_serves_for_both_and_is_read_once():
     data = ValidationData.of(post_features())
     assert data.annotated is data.val and data.mode == "hatexplain"

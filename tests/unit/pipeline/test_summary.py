@@ -209,6 +209,37 @@ def test_the_trial_that_would_be_registered_is_called_by_its_name():
     assert "This would register trial-07 with precision 0.300, recall" in said
 
 
+@pytest.mark.parametrize(
+    ("constant", "scores", "figures"),
+    [
+        ({"val_explained_rate": 0.0}, {"val_explained_rate": 0.0}, "explained_rate 0.000 against 0.000"),
+        ({"val_explained_rate": 0.0}, {"val_explained_rate": 0.1}, None),
+        (
+            {"val_accuracy": 0.6, "val_macro_f1": 0.25},
+            {"val_accuracy": 0.55, "val_macro_f1": 0.25},
+            "accuracy 0.550 against 0.600; macro_f1 0.250 against 0.250",
+        ),
+        # a model of a rare class may pay for it in accuracy
+        ({"val_accuracy": 0.6, "val_macro_f1": 0.25}, {"val_accuracy": 0.55, "val_macro_f1": 0.4}, None),
+        ({}, {"val_accuracy": 0.1}, None),
+    ],
+)
+def test_a_winner_that_predicts_no_better_than_one_answer_is_said_to(
+    constant: dict[str, float], scores: dict[str, float], figures: str | None
+):
+    said = of_study(
+        study_settings(),
+        [candidate("a", scores={**SCORES, **scores})],
+        [],
+        tracking_uri=URI,
+        directory=Path("runs"),
+        version=4,
+        constant=constant,
+    )
+    note = "note: the best trial predicts no better than one answer for all texts"
+    assert (f"{note} ({figures})" in said) if figures else (note not in said)
+
+
 def test_trivial_masks_alone_are_said_to_be_so():
     trivial = candidate(value=-1.0, violation=1.0, degenerate="degenerate_all")
     text = text_of([trivial], version=None)
