@@ -7,7 +7,7 @@ from pipeline.cli import flag_values
 from pipeline.web import flags as web_flags
 from pipeline.web.words import CHINESE, ENGLISH
 
-_MAKING = ("models", "package", "rationales", "annotate", "input")
+_MAKING = ("models", "package", "rationales", "annotate", "input", "target")
 """Any of these asks for a new sheet."""
 _SERVING = ("host", "port", "url", "no_serve")
 _VOTES = ("majority", "any", "all")
@@ -62,6 +62,11 @@ def _add_making(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--annotate", action="store_true", help="let people mark rationales of their own")
     group.add_argument(
         "--input", metavar="FILE", help="JSONL with `text` or `tokens`, instead of the texts of a data set"
+    )
+    group.add_argument(
+        "--target",
+        metavar="NAME",
+        help="with several targets, the one whose label and rationale are shown (default: the first)",
     )
     group.add_argument(
         "--split", choices=("train", "val", "test"), default="test", help="(default: %(default)s)"
@@ -124,6 +129,10 @@ def check(given: argparse.Namespace) -> None:
             "texts from a file have no rationales of a model",
             where="--input",
             hint="add `--rationales NAME=FILE` or `--annotate`",
+        )
+    if given.input and given.target:
+        raise PipelineError(
+            "texts from a file have no targets", where="--target", hint="leave out `--target` or `--input`"
         )
     if given.results and (makes(given) or given.export or given.take_back):
         raise PipelineError(

@@ -14,9 +14,11 @@ from feature_store.scripts import CHINESE, language
 from feature_store.sources.base import source_options
 from feature_store.sources.fields import check_id, check_text, check_tokens
 from feature_store.sources.lines import filled_lines, parse_record
+from feature_store.targets import column_of, names_of
 from feature_store.tokenize import TOKENIZERS
 from feature_store.tokens import Token
 from feature_store.wording import counted
+from infocal.errors import did_you_mean
 from pipeline.base.errors import PipelineError
 from pipeline.cli.models import model_uri, registered, tracker_of
 from pipeline.judging.sheet import ANNOTATE, JUDGE, Sheet, Spans, Text, plan, spans_of
@@ -124,6 +126,8 @@ class Chosen:
     provenance: dict[str, Any]
     packages: Mapping[str, "Package"]
     """By the method's name."""
+    target: str = ""
+    """The target whose rationales are shown, where there are several; else empty."""
 
 
 def drawn(lengths: Sequence[int], given: argparse.Namespace) -> list[int]:
@@ -177,31 +181,60 @@ def _from_file(path: Path, given: argparse.Namespace) -> Chosen:
 
 def _from_data(given: argparse.Namespace, methods: Sequence[Named]) -> Chosen:
     """Texts of a split of a data set; the models are loaded first, since they say how it was built."""
+    target = _target(given)
     packages, readings = _packages(given, methods)
     features = _features(given, packages)
     from pipeline.training.scoring import texts_for_people
 
     table = texts_for_people(features, given.split)
     rows = drawn([len(tokens) for tokens in table["tokens"]], given)
-    texts = [_text(features, row) for row in table.take(rows).to_pylist()]
-    title = naming.title(features.dataset, features.aspect)
+    texts = [_text(features, target, row) for row in table.take(rows).to_pylist()]
+    title = naming.title(features.dataset, target or features.aspect)
     if given.split == _TEST:
         for record in readings:
             record()
-    provenance = {"dataset": title, "split": given.split, "data_fingerprint": features.fingerprint}
-    return Chosen(title, texts, provenance, packages)
+    whole = naming.title(features.dataset, features.aspect)
+    provenance = {"dataset": whole, "split": given.split, "data_fingerprint": features.fingerprint}
+    if target:
+        provenance["target"] = target
+    return Chosen(title, texts, provenance, packages, target)
 
 
-def _text(features: "Features", row: Mapping[str, Any]) -> Text:
-    task = features.task
+def _target(given: argparse.Namespace) -> str:
+    """The one of several targets that is judged; empty where there is one.
+
+    Raises:
+        PipelineError: if the data set is not read with the target that `--target` names.
+    """
+    from feature_store.sources import get_source
+    from feature_store.sources.base import resolve_aspect
+
+    names = names_of(resolve_aspect(get_source(given.dataset), given.aspect))
+    if given.target and given.target not in names:
+        there = f"the targets are {', '.join(f'`{name}`' for name in names)}"
+        raise PipelineError(
+            f"no target `{given.target}`; {there if len(names) > 1 else 'the models have one target'}",
+            where="--target",
+            hint=did_you_mean(given.target, names if len(names) > 1 else ())
+            or "name all targets of the models with `--aspect A,B`, and one of these with `--target`",
+        )
+    return (given.target or names[0]) if len(names) > 1 else ""
+
+
+def _text(features: "Features", target: str, row: Mapping[str, Any]) -> Text:
+    """A text with the value of a target; `target` is empty where there is one."""
+    task, value = features.task, row["target"]
+    if target and target != task.name:
+        task, value = next(side for side in task.sides if side.name == target), row[column_of(target)]
     record: dict[str, str | float]
     if task.class_names is not None:
-        record = {"label": task.class_names[row["target"]]}
-        shown = str(record["label"])
+        record = {"label": task.class_names[value]}
+        shown = f"{target}: {record['label']}" if target else str(record["label"])
     else:
         low, high = task.score_range
-        score = round(low + (high - low) * row["target"], 6)
-        record, shown = {"score": score}, f"{features.aspect or 'score'} {score:.2f} ({low:g} – {high:g})"
+        score = round(low + (high - low) * value, 6)
+        name = target or features.aspect or "score"
+        record, shown = {"score": score}, f"{name} {score:.2f} ({low:g} – {high:g})"
     return Text(example_id=row["example_id"], tokens=row["tokens"], shown=shown, record=record)
 
 
@@ -304,7 +337,8 @@ def _rationales(method: Named, chosen: Chosen) -> list[Spans]:
 
     rows = [[Token(token, i, i + 1) for i, token in enumerate(text.tokens)] for text in chosen.texts]
     found = Explainer(chosen.packages[method.name]).explain_tokens(rows)
-    return [spans_of([token.start for token in one.rationale]) for one in found]
+    every = [one.tokens_of.get(chosen.target, one.tokens) for one in found]
+    return [spans_of([token.start for token in tokens if token.selected]) for tokens in every]
 
 
 def _from_masks(path: Path, texts: Sequence[Text]) -> list[Spans]:

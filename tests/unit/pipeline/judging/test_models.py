@@ -4,12 +4,23 @@ from pathlib import Path
 
 import pytest
 
+from feature_store.tokens import Token
 from pipeline import judge
 from pipeline.base.errors import PipelineError
 from pipeline.judging import sheet as sheets
 from pipeline.judging.material import Named, named
 from pipeline.tracking.sealed_split import READINGS_TAG
-from tests.small_store import NAME, new_store, registered, sample_cache, small_package
+from pipeline.training.checkpoints import load_package
+from pipeline.training.explainer import Explainer
+from tests.small_store import (
+    NAME,
+    law_features,
+    new_store,
+    registered,
+    sample_cache,
+    several_package,
+    small_package,
+)
 
 
 def flags(folder: Path, *more: str) -> list[str]:
@@ -38,6 +49,81 @@ def test_a_model_of_another_target_is_refused(tmp_path: Path):
         PipelineError, match="was trained with `--dataset beer --aspect palate --sample`, but got"
     ):
         judge.main(given)
+    assert not (tmp_path / "sheet").exists()
+
+
+def several(folder: Path, rationales: str, *more: str) -> sheets.Sheet:
+    """A sheet of a model of palate and smell."""
+    package = several_package(folder / "model", rationales)
+    given = flags(folder, "--package", str(package), "--aspect", "palate,smell", *more)
+    assert judge.main(given) == 0
+    return sheets.load(folder / "sheet", "--sheet")
+
+
+@pytest.mark.parametrize("target", ["palate", "smell"])
+def test_the_rationale_of_a_target_is_judged_beside_the_value_of_that_target(tmp_path: Path, target: str):
+    sheet = several(tmp_path, "per_head", "--target", target)
+    assert (sheet.title, sheet.provenance["dataset"]) == (f"beer/{target}", "beer/palate+smell")
+    assert sheet.provenance["target"] == target
+    texts = [[Token(token, i, i + 1) for i, token in enumerate(text.tokens)] for text in sheet.texts]
+    found = Explainer(load_package(tmp_path / "model")).explain_tokens(texts)
+    for text, spans, one in zip(sheet.texts, sheet.rationales[0], found, strict=True):
+        chosen = [i for i, token in enumerate(one.tokens_of[target]) if token.selected]
+        assert spans == sheets.spans_of(chosen)
+        assert text.shown == f"{target} {text.record['score']:.2f} (0 – 1)"
+    assert any(
+        [a.selected for a in one.tokens_of["palate"]] != [b.selected for b in one.tokens_of["smell"]]
+        for one in found
+    ), "the case tells them apart"
+
+
+@pytest.mark.parametrize("rationales", ["shared", "per_head"])
+def test_without_a_name_it_is_the_main_target(tmp_path: Path, rationales: str):
+    sheet = several(tmp_path / "a", rationales)
+    named_one = several(tmp_path / "b", rationales, "--target", "palate")
+    assert (sheet.rationales, sheet.texts, sheet.plan) == (
+        named_one.rationales,
+        named_one.texts,
+        named_one.plan,
+    )
+    assert sheet.title == "beer/palate"
+
+
+def test_targets_that_share_a_rationale_have_it_beside_the_value_of_each(tmp_path: Path):
+    palate, smell = (several(tmp_path / name, "shared", "--target", name) for name in ("palate", "smell"))
+    assert palate.rationales == smell.rationales
+    pairs = zip(palate.texts, smell.texts, strict=True)
+    assert any(one.record["score"] != other.record["score"] for one, other in pairs)
+
+
+def test_people_mark_words_for_a_side_target_of_classes(tmp_path: Path):
+    given = ["--dataset", "cail-small", "--task", "charges,terms", "--annotate", "--target", "terms"]
+    assert judge.main(flags(tmp_path, *given)) == 0
+    sheet = sheets.load(tmp_path / "sheet", "--sheet")
+    names = law_features().task.sides[1].class_names
+    assert all(text.record["label"] in names for text in sheet.texts)
+    assert all(text.shown == f"terms: {text.record['label']}" for text in sheet.texts)
+    assert sheet.title == "cail-small/terms"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            ["--aspect", "palate,smell", "--target", "smel"],
+            "no target `smel`; the targets are `palate`, `smell`",
+        ),
+        (["--aspect", "palate", "--target", "smell"], "no target `smell`; the models have one target"),
+        (["--dataset", "hatexplain", "--target", "group"], "no target `group`; the models have one target"),
+        (["--input", "texts.jsonl", "--target", "smell"], "texts from a file have no targets"),
+    ],
+)
+def test_a_target_that_is_not_there_is_refused_before_anything_is_made(
+    tmp_path: Path, given: list[str], message: str
+):
+    with pytest.raises(PipelineError, match=message) as caught:
+        judge.main(flags(tmp_path, "--annotate", *given))
+    assert caught.value.where == "--target" and caught.value.hint
     assert not (tmp_path / "sheet").exists()
 
 
