@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from feature_store.errors import did_you_mean
@@ -14,7 +14,7 @@ from pipeline.study.study import Study, StudySettings
 from pipeline.study.study_folder import StudyFolder
 from pipeline.tracking import mlflow_page, model_registry
 from pipeline.tracking.tracking import Tracker, translated
-from pipeline.training import feature_copies
+from pipeline.training import columns, feature_copies
 from pipeline.training.settings import RunSettings
 from search_spaces.base import Criterion, at_rate
 from search_spaces.criteria import PAPER, with_min_precision
@@ -57,7 +57,7 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
         raise PipelineError(
             f"no trial of the study `{prepared.name}` has a best epoch that could be registered"
         )
-    _check_scores(criterion, candidates)
+    _check_scores(criterion, candidates[0].scores, prepared.run)
     command = outcome.commands_of(prepared, folder.storage).register
     chosen = _chosen(study, judged(candidates, criterion), criterion, wanted.number, command)
     if wanted.number is None:
@@ -156,15 +156,15 @@ def _criterion(run: RunSettings, wanted: Wanted) -> Criterion:
         ) from error
 
 
-def _check_scores(criterion: Criterion, candidates: Sequence[Candidate]) -> None:
+def _check_scores(criterion: Criterion, known: Mapping[str, float], run: RunSettings) -> None:
     """Refuse a criterion that reads what no epoch has."""
-    known = set(candidates[0].scores)
     for name in criterion.metrics:
         if name not in known:
+            main = columns.of_validation(run.dataset, known, run.criterion.metrics).values()
             raise PipelineError(
-                f"no validation score `{name}`; the scores are {', '.join(sorted(known))}",
+                f"no validation score `{name}`; the main scores are {', '.join(main)}",
                 where="--criterion",
-                hint=did_you_mean(name, known),
+                hint=did_you_mean(name, known) or "the page of a trial in MLflow shows all scores",
             )
 
 

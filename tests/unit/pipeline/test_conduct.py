@@ -601,7 +601,7 @@ def test_a_criterion_that_is_missed_is_answered_with_one_that_would_do(
         ),
         (
             Wanted(criterion=Criterion.parse("val_tokn_f1")),
-            "no validation score `val_tokn_f1`; the scores are val_",
+            "no validation score `val_tokn_f1`; the main scores are val_token_precision, ",
         ),
     ],
 )
