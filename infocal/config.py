@@ -384,7 +384,8 @@ class MethodConfig:
             raise ConfigError(
                 "`rationales` per_head needs a method with a selector; this one has one rationale for all "
                 "targets",
-                hint="leave it out, or take another method, such as `--method infocal`",
+                hint="leave it out, or use a method with a selector, such as `infocal` (in a comparison: "
+                "`--set infocal.rationales=per_head`)",
             )
 
     def num_rationales(self, task: Task) -> int:

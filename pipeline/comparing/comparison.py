@@ -173,6 +173,7 @@ class Comparison:
             options=run.options,
             beside=[*beside, *trivial_rows(lines)],
             notes=notes,
+            chosen_by=run.criterion.metric,
         )
 
     def write(self, table: Standings) -> dict[str, Path]:

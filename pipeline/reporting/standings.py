@@ -23,7 +23,16 @@ from pipeline.reporting.significance import (
     smallest_difference,
     smallest_paired_difference,
 )
-from pipeline.training.columns import TASK_SCORES, Column, columns, compared, of_side
+from pipeline.training.columns import (
+    TASK_SCORES,
+    Column,
+    columns,
+    compared,
+    label_of,
+    of_side,
+    of_target,
+    target_of,
+)
 from pipeline.training.data_options import target
 from search_spaces import lookup
 
@@ -46,6 +55,7 @@ CEILING_SHARE = Column("ceiling_share", "of the ceiling")
 _AT_RATE = frozenset({"random_k", "first_k", "oracle_k"})
 """Trivial lines that select the target share."""
 _MISSING = "-"
+_RATE = "selection_rate"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -209,6 +219,7 @@ def standings(
     options: Mapping[str, str] = NO_OPTIONS,
     beside: Sequence[Row] = (),
     notes: Sequence[str] = (),
+    chosen_by: str = "",
 ) -> Standings:
     """The table of a comparison.
 
@@ -218,6 +229,8 @@ def standings(
         target_rate: selection rate that all were held at.
         options: of the data set; those that differ from its defaults stand in the title.
         beside: rows that stand below: trivial lines, given masks.
+        chosen_by: validation score by which each method's best epoch was chosen; if it is that of one of
+            several targets, or of their mean, the columns of this target stand first.
     """
     methods = list(dict.fromkeys(outcome.method for outcome in outcomes))
     by_method = {name: [o for o in outcomes if o.method == name] for name in methods}
@@ -228,7 +241,8 @@ def standings(
     of_sides = {side: published.rows(dataset, side, options) for side in sides_of(aspect)}
     rows = [*_own_rows(dataset, printed, of_sides, by_method, target_rate), *beside]
     rows = [_with_share(row, ceiling) for row in rows]
-    every = [*compared(dataset, aspect)]
+    has_own = any(_has_own_rates(outcome, sides_of(aspect)) for outcome in outcomes)
+    every = [*compared(dataset, aspect, first=target_of(chosen_by), has_own_rates=has_own)]
     place = max((i + 1 for i, c in enumerate(every) if c.score in (_F1, "hatexplain_token_f1")), default=0)
     every.insert(place, CEILING_SHARE)
     shown = [c for c in every if any(c.score in row.cells for row in rows)] or list(columns(dataset))
@@ -243,6 +257,7 @@ def standings(
         headline=headline,
         notes=[
             *_method_notes(by_method),
+            *_notes_on_targets(dataset, aspect, chosen_by, headline if len(by_method) > 1 else None),
             *_notes_on_differences(rows, by_method, headline, smallest),
             *_notes_on_ceiling(ceiling, target_rate),
             *notes,
@@ -275,7 +290,7 @@ def _own_rows(
             kind="ours",
             cells={s: over_seeds(list(_by_seed(finished, s).values())) for s in scores},
             p_values={score: p for score, p in tested.items() if p is not None},
-            marks=marks_of(finished, target_rate),
+            marks=marks_of(finished, target_rate, list(of_sides)),
             note=_failures(outcomes),
         )
         yield from (_published_row(row, of_sides, dataset) for row in printed if row.method == label)
@@ -448,11 +463,40 @@ def _published_row(
     return Row(name=f"{row.source}: {row.method}", kind="paper", cells=cells, note=row.note)
 
 
-def marks_of(finished: Sequence[Outcome], target_rate: float) -> str:
-    """The signs of a method's row."""
+def _has_own_rates(outcome: Outcome, sides: Sequence[str]) -> bool:
+    """Whether another share was selected for a side target than for the main one."""
+    known = (outcome.scores.get(name) for name in _rates_of(sides))
+    return len({rate for rate in known if rate is not None}) > 1
+
+
+def _rates_of(sides: Sequence[str]) -> list[str]:
+    """Flat names of the selection rates of all targets."""
+    return [_RATE, *(of_target(side, _RATE) for side in sides)]
+
+
+def _notes_on_targets(dataset: str, aspect: str, chosen_by: str, headline: Column | None) -> list[str]:
+    """By which of several targets models were chosen, and of which the tests are; else nothing."""
+    if not sides_of(aspect):
+        return []
+    said = f"differences and p-values are of {headline.label}" if headline is not None else ""
+    if not target_of(chosen_by):
+        return [said] if said else []
+    chosen = f"the best epoch of each is chosen by {label_of(chosen_by, dataset)}"
+    return ["; ".join(part for part in (chosen, said) if part)]
+
+
+def marks_of(finished: Sequence[Outcome], target_rate: float, sides: Sequence[str] = ()) -> str:
+    """The signs of a method's row.
+
+    Args:
+        finished: the method's seeds that came to a result.
+        target_rate: selection rate that they were held at.
+        sides: side targets, for which the rate was held as well.
+    """
     if any(outcome.is_dense for outcome in finished):
         return DENSE
-    rates = [outcome.scores["selection_rate"] for outcome in finished if "selection_rate" in outcome.scores]
+    names = _rates_of(sides)
+    rates = [outcome.scores[name] for outcome in finished for name in names if name in outcome.scores]
     # a rate that is 1 point off to the last digit is not more than one point off
     is_off = any(abs(rate - target_rate) > MAX_OFF_TARGET + 1e-9 for rate in rates)
     signs = OFF_TARGET if is_off else ""

@@ -1,6 +1,6 @@
 """Which scores the reports of a data set show, how they are called and in which order."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from feature_store.targets import main_of, sides_of
@@ -122,7 +122,7 @@ def plain(score: str) -> str:
     return score.removeprefix("val_").rpartition("/")[2]
 
 
-def _target_of(score: str) -> str:
+def target_of(score: str) -> str:
     """The target that a score is of, or `mean`; empty where it has no such name."""
     return score.removeprefix("val_").rpartition("/")[0]
 
@@ -130,7 +130,7 @@ def _target_of(score: str) -> str:
 def _titled(score: str) -> Column:
     """The column of a score that no table lists: of a target, or of a criterion."""
     known = (column for group in _COLUMNS.values() for column in group if column.score == plain(score))
-    target, found = _target_of(score), next(known, None)
+    target, found = target_of(score), next(known, None)
     label = plain(score).replace("_", " ") if found is None or not target else found.label
     is_share = found is None or found.is_share
     return Column(score, f"{target} {label}".strip(), is_share=is_share)
@@ -138,7 +138,7 @@ def _titled(score: str) -> Column:
 
 def of_targets(scores: Iterable[str]) -> list[str]:
     """Those scores of several targets that tables show, of all flat names that are there."""
-    return [name for name in scores if _target_of(name) and plain(name) in _OF_TARGETS]
+    return [name for name in scores if target_of(name) and plain(name) in _OF_TARGETS]
 
 
 def digits_of(score: str) -> int:
@@ -165,27 +165,57 @@ def columns(dataset: str, decisive: Collection[str] = ()) -> tuple[Column, ...]:
     return (*every[:place], *added, *every[place:])
 
 
-def compared(dataset: str, aspect: str = "") -> tuple[Column, ...]:
+def compared(
+    dataset: str, aspect: str = "", *, first: str = "", has_own_rates: bool = False
+) -> tuple[Column, ...]:
     """Columns of a comparison: every one, and how much is selected of the annotated texts alone.
 
     The rate is held on all texts, those included in which nobody marked anything; precision and recall are of
     the others. Where methods divide their tokens between the two in different ways, only both shares say so.
-    Of several targets, the scores of each prediction have columns of their own, which name it.
+    Of several targets, the scores of each prediction and its faithfulness have columns of their own, which
+    name it.
+
+    Args:
+        aspect: the target, or the targets.
+        first: of several targets, the one by whose prediction models are chosen, or `mean`: its columns stand
+            before those of the others; empty: the main one.
+        has_own_rates: whether different shares are selected for different targets: each has a column then.
     """
     every = columns(dataset)
     if not any(column.score == _SELECTED_OF_ANNOTATED.score for column in every):
         place = every.index(_SELECTED) + 1
         every = (*every[:place], _SELECTED_OF_ANNOTATED, *every[place:])
-    main, sides = main_of(aspect), sides_of(aspect)
+    main, sides = main_of(aspect) or "", sides_of(aspect)
     if not sides:
         return every
-    place = every.index(_SELECTED)
-    more = [of_side(side, column) for side in sides for column in every if column.score in TASK_SCORES]
-    named = [
-        replace(column, label=f"{main} {column.label}") if column.score in TASK_SCORES else column
-        for column in every
+    targets = sorted((main, *sides), key=lambda name: name != first)
+    if first == MEAN:
+        targets = [MEAN, *targets]
+    predicted = [column for column in every if column.score in TASK_SCORES]
+    found = _for_each(targets, main, every, predicted)
+    found = _for_each(targets, main, found, [column for column in _FAITHFULNESS if column in every])
+    return tuple(_for_each(targets, main, found, [_SELECTED]) if has_own_rates else found)
+
+
+def _for_each(
+    targets: Sequence[str], main: str, every: Sequence[Column], repeated: Sequence[Column]
+) -> list[Column]:
+    """The columns with some of them once for each target, all together where the first of these stood.
+
+    Args:
+        targets: in the order of their columns.
+        main: the main one, whose scores have plain names.
+    """
+    if not repeated:
+        return [*every]
+    place = every.index(repeated[0])
+    found = [column for column in every if column not in repeated]
+    found[place:place] = [
+        replace(column, label=f"{main} {column.label}") if name == main else of_side(name, column)
+        for name in targets
+        for column in repeated
     ]
-    return (*named[:place], *more, *named[place:])
+    return found
 
 
 def of_side(side: str, column: Column) -> Column:
@@ -220,7 +250,7 @@ def of_validation(dataset: str, scores: Iterable[str], decisive: Collection[str]
 
 def label_of(score: str, dataset: str) -> str:
     """How tables call a score, with or without `val_`: those of the data set first, then all others."""
-    if target := _target_of(score):
+    if target := target_of(score):
         return f"{target} {label_of(plain(score), dataset)}"
     bare = plain(score)
     # beside a column of macro precision, one of tokens has to say so

@@ -9,8 +9,9 @@ import torch
 from feature_store.store import FeatureRequest, Features, open_features
 from infocal.methods.infocal.model import InfoCal
 from infocal.trainer import predict
+from pipeline import compare
 from pipeline.base.errors import PipelineError
-from pipeline.cli import planning
+from pipeline.cli import compare_settings, planning
 from pipeline.reporting import markup, pages
 from pipeline.search import build_parser
 from pipeline.tracking import assessment
@@ -18,6 +19,7 @@ from pipeline.training import scoring
 from pipeline.training.loaders import embeddings_of, task_of
 from pipeline.training.trainable import epoch_of, shown_predictions, with_intervals
 from search_spaces import lookup
+from tests.small_model import LAW
 from tests.small_store import CONFIG, sample_cache
 from tests.small_study import run_settings
 from tests.unit.pipeline.html_reader import read
@@ -122,13 +124,28 @@ def test_bounds_of_the_criterion_are_of_the_target_that_it_reads(found: scoring.
     ("more", "message"),
     [
         (["--method", "attention"], "`rationales` per_head needs a method with a selector"),
+        (["--method", "fresh"], "`rationales` per_head needs a method with a selector"),
+        (["--method", "fresh", "--set", "saliency=gradient"], "per_head needs a method with a selector"),
+        (["--method", "topjudge"], "`rationales` per_head needs a method with a selector"),
         (["--task", "charges"], "`rationales` per_head is for several targets, but there is one"),
     ],
 )
 def test_it_is_refused_before_anything_is_built(more: list[str], message: str):
     with pytest.raises(PipelineError, match=message) as caught:
         planning.run_settings(flags("--set", "rationales=per_head", *more), {})
-    assert caught.value.where == "--set"
+    assert caught.value.where == "--set" and "leave it out, or " in (caught.value.hint or "")
+
+
+def test_a_comparison_gives_it_to_the_methods_with_a_selector_alone():
+    given = ["--dataset", "cail-small", "--task", ",".join(TARGETS), "--sample", "--methods", "infocal,fresh"]
+    rate = ["--target-selection-rate", "0.2"]
+    parsed = compare.build_parser().parse_args([*given, *rate, "--set", "infocal.rationales=per_head"])
+    runs = compare_settings.new_comparison(parsed, []).runs
+    assert [run.config().num_rationales(LAW) for run in runs] == [3, 1]
+    parsed = compare.build_parser().parse_args([*given, *rate, "--set", "rationales=per_head"])
+    with pytest.raises(PipelineError, match="fresh: `rationales` per_head needs a method") as caught:
+        compare_settings.new_comparison(parsed, [])
+    assert "`--set infocal.rationales=per_head`" in (caught.value.hint or "")
 
 
 def test_pages_show_the_rationale_of_each_target(features: Features, found: scoring.Validation):

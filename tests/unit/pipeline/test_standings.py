@@ -348,8 +348,13 @@ def of_law(method: str, seed: int = 0, **scores: float) -> Outcome:
     return Outcome(method=method, seed=seed, epoch=1, scores=known | scores)
 
 
-def law_table(*outcomes: Outcome) -> Standings:
-    return standings.standings("cail-small", LAW, outcomes, target_rate=0.13)
+def law_table(*outcomes: Outcome, **changes) -> Standings:
+    return standings.standings("cail-small", LAW, outcomes, **{"target_rate": 0.13, **changes})
+
+
+def targets_of(found: Standings) -> list[str]:
+    """The targets of the columns, in their order."""
+    return list(dict.fromkeys(column.label.partition(" ")[0] for column in found.columns))
 
 
 def test_each_of_several_targets_has_columns_that_name_it():
@@ -377,6 +382,66 @@ def test_the_published_row_of_several_targets_has_the_numbers_of_each():
     assert "selected_rate" not in cells and "selection_rate" not in cells
     # its own numbers are ours alone
     assert row(found, "TOPJUDGE").cells["articles/macro_f1"].mean == 0.7
+
+
+@pytest.mark.parametrize(
+    ("chosen_by", "order"),
+    [
+        ("val_macro_f1", ["charges", "articles", "terms"]),
+        ("val_articles/macro_f1", ["articles", "charges", "terms"]),
+        ("val_terms/macro_f1", ["terms", "charges", "articles"]),
+        ("val_mean/macro_f1", ["mean", "charges", "articles", "terms"]),
+    ],
+)
+def test_the_target_of_the_criterion_stands_first(chosen_by: str, order: list[str]):
+    known = {"terms/macro_f1": 0.3, "mean/accuracy": 0.6}
+    outcomes = [of_law("infocal", **known), of_law("topjudge", **known)]
+    found = law_table(*outcomes, chosen_by=chosen_by)
+    assert targets_of(found) == [*order, "selected"]
+    values = dict(zip((c.label for c in found.columns), found.texts(row(found, "InfoCal")), strict=False))
+    assert (values["charges macro F1"], values["terms macro F1"]) == ("80.0", "30.0")
+    (note,) = [note for note in found.notes if "differences and p-values are of charges macro F1" in note]
+    target = order[0]
+    said = f"the best epoch of each is chosen by {target} macro F1"
+    assert (said in note) == (target != "charges")
+
+
+def test_targets_with_rationales_of_their_own_have_a_share_each_and_one_off_the_target_is_marked():
+    rates = {"articles/selection_rate": 0.13, "terms/selection_rate": 0.16}
+    found = law_table(of_law("infocal", **rates))
+    assert [column.label for column in found.columns][-3:] == [
+        "charges selected",
+        "articles selected",
+        "terms selected",
+    ]
+    assert found.texts(row(found, "InfoCal"))[-4:-1] == ["13.0", "13.0", "16.0"]
+    assert row(found, "InfoCal").marks == OFF_TARGET
+    shared = law_table(of_law("infocal", **dict.fromkeys(rates, 0.13)))
+    assert [column.label for column in shared.columns][-1] == "selected"
+    assert row(shared, "InfoCal").marks == ""
+
+
+def test_the_faithfulness_of_each_target_has_columns_that_name_it():
+    scores = {"comprehensiveness": 0.2, "articles/comprehensiveness": 0.3, "terms/sufficiency": 0.1}
+    found = law_table(of_law("infocal", **scores), chosen_by="val_terms/macro_f1")
+    values = dict(zip((c.label for c in found.columns), found.texts(row(found, "InfoCal")), strict=False))
+    named = {label: text for label, text in values.items() if "ness" in label or "sufficiency" in label}
+    assert named == {
+        "terms sufficiency": "10.0",
+        "charges comprehensiveness": "20.0",
+        "articles comprehensiveness": "30.0",
+    }
+
+
+def test_scores_of_two_reviews_stand_side_by_side():
+    scores = {"mse": 0.02, "palate/mse": 0.02, "smell/mse": 0.03, "mean/mse": 0.025}
+    found = standings.standings(
+        "beer", "palate+smell", [outcome(scores=outcome().scores | scores)], target_rate=0.07
+    )
+    labels = [column.label for column in found.columns]
+    place = labels.index("palate MSE")
+    assert labels[place : place + 2] == ["palate MSE", "smell MSE"]
+    assert not any("p-values are of" in note for note in found.notes), "there is one method"
 
 
 def test_one_target_has_the_columns_that_it_had():
