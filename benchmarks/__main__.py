@@ -20,12 +20,14 @@ from pipeline.base.errors import PipelineError, run_command
 from pipeline.cli import common_flags, flag_values
 from pipeline.study import cluster
 
-PARTS = ("encoders", "step", "data", "segmentation", "search", "serving")
+PARTS = ("encoders", "step", "data", "segmentation", "search", "serving", "search-efficiency")
+_WITHOUT_TEXTS = {"search-efficiency"}
+"""Parts that read no texts: they need neither `--data-dir` nor `--sample`."""
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = common_flags.parser("benchmarks", "Time encoders, training step, data path, search and answers.")
+    parser = common_flags.parser("benchmarks", "Measure encoders, step, data path, search and answers.")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--data-dir", metavar="DIR", type=Path, help="folder that holds beer/ (default: INFOCAL_DATA)"
@@ -61,10 +63,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _figures(given: argparse.Namespace, work: Path) -> Iterator[Figure]:
+    from benchmarks import search_efficiency
+
+    if set(given.only) - _WITHOUT_TEXTS:
+        yield from _figures_of_texts(given, _data_dir(given), work)
+    if "search-efficiency" in given.only:
+        yield from search_efficiency.run(given.rounds)
+
+
+def _figures_of_texts(given: argparse.Namespace, data_dir: Path | None, work: Path) -> Iterator[Figure]:
     from benchmarks import data, encoders, search, segmentation, serving, step
     from benchmarks.corpus import open_corpus
 
-    data_dir = _data_dir(given)
     corpus = open_corpus(data_dir, work / "cache")
     parts: dict[str, Callable[[], Iterator[Figure]]] = {
         "encoders": lambda: encoders.run(corpus, given.rounds),
@@ -74,9 +84,9 @@ def _figures(given: argparse.Namespace, work: Path) -> Iterator[Figure]:
         "search": lambda: search.run(work / "search"),
         "serving": lambda: serving.run(corpus, given.rounds, work / "serving"),
     }
-    for name in PARTS:
+    for name, figures in parts.items():
         if name in given.only:
-            yield from parts[name]()
+            yield from figures()
 
 
 def _become_like_a_worker(arguments: Sequence[str]) -> None:

@@ -1,16 +1,19 @@
 """Searches replayed on a table of trained points: the compute that a sampler and a way to stop early need.
 
-python -m benchmarks.search_efficiency TABLE --replays 100
+python -m benchmarks.search_efficiency --replays 100
 
 The table comes from `benchmarks.search_table`. A replay runs the product's own search and early stopping, but
-reads the training from the table. Compute is counted in epochs, those of stopped trials included.
+reads the training from the table. It ends with the last target. Compute is counted in epochs, those of
+stopped and failed trials included.
 """
 
 import argparse
 import itertools
 import json
+import math
 import statistics
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,18 +24,31 @@ import numpy as np
 import optuna
 import pyarrow as pa
 
-from benchmarks.search_table import EPOCH, ERROR, LEVELS, OBJECTIVE, POINT, VIOLATION
+from benchmarks.search_table import EPOCH, ERROR, FIRST, LEVELS, OBJECTIVE, POINT, VIOLATION
+from benchmarks.timing import Figure
 from feature_store.errors import BadInputError
+from infocal.config import InfoCalConfig
 from pipeline.base.errors import run_command
+from pipeline.base.trajectories import Failure
 from pipeline.cli import common_flags, flag_values
-from pipeline.study.scheduler import ConstrainedOptunaSearch, Halving, sampler
+from pipeline.study.scheduler import (
+    REDUCTION_FACTOR,
+    ConstrainedOptunaSearch,
+    Halving,
+    grace_epochs,
+    sampler,
+)
 from pipeline.training import epochs
 from pipeline.training.settings import SAMPLERS
 from search_spaces.space import Range, Space
 
+TABLE = Path(__file__).with_name("tables") / "beer-palate-sample.arrow"
 NUM_RANDOM = 100
 """Random trials, none stopped early, whose best one the others have to reach."""
+NUM_BASELINES = 100
+"""Random searches over which the median best is taken."""
 _NEAR = 0.01
+_FAILURE = epochs.report_of(Failure(0, "failed", "the training failed"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +61,16 @@ class Reached:
     error: float
     """Standard error of the objective over draws of validation texts."""
 
+    def report(self, number: int) -> dict[str, Any]:
+        """What a worker reports of it.
+
+        Args:
+            number: of epochs so far.
+        """
+        if self.objective == _FAILURE[epochs.OBJECTIVE]:
+            return _FAILURE | {epochs.EPOCHS: number}
+        return {epochs.OBJECTIVE: self.objective, epochs.VIOLATION: self.violation, epochs.EPOCHS: number}
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -55,6 +81,8 @@ class Table:
     """The number of the level of each hyper-parameter, from 0."""
     points: dict[tuple[int, ...], list[Reached]]
     """What each point has after each epoch; the training of one with fewer epochs has failed in the last."""
+    first: tuple[dict[str, int], ...] = ()
+    """Points with which the product's search begins."""
 
     @property
     def num_epochs(self) -> int:
@@ -72,6 +100,10 @@ class Table:
         best = self.best
         return {"near": best.objective - _NEAR * abs(best.objective), "noise": best.objective - best.error}
 
+    def num_reaching(self, target: float) -> int:
+        """How many points reach an objective."""
+        return sum(max(one.objective for one in reached) >= target for reached in self.points.values())
+
 
 def read(path: Path) -> Table:
     """The table that `benchmarks.search_table` wrote.
@@ -83,7 +115,7 @@ def read(path: Path) -> Table:
         with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
             found = reader.read_all()
         metadata = found.schema.metadata or {}
-        levels = json.loads(metadata[LEVELS])
+        levels, first = json.loads(metadata[LEVELS]), json.loads(metadata[FIRST])
     except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
         raise BadInputError(
             f"cannot be read as a table of trained points: {error}",
@@ -98,7 +130,8 @@ def read(path: Path) -> Table:
     for row in found.sort_by([(POINT, "ascending"), (EPOCH, "ascending")]).to_pylist():
         key = tuple(values.index(row[name]) for name, values in levels.items())
         points.setdefault(key, []).append(Reached(row[OBJECTIVE], row[VIOLATION], row[ERROR]))
-    return Table(path.stem, space, points)
+    begun = tuple({name: levels[name].index(value) for name, value in point.items()} for point in first)
+    return Table(path.stem, space, points, begun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +139,31 @@ class Setting:
     """How a search draws points and stops trials."""
 
     sampler: str = "tpe"
-    reduction: int | None = 3
+    reduction: int | None = REDUCTION_FACTOR
     """One trial of so many goes on from a rung; None: no trial is stopped early."""
-    grace: int = 4
+    grace: int = grace_epochs(InfoCalConfig())
     """Epochs before a trial may be stopped."""
     is_pruned: bool = True
     """Whether Optuna is told that a stopped trial was pruned; otherwise its last value is its result."""
+    starts_known: bool = True
+    """Whether the first point is the product's own first one."""
 
     def __str__(self) -> str:
+        start = "" if self.starts_known else ", no first point"
         if self.reduction is None:
-            return f"{self.sampler}, no stop"
+            return f"{self.sampler}, no stop{start}"
         told = "pruned" if self.is_pruned else "complete"
-        return f"{self.sampler}, 1 of {self.reduction} after {self.grace}, told {told}"
+        return f"{self.sampler}, 1 of {self.reduction} after {self.grace}, told {told}{start}"
 
 
-def replay(table: Table, setting: Setting, seed: int, num_trials: int, workers: int = 2) -> list[float]:
+def replay(
+    table: Table,
+    setting: Setting,
+    seed: int,
+    num_trials: int,
+    workers: int = 2,
+    until: float = math.inf,
+) -> list[float]:
     """The best objective so far after each epoch of a search.
 
     Args:
@@ -129,11 +172,12 @@ def replay(table: Table, setting: Setting, seed: int, num_trials: int, workers: 
         seed: of the sampler.
         num_trials: trials of the search.
         workers: trials at once; each takes as long for an epoch as the others.
+        until: an objective that ends the search.
     """
     search = ConstrainedOptunaSearch(
         table.space,
         sampler(setting.sampler, table.space, seed),
-        [],
+        [dict(point) for point in table.first] if setting.starts_known else [],
         num_epochs=table.num_epochs if setting.is_pruned else 0,
     )
     stopping = Halving(
@@ -146,7 +190,7 @@ def replay(table: Table, setting: Setting, seed: int, num_trials: int, workers: 
     running: list[tuple[Any, list[Reached], int]] = []
     names = map(str, itertools.count())
     left = min(num_trials, len(table.points))
-    while running or left:
+    while (running or left) and best < until:
         while left and len(running) < workers:
             left -= 1
             trial: Any = SimpleNamespace(trial_id=next(names), config={})
@@ -155,11 +199,7 @@ def replay(table: Table, setting: Setting, seed: int, num_trials: int, workers: 
             running.append((trial, table.points[tuple(point[one.name] for one in table.space)], 0))
         trial, rows, number = running.pop(0)
         reached = rows[number]
-        result = {
-            epochs.OBJECTIVE: reached.objective,
-            epochs.VIOLATION: reached.violation,
-            epochs.EPOCHS: number + 1,
-        }
+        result = reached.report(number + 1)
         best = max(best, reached.objective)
         curve.append(best)
         search.on_trial_result(trial.trial_id, result)
@@ -173,15 +213,19 @@ def replay(table: Table, setting: Setting, seed: int, num_trials: int, workers: 
     return curve
 
 
+RANDOM = Setting(sampler="random", reduction=None, starts_known=False)
+"""What searches are compared with."""
+
+
 def epochs_to(curve: Sequence[float], target: float) -> float:
     """Epochs until a search has reached the target; infinite where it never has."""
     return next((i + 1.0 for i, best in enumerate(curve) if best >= target), np.inf)
 
 
-def best_of_random(table: Table, replays: int) -> float:
-    """Median of the best objective of `NUM_RANDOM` random trials that are not stopped."""
-    setting = Setting(sampler="random", reduction=None)
-    return statistics.median(replay(table, setting, seed, NUM_RANDOM)[-1] for seed in range(replays))
+def targets_of(table: Table) -> dict[str, float]:
+    """Objectives to reach: the table's own, and the median best of `NUM_RANDOM` random trials."""
+    best = [replay(table, RANDOM, seed, NUM_RANDOM)[-1] for seed in range(NUM_BASELINES)]
+    return table.targets | {"random": statistics.median(best)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +249,28 @@ def needed(curves: Sequence[Sequence[float]], target: float) -> Needed:
     return Needed(found[(len(found) - 1) // 2], low, high)
 
 
+def curves_of(
+    table: Table, setting: Setting, replays: int, until: float, seconds: float = math.inf
+) -> list[list[float]]:
+    """Replays of one setting, each with a seed of its own.
+
+    Args:
+        until: an objective that ends a replay.
+        seconds: after which no further replay begins; the first one always does.
+    """
+    began, curves = time.monotonic(), list[list[float]]()
+    while len(curves) < replays and (not curves or time.monotonic() - began < seconds):
+        curves.append(replay(table, setting, len(curves), len(table.points), until=until))
+    return curves
+
+
 def settings_of(table: Table, samplers: Sequence[str] = SAMPLERS) -> Iterator[Setting]:
-    """The product's setting with each sampler, and the one with `tpe` changed in one way at a time."""
+    """The baseline, the product's setting with each sampler, and the one with `tpe` changed in one way."""
+    yield RANDOM
     for name in samplers:
         yield Setting(sampler=name)
     yield Setting(is_pruned=False)
+    yield Setting(starts_known=False)
     for reduction in (2, 4, None):
         yield Setting(reduction=reduction)
     for grace in range(1, table.num_epochs):
@@ -217,23 +278,56 @@ def settings_of(table: Table, samplers: Sequence[str] = SAMPLERS) -> Iterator[Se
             yield Setting(grace=grace)
 
 
+def run(rounds: int) -> Iterator[Figure]:
+    """Epochs that the product's setting needs on the stored table, beside those of a random search.
+
+    Args:
+        rounds: three replays for each.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    table = read(TABLE)
+    targets = targets_of(table)
+    ours, random = (
+        curves_of(table, setting, 3 * rounds, max(targets.values())) for setting in (Setting(), RANDOM)
+    )
+    for name, target in targets.items():
+        found, reference = _median_epochs(ours, target), _median_epochs(random, target)
+        reached = sum(np.isfinite(epochs_to(curve, target)) for curve in ours)
+        note = f"{Setting()}; reference: {RANDOM}; {reached} of {len(ours)} replays reached {target:.4f}"
+        yield Figure(f"search_epochs_{name}", found, reference, reference / found, "epochs", note)
+
+
+def _median_epochs(curves: Sequence[Sequence[float]], target: float) -> float:
+    """Median over searches; one that has not reached the target counts as all epochs that it took."""
+    return statistics.median(min(epochs_to(curve, target), len(curve)) for curve in curves)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print a table of what each setting needs; returns the exit code."""
     parser = common_flags.parser("benchmarks.search_efficiency", "Replay searches on a table of points.")
-    parser.add_argument("table", type=Path, help="Arrow file of `benchmarks.search_table`")
+    parser.add_argument(
+        "table", type=Path, nargs="?", default=TABLE, help="Arrow file of `benchmarks.search_table`"
+    )
     parser.add_argument("--replays", type=flag_values.positive_int, default=100, help="default: %(default)s")
     parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=SAMPLERS, help="default: all")
+    parser.add_argument(
+        "--seconds",
+        type=flag_values.positive_float,
+        default=math.inf,
+        help="for each setting: no further replay begins after that (default: no limit)",
+    )
     given: argparse.Namespace = parser.parse_args(arguments)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     table = read(given.table)
-    targets = table.targets | {"best of 100 random": best_of_random(table, given.replays)}
-    said = ", ".join(f"{name}: {value:.4f}" for name, value in targets.items())
-    print(f"{len(table.points)} points of {table.num_epochs} epochs; {said}\n")
-    print(f"| search | {' | '.join(targets)} |\n|---|{'---|' * len(targets)}")
+    targets = targets_of(table)
+    print(f"{len(table.points)} points of {table.num_epochs} epochs")
+    for name, target in targets.items():
+        print(f"{name}: {target:.4f}, reached by {table.num_reaching(target)} points")
+    print(f"\n| search | replays | {' | '.join(targets)} |\n|---|{'---|' * (len(targets) + 1)}")
     for setting in settings_of(table, given.samplers):
-        curves = [replay(table, setting, seed, len(table.points)) for seed in range(given.replays)]
+        curves = curves_of(table, setting, given.replays, max(targets.values()), given.seconds)
         cells = " | ".join(str(needed(curves, target)) for target in targets.values())
-        print(f"| {setting} | {cells} |", flush=True)
+        print(f"| {setting} | {len(curves)} | {cells} |", flush=True)
     return 0
 
 

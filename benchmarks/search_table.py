@@ -9,11 +9,13 @@ log scale. Nothing is stopped early. A command that was stopped continues where 
 
 import argparse
 import concurrent.futures
+import functools
 import itertools
 import json
 import logging
 import math
 import multiprocessing
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,15 +32,20 @@ from pipeline.training import epochs
 from pipeline.training.epochs import Epoch, report_of
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import train
-from search_spaces.space import Range, Space, without_noise
+from search_spaces.space import Point, Range, Space, without_noise
 
 logger = logging.getLogger("benchmarks.search_table")
 
 OBJECTIVE, VIOLATION, ERROR = "objective", "violation", "error"
 """Columns: of the best epoch so far, as early stopping reads it; `error` is its standard error."""
 POINT, EPOCH, SECONDS = "point", "epoch", "seconds"
-COMMAND, LEVELS = b"command", b"levels"
-"""Metadata of the table's schema: the command, and the levels of each range."""
+COMMAND, LEVELS, FIRST = b"command", b"levels", b"first_points"
+"""Metadata of the table's schema: the command, the levels of each range, and the points of the grid that are
+nearest to those with which a search begins."""
+
+_ROOT = Path(__file__).parents[1]
+_PLACES = ("--out", "--storage", "--cache-dir", "--data-dir", "--tracking-uri", "--optuna-storage", "--jobs")
+"""Flags without which the command gives the same table; they describe the machine."""
 
 
 def levels_of(one: Range, number: int) -> list[float]:
@@ -128,6 +135,7 @@ def main(arguments: Sequence[str]) -> int:
     part = given.out.with_name(given.out.name + ".part")
     done = _done(part)
     logger.info("%d of %d points are done", len(done), len(grid))
+    described = metadata(prepared.space, prepared.first_points, grid, arguments)
     missing = [number for number in range(len(grid)) if number not in done]
     context = multiprocessing.get_context("spawn")
     with (
@@ -143,9 +151,62 @@ def main(arguments: Sequence[str]) -> int:
             # the pool waits at its end for what has begun, and would for everything
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    _write(given.out, grid, list(_done(part).values()), prepared.space, arguments)
+    _write(given.out, grid, list(_done(part).values()), described)
     part.unlink()
     return 0
+
+
+def metadata(
+    space: Space,
+    first_points: Sequence[Point],
+    grid: Sequence[Mapping[str, float]],
+    arguments: Sequence[str],
+) -> dict[bytes, bytes]:
+    """What the table says of itself.
+
+    Args:
+        first_points: with which a search over the space begins.
+        grid: every point of the table.
+        arguments: of the command.
+    """
+    levels = {one.name: sorted({point[one.name] for point in grid}) for one in space}
+    first = [nearest(space, levels, point) for point in first_points]
+    return {
+        COMMAND: portable_command(arguments).encode(),
+        LEVELS: json.dumps(levels).encode(),
+        FIRST: json.dumps(first).encode(),
+    }
+
+
+def nearest(space: Space, levels: Mapping[str, Sequence[float]], point: Point) -> dict[str, float]:
+    """The point of a grid that is nearest to another point, on the scale of each range."""
+
+    def distance(one: Range, level: float) -> float:
+        value = float(point[one.name])
+        return abs(math.log(level / value)) if one.log else abs(level - value)
+
+    ranges = [one for one in space if isinstance(one, Range)]
+    return {one.name: min(levels[one.name], key=functools.partial(distance, one)) for one in ranges}
+
+
+def portable_command(arguments: Sequence[str]) -> str:
+    """The command that makes the same table elsewhere: without the places of this machine.
+
+    The table's own file is named as in this repository; another file outside the working folder by its name.
+    """
+    given, others = command_text.bare_parser(*_PLACES).parse_known_args(list(arguments))
+    words = list[str]()
+    for argument in others:
+        name, equals, value = argument.rpartition("=")
+        words.append(name + equals + (_short(Path(value)) if Path(value).is_absolute() else value))
+    if given.out is not None:
+        words += ["--out", f"benchmarks/tables/{Path(given.out).name}"]
+    return shlex.join(["python", "-m", "benchmarks.search_table", *words])
+
+
+def _short(path: Path) -> str:
+    """A file as it is named from the root of the repository, or its name alone."""
+    return str(path.relative_to(_ROOT)) if path.is_relative_to(_ROOT) else path.name
 
 
 def _done(part: Path) -> dict[int, list[dict[str, float]]]:
@@ -160,17 +221,15 @@ def _write(
     out: Path,
     grid: Sequence[Mapping[str, float]],
     found: Sequence[Sequence[Mapping[str, float]]],
-    space: Space,
-    arguments: Sequence[str],
+    described: Mapping[bytes, bytes],
 ) -> None:
-    rows = list(_rows(grid, found))
-    levels = {one.name: sorted({point[one.name] for point in grid}) for one in space}
-    metadata = {
-        COMMAND: command_text.stored_command("benchmarks.search_table", arguments).encode(),
-        LEVELS: json.dumps(levels).encode(),
-    }
-    table = pa.Table.from_pylist(rows).replace_schema_metadata(metadata)
-    with pa.OSFile(str(out), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+    store(pa.Table.from_pylist(list(_rows(grid, found))).replace_schema_metadata(dict(described)), out)
+
+
+def store(table: pa.Table, out: Path) -> None:
+    """Write a table, compressed: its columns of levels repeat themselves."""
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.OSFile(str(out), "wb") as sink, pa.ipc.new_file(sink, table.schema, options=options) as writer:
         writer.write_table(table)
 
 

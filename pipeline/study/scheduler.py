@@ -32,7 +32,8 @@ from pipeline.training.trainable import RESUMED
 from search_spaces import space as spaces
 from search_spaces.space import Choice, Parameter, Space, num_points
 
-_REDUCTION_FACTOR = 3
+REDUCTION_FACTOR = 3
+"""One trial of so many goes on from a rung."""
 _TUNES_COUNT = "training_iteration"
 _MAX_DRAWS = 20
 """Points that are asked of a sampler for one trial, before one that was not tried is taken at random."""
@@ -81,7 +82,7 @@ class Halving(ASHAScheduler):
         grace_period: int,
         max_t: int,
         past: Sequence[TrialRecord],
-        reduction_factor: int = _REDUCTION_FACTOR,
+        reduction_factor: int = REDUCTION_FACTOR,
     ) -> None:
         super().__init__(
             time_attr=EPOCHS,
@@ -141,7 +142,7 @@ def rungs(config: MethodConfig, num_epochs: int, space: Space = ()) -> list[int]
     """Numbers of epochs after which `asha` may stop a trial, lowest first; empty where it stops none."""
     found = [min(grace_epochs(config, space), num_epochs)]
     while found[-1] < num_epochs:
-        found.append(found[-1] * _REDUCTION_FACTOR)
+        found.append(found[-1] * REDUCTION_FACTOR)
     return found[:-1]
 
 

@@ -3,16 +3,31 @@
 import itertools
 import json
 import math
+import shlex
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from benchmarks import __main__ as command
 from benchmarks import search_efficiency, search_table
-from benchmarks.search_efficiency import Needed, Reached, Setting, Table, epochs_to, needed, read, replay
+from benchmarks.search_efficiency import (
+    RANDOM,
+    Needed,
+    Reached,
+    Setting,
+    Table,
+    epochs_to,
+    needed,
+    read,
+    replay,
+)
+from benchmarks.timing import Figure
 from feature_store.errors import BadInputError
+from infocal.config import InfoCalConfig
 from pipeline.base.errors import PipelineError
 from pipeline.base.trajectories import Failure
+from pipeline.study.scheduler import asha
 from search_spaces.space import Choice, Range
 from tests.small_ledger import an_epoch
 from tests.small_study import run_settings
@@ -45,7 +60,8 @@ def path(tmp_path: Path) -> Path:
         for number in reversed(range(len(grid)))
     ]
     out = tmp_path / "small.arrow"
-    search_table._write(out, grid, found, space, ["--out", "FILE"])
+    described = search_table.metadata(space, [{"a": 2.4, "b": 0.4}], grid, ["--out", "FILE"])
+    search_table._write(out, grid, found, described)
     return out
 
 
@@ -79,7 +95,35 @@ def test_a_table_is_read_as_it_was_written(path: Path, table: Table):
     with pa.memory_map(str(path)) as source:
         metadata = pa.ipc.open_file(source).schema.metadata
     assert json.loads(metadata[search_table.LEVELS]) == LEVELS
-    assert b"benchmarks.search_table" in metadata[search_table.COMMAND]
+    assert metadata[search_table.COMMAND] == b"python -m benchmarks.search_table --out benchmarks/tables/FILE"
+    assert table.first == ({"a": 1, "b": 1},), "0.4 is nearer to 1 than to 0.1 by ratio, and not by distance"
+
+
+def test_the_stored_command_names_no_place_of_the_machine(tmp_path: Path):
+    root = Path(search_table.__file__).parents[1]
+    arguments = [
+        *("--dataset", "jsonl", f"--data-dir={tmp_path}", "--levels", "4", "3"),
+        *("--storage", f"{tmp_path}/runs", "--cache-dir", str(tmp_path), "--jobs", "2"),
+        *(f"--space={tmp_path}/own.toml", "--out", f"{tmp_path}/own.arrow"),
+        *("--config", f"{root}/docs/a.toml", "--set", f"language_model={tmp_path}/m"),
+    ]
+    assert search_table.portable_command(arguments) == (
+        "python -m benchmarks.search_table --dataset jsonl --levels 4 3 --space=own.toml "
+        "--config docs/a.toml --set language_model=m --out benchmarks/tables/own.arrow"
+    )
+
+
+def test_the_table_of_the_repository_is_what_its_command_makes():
+    stored = read(search_efficiency.TABLE)
+    with pa.memory_map(str(search_efficiency.TABLE)) as source:
+        metadata = pa.ipc.open_file(source).schema.metadata
+    command = shlex.split(metadata[search_table.COMMAND].decode())
+    assert command[:3] == ["python", "-m", "benchmarks.search_table"]
+    given = search_table.build_parser().parse_args(command[3:])
+    study = search_table.search_settings.new_study(given, command[3:])
+    grid = search_table.points(study.space, given.levels)
+    assert metadata == search_table.metadata(study.space, study.first_points, grid, command[3:])
+    assert len(stored.points) == len(grid) and stored.num_epochs == given.epochs
 
 
 def test_another_file_is_refused(tmp_path: Path):
@@ -121,9 +165,55 @@ def test_a_replayed_trial_that_fails_takes_no_more_epochs(table: Table):
     points = {key: [*rows[:1], Reached(-1e3, 1e3, math.nan)] for key, rows in table.points.items()}
     points[2, 3] = table.points[2, 3]
     failing = Table("failing", table.space, points)
-    curve = replay(failing, Setting(sampler="grid", reduction=None), 0, 100)
+    curve = replay(failing, Setting(sampler="grid", reduction=None), 0, 100, until=2.0)
     assert len(curve) == 2 * (len(points) - 1) + NUM_EPOCHS
     assert curve[-1] == failing.best.objective == table.best.objective
+
+
+def test_optuna_hears_of_a_failed_trial_what_it_hears_in_a_search(table: Table, monkeypatch):
+    """A failure was told as a result of -1e9 before, from which a sampler learns something else."""
+    studies = []
+
+    class Seen(search_efficiency.ConstrainedOptunaSearch):
+        def __init__(self, *args, **more):
+            super().__init__(*args, **more)
+            studies.append(self)
+
+    monkeypatch.setattr(search_efficiency, "ConstrainedOptunaSearch", Seen)
+    points = {key: [*rows[:-1], Reached(-1e9, 1e9, math.nan)] for key, rows in table.points.items()}
+    points[2, 3] = table.points[2, 3]
+    replay(Table("failing", table.space, points), Setting(sampler="random", reduction=None), 0, 100)
+    (study,) = (one.study for one in studies)
+    trained = [trial for trial in study.trials if trial.intermediate_values]
+    assert sorted(trial.state.name for trial in trained) == ["COMPLETE", *["FAIL"] * (len(points) - 1)]
+    assert all(min(trial.intermediate_values.values()) >= 0 for trial in trained)
+    assert {len(trial.intermediate_values) for trial in trained} == {NUM_EPOCHS - 1, NUM_EPOCHS}
+
+
+def test_a_replay_ends_where_the_last_target_is_reached(table: Table):
+    whole = replay(table, Setting(sampler="random", reduction=None), 3, 100)
+    ended = replay(table, Setting(sampler="random", reduction=None), 3, 100, until=0.8)
+    assert ended == whole[: len(ended)]
+    assert ended[-1] >= 0.8 > ended[-2]
+
+
+def test_a_search_begins_with_the_products_own_point(table: Table):
+    for sampler in ("tpe", "random"):
+        first = replay(table, Setting(sampler=sampler), 0, 1)
+        assert first == [objective(1, 1, epoch) for epoch in range(1, NUM_EPOCHS + 1)]
+    others = [replay(table, Setting(starts_known=False), seed, 1)[-1] for seed in range(5)]
+    assert set(others) != {objective(1, 1, NUM_EPOCHS)}
+
+
+def test_the_products_setting_is_what_the_product_does():
+    made = asha(InfoCalConfig(), num_epochs=100)
+    assert min(rung for rung, _ in made._brackets[0]._rungs) == Setting().grace
+    assert made._reduction_factor == Setting().reduction
+
+
+def test_a_limit_of_time_leaves_one_replay(table: Table):
+    assert len(search_efficiency.curves_of(table, RANDOM, 4, 2.0)) == 4
+    assert len(search_efficiency.curves_of(table, RANDOM, 4, 2.0, seconds=1e-9)) == 1
 
 
 def test_a_replay_is_repeatable(table: Table):
@@ -162,11 +252,42 @@ def test_needed_epochs_are_a_median_and_where_nine_of_ten_lie():
 def test_the_command_compares_settings(path: Path, capsys):
     assert search_efficiency.main([str(path), "--replays", "3", "--samplers", "tpe", "random"]) == 0
     printed = capsys.readouterr().out
-    assert "12 points of 9 epochs; near: " in printed
+    near = 0.99 * objective(2, 3, NUM_EPOCHS)
+    assert f"12 points of 9 epochs\nnear: {near:.4f}, reached by 1 points\n" in printed
+    grace = Setting().grace
     for line in (
-        "| tpe, 1 of 3 after 4, told pruned | ",
-        "| random, 1",
+        f"| tpe, 1 of 3 after {grace}, told pruned | 3 | ",
+        f"| random, 1 of 3 after {grace}, told pruned | 3 | ",
+        "| random, no stop, no first point | 3 | ",
         "told complete | ",
-        "| tpe, no stop",
+        "| tpe, no stop | ",
+        "told pruned, no first point | ",
     ):
         assert line in printed
+
+
+def test_the_benchmark_compares_the_product_with_a_random_search(path: Path, monkeypatch):
+    monkeypatch.setattr(search_efficiency, "TABLE", path)
+    monkeypatch.setattr(search_efficiency, "NUM_BASELINES", 5)
+    figures = {one.name: one for one in search_efficiency.run(1)}
+    assert list(figures) == ["search_epochs_near", "search_epochs_noise", "search_epochs_random"]
+    for one in figures.values():
+        assert one.ratio == pytest.approx(one.reference / one.ours) and one.unit == "epochs"
+        assert 0 < one.ours <= len(search_efficiency.read(path).points) * NUM_EPOCHS
+        assert "of 3 replays reached" in one.note
+
+
+def test_a_search_that_reaches_nothing_counts_with_all_its_epochs():
+    curves = [[0.1, 0.9], [0.1, 0.2, 0.3, 0.4], [0.1] * 9]
+    assert search_efficiency._median_epochs(curves, 0.8) == 4
+
+
+def test_the_benchmark_needs_no_texts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """It asked for `--data-dir` or `--sample`, and built features, for every part."""
+    monkeypatch.delenv("INFOCAL_DATA", raising=False)
+    one = Figure("search_epochs_near", 1.0, 2.0, 2.0, "epochs")
+    monkeypatch.setattr(search_efficiency, "run", lambda rounds: iter([one]))
+    given = command.build_parser().parse_args(["--only", "search-efficiency"])
+    assert list(command._figures(given, tmp_path)) == [one]
+    with pytest.raises(PipelineError, match="on which texts"):
+        next(command._figures(command.build_parser().parse_args([]), tmp_path))
