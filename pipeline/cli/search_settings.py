@@ -85,13 +85,13 @@ def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
 
 def _check_starts(run: RunSettings, space: Space) -> None:
     """Refuse a space in which the start phase of a trial can last as long as the trial."""
-    from pipeline.study.scheduler import grace_epochs  # loads ray
+    from pipeline.study.scheduler import longest_start  # loads ray
 
-    fewest, own = grace_epochs(run.config(), space), grace_epochs(run.config())
-    if fewest > own and run.num_epochs < fewest:
+    start, own = longest_start(run.config(), space), longest_start(run.config())
+    if start > own and run.num_epochs <= start:
         raise PipelineError(
-            f"expected at least {counted(fewest, 'epoch')}, because the space has trials whose start phase "
-            f"takes {counted(fewest - 1, 'epoch')}, but got {run.num_epochs}",
+            f"expected at least {counted(start + 1, 'epoch')}, because the space has trials whose start "
+            f"phase takes {counted(start, 'epoch')}, but got {run.num_epochs}",
             where="--epochs",
             hint="search shorter starts, or give more epochs",
         )

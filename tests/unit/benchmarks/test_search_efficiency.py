@@ -211,6 +211,21 @@ def test_the_products_setting_is_what_the_product_does():
     assert made._reduction_factor == Setting().reduction
 
 
+def test_the_first_rung_is_where_the_best_points_are_ahead():
+    """An epoch earlier, the best points are in the lower half of the table: searches stopped all of them."""
+    table = read(search_efficiency.TABLE)
+    grace, needed = Setting().grace, table.targets["noise"]
+    best = [key for key, rows in table.points.items() if rows[-1].objective >= needed]
+
+    def share_above(key: tuple[int, ...], number: int) -> float:
+        reached = [rows[number - 1].objective for rows in table.points.values() if len(rows) >= number]
+        return sum(value > table.points[key][number - 1].objective for value in reached) / len(reached)
+
+    assert len(best) == 5
+    assert all(share_above(key, grace - 1) > 1 / 2 for key in best)
+    assert all(share_above(key, grace) < 1 / 3 for key in best)
+
+
 def test_a_limit_of_time_leaves_one_replay(table: Table):
     assert len(search_efficiency.curves_of(table, RANDOM, 4, 2.0)) == 4
     assert len(search_efficiency.curves_of(table, RANDOM, 4, 2.0, seconds=1e-9)) == 1

@@ -53,9 +53,11 @@ def trial(trial_id: str, config: dict[str, Any] | None = None) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("dense", "ramp", "grace"), [(0.0, 0.0, 1), (1.0, 1.5, 4), (1.0, 1.0, 3), (0.5, 0.5, 2), (2.0, 0.1, 4)]
+    ("dense", "ramp", "grace"), [(0.0, 0.0, 1), (1.0, 1.5, 5), (1.0, 1.0, 4), (0.5, 0.5, 3), (2.0, 0.1, 5)]
 )
-def test_no_trial_is_stopped_before_all_weights_are_in_force(dense: float, ramp: float, grace: int):
+def test_no_trial_is_stopped_before_all_weights_have_acted_for_two_epochs(
+    dense: float, ramp: float, grace: int
+):
     assert grace_epochs(InfoCalConfig(dense_epochs=dense, ramp_epochs=ramp)) == grace
 
 
@@ -63,14 +65,14 @@ def test_no_trial_is_stopped_before_the_longest_start_that_is_searched():
     def support(low: float, high: float) -> Range:
         return Range(name="support_epochs", low=low, high=high, why="tested")
 
-    assert grace_epochs(FreshConfig(), (support(1.0, 7.5),)) == 9
-    assert grace_epochs(FreshConfig(support_epochs=9.0), (support(1.0, 2.0),)) == 3
+    assert grace_epochs(FreshConfig(), (support(1.0, 7.5),)) == 10
+    assert grace_epochs(FreshConfig(support_epochs=9.0), (support(1.0, 2.0),)) == 4
     starts = tuple(
         Range(name=f"{part}_epochs", low=0.5, high=2.0, why="tested") for part in ("dense", "ramp")
     )
-    assert grace_epochs(InfoCalConfig(), (*starts, *PAPER_BEER)) == 5
+    assert grace_epochs(InfoCalConfig(), (*starts, *PAPER_BEER)) == 6
     rungs = asha(FreshConfig(), num_epochs=30, space=(support(1.0, 7.5),))._brackets[0]._rungs
-    assert min(rung for rung, _ in rungs) == 9
+    assert min(rung for rung, _ in rungs) == 10
 
 
 def test_asha_compares_the_best_objective_so_far():
