@@ -37,7 +37,7 @@ REDUCTION_FACTOR = 3
 _EPOCHS_AFTER_START = 2
 """Epochs of every trial between its start and the first rung. After one of them, the objective says nothing
 of the last epoch (192 trained points: rank correlation .06), and a stop loses the best points. After two, the
-correlation is .37, and a search needs the least compute (docs/performance.md)."""
+correlation is .37, and searches reach the best points (docs/performance.md)."""
 _TUNES_COUNT = "training_iteration"
 _MAX_DRAWS = 20
 """Points that are asked of a sampler for one trial, before one that was not tried is taken at random."""
