@@ -98,6 +98,8 @@ class TrialResult:
     ended: float | None = None
     shares: Mapping[str, float] = field(default_factory=dict)
     """Weight -> share of the gradient that its term has in the last epoch; see `infocal.gradient_shares`."""
+    is_won_by_discriminator: bool = False
+    """Whether InfoCal's discriminator told all features apart in the last epoch."""
 
     @property
     def precision(self) -> float | None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from feature_store.wording import counted
 from infocal.gradient_shares import LEAST
 from pipeline.reporting.results import Searched, TrialResult, percent
 
@@ -10,6 +11,10 @@ PREFIX = "gradient_share_"
 """Begins the metric of a term; its weight is `lambda_TERM`."""
 PRESSURE = "train_pressure"
 """Mean share of the weights in force over an epoch; below 1 in the start."""
+ACCURACY = "train_discriminator_accuracy"
+"""Balanced accuracy of InfoCal's discriminator over an epoch."""
+_WON = 0.995
+"""That from which on it tells all features apart."""
 _WEIGHT = "lambda_"
 _AT_GUIDER = "lambda_mi"
 _PAPER = "paper"
@@ -24,6 +29,23 @@ def of_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
         for name, share in metrics.items()
         if name.startswith(PREFIX)
     }
+
+
+def has_winner(metrics: Mapping[str, float]) -> bool:
+    """Whether the discriminator told all features apart in the last epoch, with every weight in force."""
+    return metrics.get(PRESSURE, 1.0) == 1 and metrics.get(ACCURACY, 0.0) > _WON
+
+
+def won(trials: Sequence[TrialResult]) -> list[str]:
+    """A sentence if the discriminator won in some trials; none if it did not."""
+    num = sum(trial.is_won_by_discriminator for trial in trials)
+    if not num:
+        return []
+    return [
+        f"In {num} of {counted(len(trials), 'trial')}, the discriminator told all features of the guider and "
+        f"of the predictor apart in the last epoch (balanced accuracy above {_WON}). `lambda_g` then moves "
+        "the features of all texts in the same direction, whatever their tokens are."
+    ]
 
 
 def measured(name: str, trials: Sequence[TrialResult]) -> list[tuple[TrialResult, float, float]]:

@@ -173,7 +173,10 @@ def gather(tracker: Tracker, study_run_id: str) -> Findings:
         num_seeds=int(study.metrics.get("num_seeds", 1)),
         importance=importances,
         importance_note=importance_note,
-        unheard=weight_shares.unheard(searched, trials, _parameter(study, "space_name")),
+        unheard=[
+            *weight_shares.unheard(searched, trials, _parameter(study, "space_name")),
+            *weight_shares.won(trials),
+        ],
         curves={trial.name: _history(tracker, runs[trial.run_id], shown) for trial in best[:_NUM_CURVES]},
         predictions=predictions,
         trivial=trivial,
@@ -444,6 +447,7 @@ def _trial(
         started=run.started,
         ended=run.ended,
         shares=weight_shares.of_metrics(metrics),
+        is_won_by_discriminator=weight_shares.has_winner(metrics),
     )
 
 

@@ -75,6 +75,19 @@ def test_a_study_gathers_its_shares_and_says_what_it_could_not_hear():
     assert weight_shares.summary(found.searched, found.trials)[1] == ("lambda_g", 2, 0.04, 0.045, 0.05)
 
 
+def test_a_page_says_in_how_many_trials_the_discriminator_won():
+    logged = {"gradient_share_g": 0.04, "train_pressure": 1.0}
+    found = gather(
+        child(0, 0.5, train_discriminator_accuracy=0.999, **logged),
+        child(1, 0.4, train_discriminator_accuracy=0.6, **logged),
+        child(2, 0.3, train_discriminator_accuracy=1.0, gradient_share_g=0.04, train_pressure=0.5),
+    )
+    (sentence,) = found.unheard
+    assert sentence.startswith("In 1 of 3 trials, the discriminator told all features of the guider and of")
+    assert "<code>lambda_g</code> then moves" in pages.study_page(found, [])
+    assert gather(child(0, 0.5, train_discriminator_accuracy=0.9, **logged)).unheard == []
+
+
 def test_shares_above_one_have_no_exponent():
     found = gather(
         *(
