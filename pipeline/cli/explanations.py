@@ -17,7 +17,8 @@ logger = logging.getLogger("pipeline.cli.explanations")
 
 BATCH = 64
 """Most texts of one forward pass."""
-BOLD, PLAIN = ("\033[1m", "\033[0m"), ("[", "]")
+PLAIN, BOLD = ("[", "]"), ("\033[1m[", "]\033[0m")
+"""Marks around the words of a rationale: brackets, on a terminal in bold, which a copied screen loses."""
 
 
 def explained(window: Sequence[Line], explainer: "Explainer") -> Iterator[tuple[str, "Explanation"]]:

@@ -529,6 +529,15 @@ def _schedule(given: argparse.Namespace, run: settings.RunSettings, num_texts: i
     return base
 
 
+_START = ("dense_epochs", "ramp_epochs", "support_epochs")
+"""Hyper-parameters whose sum is the length of a method's start, as far as it has them."""
+
+
+def _start_flags(run: settings.RunSettings) -> str:
+    flags = [f"--set {name}=EPOCHS" for name in _START if name in run.config().to_dict()]
+    return f"`{' '.join(flags)}`"
+
+
 def check_epochs(run: settings.RunSettings, of_what: str = "") -> None:
     """Refuse fewer epochs than it takes to train with every weight in force and to choose among the results.
 
@@ -547,5 +556,5 @@ def check_epochs(run: settings.RunSettings, of_what: str = "") -> None:
             f"{of_what}expected at least {counted(fewest, 'epoch')}, but got {run.num_epochs}: the losses "
             f"that shorten the rationale reach their full weight after {counted(start, 'epoch', spec='g')}",
             where="--epochs",
-            hint=f"ask for at least {fewest}, better {better}, or set the length of the start with `--set`",
+            hint=f"ask for at least {fewest}, better {better}, or shorten the start: {_start_flags(run)}",
         )

@@ -258,7 +258,7 @@ class ProgressLines(tune.Callback):
             return "failed"
         if record.is_over:
             return "done" if len(record.epochs) >= self.plan.num_epochs else "stopped"
-        if not self._is_running(record):
+        if not self.is_over and not self._is_running(record):
             return trial_table.WAITING
         return trial_table.not_ended(len(record.epochs), is_over=self.is_over)
 

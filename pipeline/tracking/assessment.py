@@ -169,7 +169,15 @@ def features_of(metadata: Mapping[str, Any], given: argparse.Namespace) -> Featu
     request = _request(metadata, given)
     if depends_on_data(metadata["dataset"]) and request.data_dir is not None:
         # every folder of one's own is another corpus: the model of another one is not meant
-        _check_fingerprint(fingerprint_of(request), wanted, str(request.data_dir))
+        given_fingerprint = fingerprint_of(request)
+        if given_fingerprint != wanted:
+            raise PipelineError(
+                "the model was not trained on the data in this folder, or not with these flags (its "
+                f"features are {wanted[:16]}, not {given_fingerprint[:16]}): its scores would not be "
+                "comparable",
+                where=str(request.data_dir),
+                hint="give the folder that the version's tag `origin` in MLflow names",
+            )
     found = origin.cached(wanted, cache_folder(given.cache_dir))
     if found is not None:
         return found

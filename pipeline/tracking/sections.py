@@ -12,6 +12,7 @@ SECTIONS = {
     "train_": "train/",
     "test_": "test/",
     "annotated_": "annotated/",
+    "rival_test_": "rival_test/",
     "best_val_": "best/",
     "trivial_": "trivial/",
     "gradient_share_": "gradient_share/",

@@ -62,8 +62,8 @@ class InfoCalTrainer(RateTrainer):
 
         Raises:
             TrainingFailure: if a loss is not finite, or the discriminator says the same of every feature.
-                A balanced accuracy of .5 is no failure: it is where Eq. (13) has its optimum. Nor is one of 1:
-                with the bounded slope L_g keeps its gradient, and such trainings reach good rationales
+                A balanced accuracy of .5 is no failure: it is where Eq. (13) has its optimum. Nor is one of
+                1: with the bounded slope L_g keeps its gradient, and such trainings reach good rationales
                 (docs/fidelity.md).
         """
         super().check(means)

@@ -116,13 +116,13 @@ def test_texts_of_the_command_line(package: Path, capsys: pytest.CaptureFixture[
         assert "[" in marked, "the untrained model selects nearly everything"
 
 
-def test_bold_on_a_terminal(
+def test_brackets_in_bold_on_a_terminal(
     package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)
     explain.main(["--package", str(package), "--text", "creamy"])
-    assert capsys.readouterr().out.endswith("\t\033[1mcreamy\033[0m\n")
+    assert capsys.readouterr().out.endswith("\t\033[1m[creamy]\033[0m\n")
     monkeypatch.setenv("NO_COLOR", "1")
     explain.main(["--package", str(package), "--text", "creamy"])
     assert capsys.readouterr().out.endswith("\t[creamy]\n")

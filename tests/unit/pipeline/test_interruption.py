@@ -12,6 +12,17 @@ from pipeline.base import interruption
 from pipeline.base.interruption import handled
 
 ROOT = Path(interruption.__file__).parents[2]
+SLOW_IMPORT = """
+import sys, time
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            print("loading", flush=True)
+            time.sleep(60)
+
+sys.meta_path.insert(0, Slow())
+"""
 SCRIPT = """
 import signal, sys, time, weakref
 from pipeline.base import interruption
@@ -180,3 +191,31 @@ def test_handlers_are_given_back():
     interruption.renew()
     assert [signal.getsignal(number) for number in numbers] == before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("command", "loading"),
+    [
+        ("pipeline.search", "pipeline.cli"),
+        ("pipeline.explain", "pipeline.cli.text_input"),
+        ("feature_store", "feature_store.command_line"),
+        ("benchmarks", "benchmarks.timing"),
+    ],
+)
+def test_an_interrupt_while_the_modules_are_loaded_prints_no_traceback(
+    tmp_path: Path, command: str, loading: str
+):
+    (tmp_path / "sitecustomize.py").write_text(SLOW_IMPORT.format(name=loading))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    process = subprocess.Popen(
+        [sys.executable, "-m", command],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stdout.readline() == "loading\n"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert said == "error: interrupted\n"
+    assert process.returncode == -signal.SIGINT, "a shell calls it 130"

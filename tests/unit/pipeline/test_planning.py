@@ -245,7 +245,10 @@ def test_epochs_that_end_before_the_weights_are_in_force_are_refused(tmp_path: P
         match="--epochs: .* at least 57 epochs, but got 50: .* reach their full weight after 54.5 epochs",
     ) as e:
         planning.with_features(given, planning.run_settings(given, {}))
-    assert e.value.hint == "ask for at least 57, better 109, or set the length of the start with `--set`"
+    assert e.value.hint == (
+        "ask for at least 57, better 109, or shorten the start: "
+        "`--set dense_epochs=EPOCHS --set ramp_epochs=EPOCHS`"
+    )
     assert not list((tmp_path / "cache" / "features").glob("jsonl*")), "before features are built"
 
 

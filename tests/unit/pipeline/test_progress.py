@@ -351,6 +351,13 @@ def test_at_the_end_nothing_is_said_to_be_left(recorder: Recorder):
     assert board(lines, is_over=True)[0] == "0 of 1 trials ended, 1 interrupted"
 
 
+def test_the_last_board_calls_a_trial_interrupted_that_was_to_be_resumed(recorder: Recorder):
+    report(recorder, lines_of(recorder, 1), trial(recorder, "a"), epoch(0))
+    resumed = lines_of(recorder, 1)
+    assert "waiting" in board(resumed)[-1]
+    assert "interrupted" in board(resumed, is_over=True)[-1]
+
+
 def test_the_last_board_calls_what_has_not_ended_interrupted(recorder: Recorder):
     lines = lines_of(recorder, 2)
     report(recorder, lines, trial(recorder, "a"), epoch(0))

@@ -31,7 +31,11 @@ OTHERS = [
 EVERY = sorted(
     {
         *OTHERS,
-        *(f"{prefix}{name}" for prefix in ("val_", "test_", "annotated_", "best_val_") for name in SCORES),
+        *(
+            f"{prefix}{name}"
+            for prefix in ("val_", "test_", "annotated_", "best_val_", "rival_test_")
+            for name in SCORES
+        ),
         *(f"{prefix}calibrated_{name}" for prefix in ("val_", "test_") for name in SCORES),
         *(f"val_{name}_{kind}" for name in SCORES for kind in ("mean", "sd")),
         *(f"trivial_{line}_{name}" for line in LINES for name in SCORES),
