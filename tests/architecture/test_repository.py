@@ -68,7 +68,9 @@ def test_results_and_environments_are_not_tracked():
     kinds = {".db", ".arrow", ".safetensors", ".pt", ".pkl", ".pyc"}
     folders = {".venv", "runs", "mlruns", "__pycache__"}
     names = [path.relative_to(ROOT) for path in tracked_files()]
-    assert [str(name) for name in names if name.suffix in kinds or folders & set(name.parts)] == []
+    found = [name for name in names if name.suffix in kinds or folders & set(name.parts)]
+    # what a benchmark replays is an input of it, which takes hours to train
+    assert [str(name) for name in found if name.parent != Path("benchmarks/tables")] == []
 
 
 # ---------------------------------------------------------------------------------------- requirements
