@@ -23,6 +23,11 @@ class Slow:
 
 sys.meta_path.insert(0, Slow())
 """
+HEARS_INTERRUPTS = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
 SCRIPT = """
 import signal, sys, time, weakref
 from pipeline.base import interruption
@@ -208,7 +213,7 @@ def test_an_interrupt_while_the_modules_are_loaded_prints_no_traceback(
     (tmp_path / "sitecustomize.py").write_text(SLOW_IMPORT.format(name=loading))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     process = subprocess.Popen(
-        [sys.executable, "-m", command],
+        [sys.executable, "-c", HEARS_INTERRUPTS, "-m", command],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
