@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.base.errors import PipelineError
 from pipeline.study.criterion import CRITERION_TAG, JUDGED_TAG, RIVAL_TAG
-from pipeline.study.rival import Rival, model_of
+from pipeline.study.rival import Rival, filled_up, model_of, precision_at
 from pipeline.tracking import model_registry
 from pipeline.tracking.assessment import Subject
 from pipeline.tracking.model_registry import ModelVersion
@@ -189,8 +189,11 @@ def against_rival(tracker: Tracker, subject: Subject, criterion: Criterion) -> t
         model_registry.tag(tracker, version, {f"rival_{bound.metric}": round(scores[bound.metric], 6)})
 
     reading = score_test(model_of(asked, subject.features), subject.features, None, log_reading)
-    precision, rate = reading.scores[bound.metric], reading.scores["test_selection_rate"]
+    precision, own_rate = precision_at(asked.rate, reading.scores, "test_")
     limit = round(max(0.0, precision - MARGIN), 3)
     bounds = tuple(dataclasses.replace(b, limit=limit) if b == bound else b for b in criterion.bounds)
-    origin = f"{asked.name}'s {precision:.3f} on test, where it selects {100 * rate:.1f} %, less {MARGIN:g}"
+    told = f"where it selects {100 * reading.scores['test_selection_rate']:.1f} %"
+    if own_rate is not None:
+        told = f"where {filled_up(own_rate)}"
+    origin = f"{asked.name}'s {precision:.3f} on test, {told}, less {MARGIN:g}"
     return dataclasses.replace(criterion, bounds=bounds, why=origin), origin

@@ -9,6 +9,7 @@ import json
 import logging
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -40,6 +41,8 @@ logger = logging.getLogger("pipeline.study.rival")
 STEP, VERSION = "rival", 1
 """Raise the version when the same settings would train another rival."""
 SEED = 0
+_CLOSE = 0.01
+"""Difference of two selection rates up to which they are compared as equal."""
 
 
 class RivalFailed(PipelineError):  # noqa: N818 - named by what happened, as `CriterionNotMet`
@@ -59,7 +62,9 @@ class Rival:
     """By which its best epoch was chosen, as JSON."""
     seed: int = SEED
     precision: float = 0.0
-    """Token precision of that epoch on the annotated validation texts, in [0, 1]."""
+    """Token precision of that epoch on the annotated validation texts, in [0, 1]; see `precision_at`."""
+    own_rate: float | None = None
+    """Share of the tokens that it selects itself, where this is clearly below `rate`; else None."""
     epoch: int = 0
     """Its number, from 0."""
 
@@ -88,7 +93,9 @@ class Rival:
     def key(self) -> dict[str, Any]:
         """Everything besides the features that its training depends on."""
         values = dataclasses.asdict(self)
-        return {name: value for name, value in values.items() if name not in ("precision", "epoch")}
+        return {
+            name: value for name, value in values.items() if name not in ("precision", "own_rate", "epoch")
+        }
 
     def folder(self, features: Features) -> Path:
         """Where it is kept, whether it is there or not."""
@@ -147,6 +154,8 @@ def settled(run: RunSettings, features: Features, *, sample: bool, is_asked_for:
     told = f"{at_rate(found.rate)} after {counted(found.num_epochs, 'epoch')}" + (
         ", cached" if is_cached else ""
     )
+    if found.own_rate is not None:
+        told += f"; {filled_up(found.own_rate)}"
     criterion = criteria.relative(run.criterion, found.precision, found.name, told)
     logger.info("criterion: %s\n  %s", criterion, criterion.why)
     return dataclasses.replace(run, criterion=criterion, rival=dataclasses.asdict(found))
@@ -216,8 +225,38 @@ def model_of(asked: Rival, features: Features) -> Rationalizer:
     return checkpoints.load_best(asked.folder(features), embeddings_of(features))
 
 
+def precision_at(rate: float, scores: Mapping[str, float], prefix: str) -> tuple[float, float | None]:
+    """Token precision at a selection rate, also where a threshold cannot hold it.
+
+    Tokens of equal probability are selected together or not at all, so the rate of a threshold may lie far
+    below the asked one, and its precision far above what any mask of the asked size can have. The tokens that
+    are missing are counted as taken at random from the others.
+
+    Args:
+        rate: asked for, in (0, 1).
+        scores: at the threshold.
+        prefix: of their names, such as `val_`.
+
+    Returns:
+        The precision, and the share that the threshold selects where it is more than one point below `rate`.
+    """
+    precision = float(scores[f"{prefix}token_precision"])
+    own = scores.get(f"{prefix}selection_rate_annotated", rate)
+    density = scores.get(f"{prefix}gold_density")
+    if density is None or own >= rate - _CLOSE:
+        return precision, None
+    among_others = (density - own * precision) / (1 - own)
+    return (own * precision + (rate - own) * among_others) / rate, own
+
+
+def filled_up(own_rate: float) -> str:
+    """How tokens were counted that a rival's threshold does not select."""
+    return f"it selects {100 * own_rate:.1f} %, and the rest counts as taken at random"
+
+
 def _with_scores(asked: Rival, best: BestEpoch) -> Rival:
-    return dataclasses.replace(asked, precision=float(best.scores[criteria.PRECISION]), epoch=best.epoch)
+    precision, own_rate = precision_at(asked.rate, best.scores, "val_")
+    return dataclasses.replace(asked, precision=precision, own_rate=own_rate, epoch=best.epoch)
 
 
 def _kept(folder: Path) -> BestEpoch | None:

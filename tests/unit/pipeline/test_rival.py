@@ -56,6 +56,34 @@ def scored(precision: float) -> BestEpoch:
     return BestEpoch(epoch=1, value=0.5, violation=0.0, scores={"val_token_precision": precision})
 
 
+def at_rate_of(own: float, precision: float, density: float) -> dict[str, float]:
+    return {
+        "val_token_precision": precision,
+        "val_selection_rate_annotated": own,
+        "val_gold_density": density,
+    }
+
+
+@pytest.mark.parametrize(
+    ("scores", "found"),
+    [
+        # 15 of 100 tokens selected, 14 of them among the 14 marked ones: 5 more add none
+        (at_rate_of(0.15, 14 / 15, 0.14), (0.7, 0.15)),
+        # 10 selected and 5 right, 9 of the other 90 marked: 10 more add one
+        (at_rate_of(0.1, 0.5, 0.14), (0.3, 0.1)),
+        (at_rate_of(0.195, 0.6, 0.14), (0.6, None)),
+        (at_rate_of(0.25, 0.6, 0.14), (0.6, None)),
+        ({"val_token_precision": 0.6}, (0.6, None)),
+    ],
+    ids=["none left", "some left", "close", "above", "an older rival"],
+)
+def test_a_precision_at_a_lower_rate_than_asked_is_filled_up(
+    scores: dict[str, float], found: tuple[float, float | None]
+):
+    precision, own = rival.precision_at(0.2, scores, "val_")
+    assert precision == pytest.approx(found[0]) and own == found[1]
+
+
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[RunSettings]:
     """What the rival was trained with, in place of the training."""
@@ -223,3 +251,17 @@ def test_a_rival_is_the_same_after_its_tag():
     assert one.name == "HardKuma"
     with pytest.raises(StateError, match="^a tag: expected a rival as JSON, but got '{}'"):
         Rival.of_tag("{}", "a tag")
+
+
+def test_the_threshold_says_what_the_rival_selects_itself(
+    trained: list[RunSettings], features: Features, monkeypatch: pytest.MonkeyPatch
+):
+    few = dataclasses.replace(scored(0.9), scores=at_rate_of(RATE / 2, 0.9, RATE / 2))
+    monkeypatch.setattr(rival.checkpoints, "load_scores", lambda folder: few)
+    found = settled(searched(features), features)
+    bound = next(one for one in found.criterion.bounds if one.metric == "val_token_precision")
+    # a tenth of the marked tokens, 0.9 %, lies among the other 91 %
+    rest = 0.1 * (RATE / 2) / (1 - RATE / 2)
+    assert bound.limit == pytest.approx((0.9 + rest) / 2 - 0.02, abs=1e-3)
+    assert "it selects 9.0 %, and the rest counts as taken at random" in found.criterion.why
+    assert Rival(**found.rival).own_rate == RATE / 2
