@@ -25,7 +25,7 @@ from pipeline.base.storage import STAGED, Storage
 from pipeline.base.trajectories import Failure
 from pipeline.reporting import pages
 from pipeline.study import findings, study_report, summary
-from pipeline.study.criterion import CRITERION_TAG, RIVAL_TAG, Candidate
+from pipeline.study.criterion import CRITERION_TAG, RIVAL_TAG, Candidate, within_reach
 from pipeline.study.lone_board import LoneBoard
 from pipeline.study.lone_run import LoneRun
 from pipeline.study.rival import Rival
@@ -44,6 +44,7 @@ from pipeline.training.scoring import constant_answer, final_validation, rate_of
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import best_shown, train
 from search_spaces import datasets, lookup
+from search_spaces.base import Criterion
 from search_spaces.criteria import paper_bar
 from search_spaces.lookup import depends_on_data
 
@@ -112,7 +113,8 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     if not candidates:
         raise _end_without_epoch(study, tracker, study_run)
     commands = commands_of(prepared, folder.storage)
-    check_nothing_better_is_lost(study, candidates[0], commands.register)
+    next_best = commands.register + flag_to_register(candidates[0], prepared.run.criterion)
+    check_nothing_better_is_lost(study, candidates[0], next_best)
     racers = study.racers(candidates)
     winner, replicates = racers[0].trial, racers[0].results
     candidates.sort(key=lambda one: one is not winner)
@@ -228,6 +230,12 @@ def commands_of(prepared: StudySettings, storage: Storage) -> Commands:
     """The commands that resume a study, tracked where its first command said."""
     first = parsed_again(prepared.command, f"the settings of `{prepared.name}`")
     return next_commands(prepared.name, storage, first.tracking_uri)
+
+
+def flag_to_register(candidate: Candidate, criterion: Criterion) -> str:
+    """The flag, after a blank, that states a criterion which a trial meets; empty where it meets this one."""
+    reached = None if candidate.is_met else within_reach([candidate], criterion)
+    return "" if reached is None else f" {summary.stated(reached[0], criterion)}"
 
 
 def check_nothing_better_is_lost(

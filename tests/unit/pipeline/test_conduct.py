@@ -646,6 +646,8 @@ def test_the_second_best_is_never_taken_in_silence(
         (Wanted(), "the best trial", ""),
         (Wanted(criterion=other), "a trial that may be the best one", " --criterion 'best val_token_f1'"),
         (Wanted(min_precision=0.01), "a trial that may be the best one", " --min-precision 0.01"),
+        # what the command states is met by the trial that it names
+        (Wanted(min_precision=0.99), "a trial that may be the best one", " --min-precision 0.5"),
     ):
         with pytest.raises(
             PipelineError, match=f"the best epoch of {said}, trial-01, are missing"
