@@ -13,7 +13,7 @@ from pipeline.base import command_text
 from pipeline.base.errors import CriterionNotMet, PipelineError
 from pipeline.base.locations import STORAGE
 from pipeline.base.storage import Storage
-from pipeline.study import outcome
+from pipeline.study import outcome, summary
 from pipeline.study.criterion import JUDGED_TAG, RIVAL_TAG, criterion_of
 from pipeline.study.criterion_on_test import (
     F1,
@@ -31,6 +31,7 @@ from pipeline.tracking import assessment, mlflow_page, model_registry
 from pipeline.tracking.model_registry import CORPUS_TAG, REAL_CORPUS, SAMPLE_CORPUS, ModelVersion, differing
 from pipeline.tracking.tracking import Tracker
 from pipeline.training import naming
+from pipeline.training.scoring import constant_answer
 from search_spaces.base import Criterion
 
 
@@ -119,6 +120,8 @@ def judge(
             criterion, origin = against_rival(tracker, subject, criterion)
         reading = assessment.read_test(tracker, subject)
     terminal.answer(assessment.describe(subject, reading, terminal.width_of(sys.stdout)))
+    for line in summary.no_better_than(constant_answer(subject.features, "test"), reading.scores):
+        terminal.answer(line)
     missed = misses(criterion, reading.scores)
     verdict = {
         "test_criterion": str(criterion),

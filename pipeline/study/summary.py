@@ -107,21 +107,25 @@ def of_study(
         lines += _missed(candidates, run.criterion, run.dataset, register, names or {}, before)
     else:
         lines += registered(prepared, version, tracking_uri, text, storage, challenger, champion)
-    lines += _no_better_than(constant or {}, candidates[0].scores)
+    lines += no_better_than(constant or {}, candidates[0].scores)
     lines.append(f"  {mlflow_page.how_to_open(tracking_uri)}")
     return "\n".join(lines)
 
 
-def _no_better_than(constant: Mapping[str, float], scores: Mapping[str, float]) -> list[str]:
-    """A note where the best trial predicts no better than one answer for all texts."""
+def no_better_than(constant: Mapping[str, float], scores: Mapping[str, float]) -> list[str]:
+    """A note where a model predicts no better than one answer for all texts; else nothing.
+
+    Args:
+        constant: scores of that answer; see `constant_answer`.
+        scores: of the model, those of the same names among them.
+    """
     figures = {name: (scores[name], value) for name, value in constant.items() if name in scores}
     if not figures or any(ours > theirs for ours, theirs in figures.values()):
         return []
     both = "; ".join(
-        f"{name.removeprefix('val_')} {ours:.3f} against {theirs:.3f}"
-        for name, (ours, theirs) in figures.items()
+        f"{columns.plain(name)} {ours:.3f} against {theirs:.3f}" for name, (ours, theirs) in figures.items()
     )
-    return [f"note: the best trial predicts no better than one answer for all texts ({both})"]
+    return [f"note: the model predicts no better than one answer for all texts ({both})"]
 
 
 def of_race(racers: Sequence[Racer], names: Mapping[str, str], run: RunSettings) -> list[str]:

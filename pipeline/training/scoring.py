@@ -402,19 +402,19 @@ def rate_of_lines(scores: Mapping[str, float], prefix: str = "") -> float:
     return scores.get(f"{prefix}selection_rate_annotated", scores[f"{prefix}selection_rate"])
 
 
-def constant_answer(features: Features) -> Scores:
-    """Scores on validation of one answer for all texts: the class that most training texts have.
+def constant_answer(features: Features, split: str = "val") -> Scores:
+    """Scores on a split of one answer for all texts: the class that most training texts have.
 
     Returns:
-        `val_accuracy` and `val_macro_f1` of the main target; of a regression `val_explained_rate`, 0.
+        `SPLIT_accuracy` and `SPLIT_macro_f1` of the main target; of a regression `SPLIT_explained_rate`, 0.
     """
     task = task_of(features)
-    trained, val = (Loader(features.table(split), task).class_counts() for split in ("train", "val"))
-    if trained is None or val is None:
-        return {"val_explained_rate": 0.0}
-    targets = np.repeat(np.arange(len(val)), val)
+    trained, given = (Loader(features.table(name), task).class_counts() for name in ("train", split))
+    if trained is None or given is None:
+        return {f"{split}_explained_rate": 0.0}
+    targets = np.repeat(np.arange(len(given)), given)
     found = metrics.classification_scores(np.full_like(targets, np.argmax(trained)), targets)
-    return {f"val_{name}": found[name] for name in ("accuracy", "macro_f1")}
+    return {f"{split}_{name}": found[name] for name in ("accuracy", "macro_f1")}
 
 
 def trivial_validation(features: Features, rate: float) -> dict[str, Scores]:

@@ -236,7 +236,7 @@ def test_a_winner_that_predicts_no_better_than_one_answer_is_said_to(
         version=4,
         constant=constant,
     )
-    note = "note: the best trial predicts no better than one answer for all texts"
+    note = "note: the model predicts no better than one answer for all texts"
     assert (f"{note} ({figures})" in said) if figures else (note not in said)
 
 
