@@ -174,15 +174,14 @@ def _close(tracking: TrialTracking, status: str, study: Study, commands: Command
             "MLflow cannot be written (%s); when it is reachable again, run: %s", error, commands.sync
         )
     num_missing = study.num_missing
-    if not study.ledger.trials():
+    trials = study.ledger.trials()
+    if not trials:
         return
     if num_missing > 0:
         over = study.num_trials - num_missing
-        logger.warning(
-            "%d of %d trials have finished; the others resume from their last checkpoints",
-            over,
-            study.num_trials,
-        )
+        has_checkpoints = any(record.epochs and not record.is_over for record in trials)
+        start = "from their last checkpoints" if has_checkpoints else "from the beginning"
+        logger.warning("%d of %d trials have finished; the others resume %s", over, study.num_trials, start)
     if status == "FAILED":  # who interrupts is told by the command
         logger.warning("to resume: %s", commands.resume)
 

@@ -318,6 +318,15 @@ def still_open(study: Study) -> None:
     train(study.ledger, "open", 1)
 
 
+def test_an_interrupt_before_a_first_epoch_claims_no_checkpoint(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    ending(monkeypatch, KeyboardInterrupt(), trial("done"), lambda study: train(study.ledger, "open", 0))
+    with pytest.raises(KeyboardInterrupt), caplog.at_level(logging.WARNING):
+        conducted(tracker, tmp_path)
+    assert "1 of 3 trials have finished; the others resume from the beginning" in caplog.text
+
+
 def test_an_interrupt_ends_open_trials_and_says_how_to_go_on(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
