@@ -59,15 +59,15 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
         )
     _check_scores(criterion, candidates[0].scores, prepared.run)
     command = outcome.commands_of(prepared, folder.storage).register
-    best_first = judged(candidates, criterion)
+    ranked = judged(candidates, criterion)
     if wanted.number is None:
         outcome.check_nothing_better_is_lost(
             study,
-            next(one for one in candidates if one.trial_id == best_first[0].trial_id),
-            command + (outcome.flag_to_register(best_first[0], criterion) or _flag(wanted)),
+            next(one for one in candidates if one.trial_id == ranked[0].trial_id),
+            command + (outcome.flag_to_register(ranked[0], criterion) or _flag(wanted)),
             is_own_criterion=criterion == prepared.run.criterion,
         )
-    chosen = _chosen(study, best_first, criterion, wanted.number, command)
+    chosen = _chosen(study, ranked, criterion, wanted.number, command)
     study.settings = dataclasses.replace(
         prepared,
         run=_judged_by(criterion, prepared.run),
