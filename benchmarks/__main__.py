@@ -20,8 +20,8 @@ from pipeline.base.errors import PipelineError, run_command
 from pipeline.cli import common_flags, flag_values
 from pipeline.study import cluster
 
-PARTS = ("encoders", "step", "data", "segmentation", "search", "serving", "search-efficiency")
-_WITHOUT_TEXTS = {"search-efficiency"}
+PARTS = ("encoders", "step", "data", "segmentation", "search", "serving", "driver", "search-efficiency")
+_WITHOUT_TEXTS = {"driver", "search-efficiency"}
 """Parts that read no texts: they need neither `--data-dir` nor `--sample`."""
 
 
@@ -63,10 +63,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _figures(given: argparse.Namespace, work: Path) -> Iterator[Figure]:
-    from benchmarks import search_efficiency
+    from benchmarks import driver, search_efficiency
 
     if set(given.only) - _WITHOUT_TEXTS:
         yield from _figures_of_texts(given, _data_dir(given), work)
+    if "driver" in given.only:
+        yield from driver.run(work / "driver")
     if "search-efficiency" in given.only:
         yield from search_efficiency.run(given.rounds)
 

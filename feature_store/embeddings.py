@@ -175,7 +175,12 @@ def _check_size(given: int, size: int, where: str, *, first: bool) -> None:
             hint=f"add `--embedding-size {given}`",
         )
     raise BadInputError(
-        f"expected a word and {counted(size, 'value')}, but got {counted(given, 'value')}", where=where
+        f"expected a word and {counted(size, 'value')}, but got {counted(given, 'value')}",
+        where=where,
+        hint=f"if the word ends in numbers, begin the file with `WORDS {size}`, how many words it has and the "
+        "size of their vectors"
+        if given > size
+        else None,
     )
 
 

@@ -1,13 +1,14 @@
 """The benchmarks run, name what they promise, and compare equal things; no time is asserted."""
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import building, data, encoders, search, segmentation, serving, step, timing
+from benchmarks import building, data, driver, encoders, search, segmentation, serving, step, timing
 from benchmarks.corpus import Corpus, open_corpus
 from benchmarks.reference import LoopRCNN, as_loop, every_position, use_loops
 from benchmarks.server import Reply, model_server
@@ -121,6 +122,17 @@ def test_serving_gives_the_promised_names(corpus: Corpus, monkeypatch: pytest.Mo
         assert figures[f"serving_p50_ms{suffix}"].ours <= figures[f"serving_p95_ms{suffix}"].ours
     assert figures["explain_texts_per_s"].ratio is not None
     assert figures["serving_requests_per_s"].reference is not None
+
+
+@pytest.mark.slow
+def test_the_driver_gives_the_promised_names(tmp_path: Path):
+    figures = {figure.name: figure for figure in driver.run(tmp_path, (2,), 3)}
+    assert figures.keys() == {"driver_reports_per_s_2", "driver_memory_2", "mlflow_lag_s_2"}
+    assert figures["driver_reports_per_s_2"].ours > 0
+    assert figures["mlflow_lag_s_2"].ours > 0
+    with sqlite3.connect(tmp_path / "mlflow.db") as database:
+        (epochs,) = database.execute("select count(*) from metrics where key = 'best_objective'").fetchone()
+    assert epochs == 2 * 3
 
 
 def test_the_model_that_is_served_selects_as_much_as_a_trained_one(corpus: Corpus):

@@ -84,6 +84,24 @@ def test_a_bad_line_is_named(vectors: Path, line: str, message: str):
         read(vectors)
 
 
+def test_a_word_that_ends_in_numbers_is_told_how_it_can_be_read(vectors: Path):
+    lines = "good 1 2\nroute 66 3 4\n"
+    vectors.write_text(lines)
+    with pytest.raises(BadInputError, match=r"vectors.txt:2: expected a word and 2 values") as caught:
+        read(vectors)
+    assert caught.value.hint is not None
+    assert "begin the file with `WORDS 2`" in caught.value.hint
+    vectors.write_text(f"2 2\n{lines}")
+    assert read(vectors)[1] == 1
+
+
+def test_a_line_with_too_few_values_has_no_such_hint(vectors: Path):
+    vectors.write_text("good 1 2\nbad 3\n")
+    with pytest.raises(BadInputError, match="but got 1 value") as caught:
+        read(vectors)
+    assert caught.value.hint is None
+
+
 def test_a_file_of_other_words_is_refused(vectors: Path):
     vectors.write_text("foo 1 2\nbar 3 4\n")
     with pytest.raises(BadInputError, match="none of the 3 words of the vocabulary is in this file"):
