@@ -44,7 +44,9 @@ class _Reports(tune.Callback):
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune pickles its callbacks with its snapshots
 
-    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any) -> None:
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any
+    ) -> None:
         """An epoch was reported."""
         self.times.append(time.perf_counter())
 
@@ -67,7 +69,15 @@ def run(work: Path, num_trials: Sequence[int] = _NUM_TRIALS, num_epochs: int = _
 
 def _settings(work: Path, num_trials: int, num_epochs: int) -> "StudySettings":
     """Those of a search on the made-up corpus, its features built."""
-    flags = [*_COMMAND, "--trials", str(num_trials), "--epochs", str(num_epochs), "--name", f"idle-{num_trials}"]
+    flags = [
+        *_COMMAND,
+        "--trials",
+        str(num_trials),
+        "--epochs",
+        str(num_epochs),
+        "--name",
+        f"idle-{num_trials}",
+    ]
     flags += ["--cache-dir", str(work / "cache"), "--embedding", "random", "--cpus-per-trial", "1"]
     given = search.build_parser().parse_args(flags)
     return search_settings.with_features(given, search_settings.new_study(given, flags))
@@ -127,4 +137,6 @@ def _figures(
     yield Figure(f"driver_reports_per_s_{number}", rate, None, None, "reports/s", note)
     yield Figure(f"driver_memory_{number}", memory / _MIB, None, None, "MiB", f"that it grew by, {note}")
     lag = caught_up - times[-1]
-    yield Figure(f"mlflow_lag_s_{number}", lag, None, None, "s", "after the last report, until MLflow has all")
+    yield Figure(
+        f"mlflow_lag_s_{number}", lag, None, None, "s", "after the last report, until MLflow has all"
+    )

@@ -177,10 +177,10 @@ def _check_size(given: int, size: int, where: str, *, first: bool) -> None:
     raise BadInputError(
         f"expected a word and {counted(size, 'value')}, but got {counted(given, 'value')}",
         where=where,
-        hint=f"if the word ends in numbers, begin the file with `WORDS {size}`, how many words it has and the "
-        "size of their vectors"
-        if given > size
-        else None,
+        hint=None
+        if given < size
+        else f"if the word ends in numbers, begin the file with a line `WORDS {size}`: how many words there are, "
+        "and the size of their vectors",
     )
 
 

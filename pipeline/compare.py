@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     commands = command_text.next_commands(prepared.name, storage, stated, given.address, "pipeline.compare")
     if storage.is_remote:
         home.check()
-    planning.check_device(prepared.runs[0])
+    planning.check_device(prepared.runs[0], given.address)
     if not given.resume:
         planning.check_data(given, prepared.runs[0])
     places.check(storage, uri)
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         study_folder.resume_hint(folder.directory / SETTINGS, commands.resume, "training"),
     ):
         logger.info("results: %s\ntracking: %s", directory, without_password(uri))
-        planning.compile_ahead(prepared.runs[0])
+        planning.compile_ahead(prepared.runs[0], given.address)
         width = terminal.width_of(sys.stdout)
         # Ray prints that a node has died, and MLflow where a run is: stdout holds the result alone
         with terminal.opened(), contextlib.redirect_stdout(sys.stderr):

@@ -66,7 +66,10 @@ def main(arguments: Sequence[str]) -> int:
     places = command_text.storage_flags(storage)
     places += ["--tracking-uri", without_password(given.tracking_uri)] if given.tracking_uri else []
     promotion.check_comparable(version, holder, given.dataset, aspect, places)
-    command = command_text.stored_command("pipeline.promote", arguments)
+    # the hint states another threshold, and whether the champion is better is seen anew
+    command = command_text.without_flags(
+        command_text.stored_command("pipeline.promote", arguments), {"--min-precision": 1, "--force": 0}
+    )
     text = promotion.judge(tracker, version, holder, given, command)
     model_registry.promote(tracker, version)
     if version.run_id:

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         home.check()
     if not given.resume:
         planning.check_data(given, prepared.run)
-    planning.check_device(prepared.run)
+    planning.check_device(prepared.run, given.address)
     places.check(storage, uri, given.optuna_storage)
     cluster.check_address(given.address)
     if prepared.packs_gpus and not prepared.chooses_gpus:
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     ):
         with terminal.opened():
             logger.info("results: %s\ntracking: %s", directory, without_password(uri))
-            planning.compile_ahead(prepared.run)
+            planning.compile_ahead(prepared.run, given.address)
             with terminal.step("loading the packages"):
                 from pipeline.study.conduct import check_model, conduct, save
 

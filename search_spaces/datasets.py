@@ -10,7 +10,7 @@ A data set is registered once, as a source in `feature_store.sources`. What a se
     example = "..."             # a text to try a model on; default: the start of a validation text
     criterion.why = "..."
     criterion.ASPECT = "best NAME with NAME >= NUMBER"    # `all` where there are no aspects
-    reached.ASPECT = { num_texts = 9000, precision = 0.82, why = "..." }
+    reached.ASPECT = { num_texts = 9000, rate = 0.08, precision = 0.82, why = "..." }
     published_masks = { file = "...", title = "..." }
 
 Without a criterion, it follows from what the data hold, as for data of one's own (`own_data.py`).
@@ -43,8 +43,10 @@ class Reached:
 
     num_texts: int
     """Training texts."""
+    rate: float
+    """Share of the tokens that the models selected, in (0, 1)."""
     precision: float
-    """Highest token precision on validation at a useful recall."""
+    """Highest token precision on validation at that rate."""
     why: str
     """Where it was measured."""
 
@@ -139,7 +141,9 @@ def _search(stated: Mapping[str, Any]) -> Search:
     return Search(spaces=spaces, first_points=stated.get("first_points", []))
 
 
-def out_of_reach(name: str, aspect: str, num_texts: int, precision: float) -> Reached | None:
+def out_of_reach(
+    name: str, aspect: str, num_texts: int, precision: float, rate: float | None
+) -> Reached | None:
     """What was measured where it says that a threshold is out of reach of so many training texts; else None.
 
     Args:
@@ -147,8 +151,10 @@ def out_of_reach(name: str, aspect: str, num_texts: int, precision: float) -> Re
         aspect: target of the data set; of several the main one counts.
         num_texts: training texts; twice as many as were measured may come further.
         precision: the threshold, in [0, 1].
+        rate: share of the tokens that models select; the fewer, the higher the precision may be. None: each
+            model has a share of its own.
     """
     known = dataset(name).reached.get(main_of(aspect) or "")
     if known is None or num_texts >= 2 * known.num_texts or precision <= known.precision:
         return None
-    return known
+    return None if rate is None or rate < known.rate else known

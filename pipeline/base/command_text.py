@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,6 +83,22 @@ def stored_command(module: str, arguments: Sequence[str]) -> str:
         flag, equals, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
         words.append(flag + equals + without_password(_from_root(value)))
     return shlex.join(words)
+
+
+def without_flags(command: str, flags: Mapping[str, int]) -> str:
+    """A stored command without some of its flags, quoted for a shell.
+
+    Args:
+        flags: with the number of values that follow each, 0 or 1.
+    """
+    words, kept = iter(shlex.split(command)), []
+    for word in words:
+        flag, equals, _ = word.partition("=")
+        if flag not in flags:
+            kept.append(word)
+        elif flags[flag] and not equals:
+            next(words, None)
+    return shlex.join(kept)
 
 
 def _from_root(uri: str) -> str:

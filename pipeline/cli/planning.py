@@ -21,6 +21,8 @@ from infocal.errors import ConfigError, did_you_mean
 from infocal.language_model_config import LanguageModelConfig
 from pipeline.base.errors import PipelineError
 from pipeline.cli import flag_values
+from pipeline.study import cluster
+from pipeline.study.cluster import LOCAL
 from pipeline.study.criterion import criterion_of
 from pipeline.training import naming, settings
 from pipeline.training.columns import MEAN, TASK_SCORES, of_target, plain
@@ -309,8 +311,11 @@ def feature_request(given: argparse.Namespace, run: settings.RunSettings) -> "Fe
     )
 
 
-def check_device(run: settings.RunSettings) -> None:
+def check_device(run: settings.RunSettings, address: str | None = LOCAL) -> None:
     """Look whether device, kernel and pretrained encoder are there, and can do what is asked of them.
+
+    Args:
+        address: of the Ray cluster on which trials run; what its nodes can do is asked when it is connected.
 
     Raises:
         StateError: if the device is not there, or cannot do it.
@@ -321,19 +326,24 @@ def check_device(run: settings.RunSettings) -> None:
     from infocal.trainer import check_bf16, resolve_device
 
     kernels.asked_for()
-    check_bf16(run.bf16, resolve_device(run.device))
+    here = cluster.here(run, address)
+    check_bf16(here.bf16, resolve_device(here.device))
     if name := run.config().pretrained:
         from pipeline.training import pretrained
 
         pretrained.opened(name)
 
 
-def compile_ahead(run: settings.RunSettings) -> None:
-    """Start to compile the kernels of a CPU, once on a machine, while data are prepared; trials find them."""
+def compile_ahead(run: settings.RunSettings, address: str | None = LOCAL) -> None:
+    """Start to compile the kernels of a CPU, once on a machine, while data are prepared; trials find them.
+
+    Args:
+        address: as for `check_device`.
+    """
     from infocal import kernels
     from infocal.trainer import resolve_device
 
-    if resolve_device(run.device).type == "cpu":
+    if resolve_device(cluster.here(run, address).device).type == "cpu":
         threading.Thread(target=kernels.compiled).start()
 
 
@@ -462,31 +472,38 @@ def _warn_of_bar(run: settings.RunSettings, num_texts: int) -> None:
         return
     for bound in run.criterion.bounds:
         known = (
-            out_of_reach(run.dataset, run.aspect, num_texts, bound.limit)
+            out_of_reach(run.dataset, run.aspect, num_texts, bound.limit, run.criterion.rate)
             if bound.metric == "val_token_precision"
             else None
         )
         if known is not None:
             logger.warning(
                 "note: %s cannot be reached with these %d training texts, as far as we measured (precision "
-                "%.2f on %d: %s); set another threshold with `--min-precision` now, or with `python -m "
-                "pipeline.register` after the search",
+                "%.2f on %d, where %.0f %% of the tokens are selected: %s); set another threshold with "
+                "`--min-precision` now, or with `python -m pipeline.register` after the search",
                 bound,
                 num_texts,
                 known.precision,
                 known.num_texts,
+                100 * known.rate,
                 known.why,
             )
 
 
-def start_of(run: settings.RunSettings) -> str:
-    """Size of a batch and length of the start, in words."""
+def start_of(run: settings.RunSettings, longest: int = 0) -> str:
+    """Size of a batch and length of the start, in words.
+
+    Args:
+        longest: whole epochs of the longest start that a search can try, where it varies the start.
+    """
     config = run.config()
     start = (
         f", all weights at full strength after {counted(config.start_epochs, 'epoch', spec='g')}"
         if config.start_epochs
         else ""
     )
+    if longest > math.ceil(config.start_epochs):
+        start = f", all weights at full strength after the start that is searched, at most {longest} epochs"
     return f"batches of {config.batch_size}{start}"
 
 

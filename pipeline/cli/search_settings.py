@@ -13,7 +13,7 @@ from pipeline.base import command_text, credentials
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Location, Storage
 from pipeline.cli import common_flags, flag_values, planning
-from pipeline.study import study_folder
+from pipeline.study import cluster, study_folder
 from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, STUDIES
 from pipeline.training import naming
 from pipeline.training.settings import RunSettings
@@ -229,7 +229,9 @@ def with_rival(
 
     features = feature_copies.features_of(run)
     is_asked_for = given.criterion == RELATIVE
-    run = rival.settled(run, features, sample=prepared.sample, is_asked_for=is_asked_for)
+    own = cluster.here(run, given.address)
+    found = rival.settled(own, features, sample=prepared.sample, is_asked_for=is_asked_for)
+    run = dataclasses.replace(found, device=run.device, bf16=run.bf16)
     prepared = dataclasses.replace(prepared, run=run)
     save(prepared, folder)
     return prepared
@@ -239,9 +241,12 @@ def looked_at(given: argparse.Namespace, prepared: "StudySettings") -> tuple["St
     """The settings as the data files settle them, and what is said of these; features are not built."""
     if given.resume:
         return prepared, []
+    from pipeline.study.scheduler import longest_start
+
     logger.info("reading the data files; no features are built")
     run, found = planning.looked_at(given, prepared.run)
-    lines = [*planning.data_lines(found), f"training     {planning.start_of(run)}"]
+    start = planning.start_of(run, longest_start(run.config(), prepared.space))
+    lines = [*planning.data_lines(found), f"training     {start}"]
     return dataclasses.replace(prepared, run=run), lines
 
 

@@ -222,7 +222,7 @@ def conduct(
         The table as Markdown, and what broke, by entry.
     """
     torch.set_num_threads(prepared.runs[0].num_threads)
-    prepared = _with_derived(prepared, folder)
+    prepared = _with_derived(prepared, folder, address)
     tracker = Tracker(uri)
     prepared = _with_parent(prepared, tracker)
     make_folder(folder.directory, "--storage")
@@ -261,13 +261,16 @@ def _ending(tracker: Tracker, run_id: str, comparison: Comparison) -> Iterator[N
         tracker.finish(run_id, status)
 
 
-def _with_derived(prepared: ComparisonSettings, folder: StudyFolder) -> ComparisonSettings:
+def _with_derived(
+    prepared: ComparisonSettings, folder: StudyFolder, address: str | None
+) -> ComparisonSettings:
     """The settings once what methods read beside the features is there; behind a URI, sent with them."""
     derived: dict[str, list[Path]] = {}
     with terminal.step("training the language model, or finding its scores"):
         for run in prepared.runs:
             known = derived.setdefault(run.features_dir, [])
-            known += [one for one in outcome.prepare_derived(run, features_of(run)) if one not in known]
+            found = outcome.prepare_derived(cluster.here(run, address), features_of(run))
+            known += [one for one in found if one not in known]
     if folder.remote is None or prepared.runs[0].features_uri:
         return prepared
     home = folder.storage.opened()

@@ -1,6 +1,7 @@
 """Ray: a private one on this machine, or the cluster that an address names."""
 
 import contextlib
+import dataclasses
 import logging
 import os
 import secrets
@@ -14,6 +15,7 @@ from pipeline.base import interruption, reach
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Storage
 from pipeline.study import ray_private
+from pipeline.training.settings import RunSettings
 
 logger = logging.getLogger("pipeline.study.cluster")
 
@@ -112,6 +114,20 @@ def check_address(address: str | None) -> None:
 def is_local(address: str | None) -> bool:
     """Whether an address, or where there is none RAY_ADDRESS, means a private Ray on this machine."""
     return _wanted(address) == LOCAL
+
+
+def here(run: RunSettings, address: str | None) -> RunSettings:
+    """The settings for what this process computes itself: on its CPU where only other nodes may have a GPU.
+
+    Args:
+        run: of the trials, which may run on other nodes.
+        address: of the cluster; None: RAY_ADDRESS, else a private local one.
+    """
+    if is_local(address) or not (run.bf16 or run.device.startswith("cuda")):
+        return run
+    import torch
+
+    return run if torch.cuda.is_available() else dataclasses.replace(run, device="cpu", bf16=False)
 
 
 def check_packing(address: str | None, device: str) -> None:

@@ -75,9 +75,10 @@ def conduct(
     run = prepared.run
     features = feature_copies.features_of(run, verify=resume)
     logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
-    check_bf16(run.bf16, resolve_device(run.device))
+    own = cluster.here(run, address)
+    check_bf16(own.bf16, resolve_device(own.device))
     with terminal.step("training the language model, or finding its scores"):
-        derived = outcome.prepare_derived(run, features)
+        derived = outcome.prepare_derived(own, features)
     make_folder(folder.directory.parents[1], "--storage")
     tracker = Tracker(uri)
     make_folder(folder.directory, "--storage")
@@ -126,6 +127,8 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
     with cluster.session(address):
         if prepared.chooses_gpus:
             prepared = study.settings = gpus.chosen(prepared)
+            if prepared.run.device == "cpu":
+                check_bf16(prepared.run.bf16, resolve_device("cpu"))
         elif prepared.gpus_per_trial:
             gpus.check_usable(prepared.run.device, prepared.gpus_per_trial)
         if prepared.packs_gpus:

@@ -117,7 +117,9 @@ def losses(criterion: Criterion, mine: Mapping[str, Any], theirs: Mapping[str, A
     if criterion.value(mine) < criterion.value(theirs):
         if missed := misses(criterion, mine):
             comparison = "less" if criterion.violation(theirs) > 0 else "no bound"
-            found.append(f"{', '.join(missed)} (the champion misses {comparison})")
+            broken = [bound.metric for bound in criterion.bounds if bound.violation(mine) > 0]
+            figures = ", ".join(f"{name} {theirs[name]:.4f}" for name in dict.fromkeys(broken))
+            found.append(f"{', '.join(missed)} (the champion misses {comparison}: {figures})")
         else:
             found.append(_against(criterion.metric, mine, theirs))
     lost = theirs[F1] - mine[F1] if F1 in mine and F1 in theirs else 0.0

@@ -16,6 +16,7 @@ from feature_store import terminal
 from feature_store.annotators import shares_dir
 from feature_store.store import Features, load_features
 from feature_store.task_info import TaskInfo
+from infocal.errors import StateError
 from infocal.language_model_config import LanguageModelConfig
 from infocal.trainer import resolve_device
 from pipeline.base.command_text import Commands, next_commands, parsed_again
@@ -123,7 +124,10 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     before = _registered_before(tracker.run(study_run).tags)
     # what `pipeline.register` packed stays: it is the trial that the user chose
     is_kept = bool(before) and not winner.is_met
-    package = None if is_kept else pack_winner(study, features, winner, runs[winner.trial_id])
+    package = None
+    if not is_kept:
+        with offering_next(study, winner, candidates, prepared.run.criterion, commands.register, ""):
+            package = pack_winner(study, features, winner, runs[winner.trial_id])
     version = challenger = champion = None
     if winner.is_met and package is not None:
         version = register_winner(study, features, tracker, winner, runs[winner.trial_id], package)
@@ -132,7 +136,9 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     tags = _outcome_tags(study, tracking, winner, version, before, raced)
     tags[findings.EVALUATE_TAG] = summary.evaluate_flags(prepared, tracker.uri, folder.storage)
     if not winner.is_met:
-        tags[findings.ADVICE_TAG] = summary.advice(candidates, prepared.run, commands.register)
+        tags[findings.ADVICE_TAG] = summary.advice(
+            candidates, prepared.run, commands.register, is_exhausted=study.is_exhausted
+        )
     tracker.describe_experiment(tracker.run(study_run).experiment_id, _view(study, winner, study_run))
     metrics = _outcome_metrics(study, features, winner, replicates, used)
     tracker.finish(study_run, metrics=metrics, tags=tags, artifacts={OPTUNA_DB: study.export()})
@@ -263,9 +269,46 @@ def check_nothing_better_is_lost(
         raise PipelineError(
             f"the weights of the best epoch of {called}, trial-{record.begin.number:02d}, are missing",
             where=str(study.folder.place / record.checkpoints[0]),
-            hint="restore the folder from a backup and run the command again, or take the next best "
-            f"trial: {command} --trial {number}",
+            hint=_past_loss(f"{command} --trial {number}"),
         )
+
+
+def _past_loss(command: str) -> str:
+    return (
+        f"restore the folder from a backup and run the command again, or take the next best trial: {command}"
+    )
+
+
+@contextlib.contextmanager
+def offering_next(
+    study: Study,
+    chosen: Candidate,
+    ranked: Sequence[Candidate],
+    criterion: Criterion,
+    command: str,
+    flag: str,
+) -> Iterator[None]:
+    """Add to the error of a trial that cannot be packaged the command that registers the next best one.
+
+    Args:
+        chosen: the trial that is packaged.
+        ranked: every trial with weights, best first by the criterion.
+        criterion: by which they are ranked.
+        command: registers a trial of the study, but for its flags.
+        flag: states the criterion, after a blank, for a trial that meets it; empty: it is the study's.
+    """
+    try:
+        yield
+    except StateError as error:
+        others = [one for one in ranked if one.trial_id != chosen.trial_id]
+        if not others:
+            raise
+        stated = flag_to_register(others[0], criterion) or flag
+        raise PipelineError(
+            f"trial-{study.ledger.number(chosen.trial_id):02d} cannot be packaged: {error.message}",
+            where=error.where,
+            hint=_past_loss(f"{command}{stated} --trial {study.ledger.number(others[0].trial_id)}"),
+        ) from error
 
 
 def register_winner(

@@ -155,7 +155,8 @@ def _surpass(
         CriterionNotMet: if the champion is better, and nobody forces the change.
     """
     names = [name for name in dict.fromkeys([*criterion.metrics, *_COMPARED]) if name in scores]
-    theirs = _scores_of_champion(tracker, version, holder, given, names)
+    scores = assessment.as_recorded({name: scores[name] for name in names})
+    theirs = assessment.as_recorded(_scores_of_champion(tracker, version, holder, given, names))
     both = [
         f"version {version.version}: {_figures(names, scores)}",
         f"version {holder.version}: {_figures(names, theirs)}",

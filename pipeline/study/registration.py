@@ -80,7 +80,8 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
     with tracker.closing(tracking.study_run_id), tracking.closing():
         tracking.sync(is_running=False)
         run_id = tracking.runs[chosen.trial_id]
-        package = outcome.pack_winner(study, features, chosen, run_id)
+        with outcome.offering_next(study, chosen, ranked, criterion, command, _flag(wanted)):
+            package = outcome.pack_winner(study, features, chosen, run_id)
         version = outcome.register_winner(
             study, features, tracker, chosen, run_id, package, is_asked_for=True
         )
@@ -98,9 +99,10 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
         tracker.finish(tracking.study_run_id, "FINISHED" if study.is_complete else "KILLED")
     number = ledger.number(chosen.trial_id)
     figures = summary.figures_of(chosen, prepared.run.dataset, criterion)
+    whose = "the study's" if criterion == prepared.run.criterion else "the given"
     lines = [
         f"trial-{number:02d} at its epoch {chosen.epoch + 1}: {figures}",
-        f"meets the given criterion: {criterion}",
+        f"meets {whose} criterion: {criterion}",
         *([f"  {criterion.why}"] if study.settings.run.rival else []),
         "",
         *summary.registered(

@@ -166,6 +166,11 @@ class Study:
         return self.settings.num_trials if there is None else min(there, self.settings.num_trials)
 
     @property
+    def is_exhausted(self) -> bool:
+        """Whether no more trials can be asked for: every point of the space is one."""
+        return num_points(self.space) == self.num_trials
+
+    @property
     def num_missing(self) -> int:
         """Trials of the search that have not ended, those not begun included.
 

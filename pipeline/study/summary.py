@@ -283,8 +283,14 @@ def _missed(
     ]
 
 
-def advice(candidates: Sequence[Candidate], run: RunSettings, register: str) -> str:
-    """What the study's page says to do where no trial meets the criterion; code stands between backticks."""
+def advice(
+    candidates: Sequence[Candidate], run: RunSettings, register: str, *, is_exhausted: bool = False
+) -> str:
+    """What the study's page says to do where no trial meets the criterion; code stands between backticks.
+
+    Args:
+        is_exhausted: whether every point of the space was tried.
+    """
     reached = within_reach(candidates, run.criterion)
     if reached is None:
         return (
@@ -294,7 +300,8 @@ def advice(candidates: Sequence[Candidate], run: RunSettings, register: str) -> 
     relaxed, chosen = reached
     return (
         f"`{register} {stated(relaxed, run.criterion)}` registers the trial with "
-        f"{figures_of(chosen, run.dataset, run.criterion)}; or search with more `--trials` or `--epochs`."
+        f"{figures_of(chosen, run.dataset, run.criterion)}; or search "
+        + ("with more `--epochs`." if is_exhausted else "with more `--trials` or `--epochs`.")
     )
 
 

@@ -38,6 +38,8 @@ logger = logging.getLogger("pipeline.tracking.assessment")
 GROUPS_ARTIFACT = "test/groups.json"
 """Scores of the test texts about each group, in the run that trained the model; the last reading's."""
 
+_DIGITS = 6
+"""Of a score in a tag."""
 _FAITHFULNESS = (
     "comprehensiveness",
     "sufficiency",
@@ -211,6 +213,11 @@ def _check_fingerprint(given: str, wanted: str, where: str) -> None:
         )
 
 
+def as_recorded(scores: Mapping[str, float]) -> dict[str, float]:
+    """Scores as the tags of a version have them: two readings of one model are equal so."""
+    return {name: round(value, _DIGITS) for name, value in scores.items()}
+
+
 def read_test(tracker: Tracker, subject: Subject) -> TestReading:
     """Score a model on test; the reading is recorded on its run and its version before it is returned.
 
@@ -225,7 +232,7 @@ def read_test(tracker: Tracker, subject: Subject) -> TestReading:
             names = [f"test_{name}" for name in (*columns.shown(subject.features.dataset), "iou_f1")]
             names += [name for name in columns.of_targets(scores) if name.startswith("test_")]
             own = {} if subject.explainer else scores
-            tags: dict[str, Any] = {name: round(own[name], 6) for name in names if name in own}
+            tags: dict[str, Any] = as_recorded({name: own[name] for name in names if name in own})
             model_registry.tag(tracker, subject.version, tags | {READINGS_TAG: count})
 
     reading = score_test(subject.model, subject.features, subject.calibrated_threshold, log_reading)

@@ -20,6 +20,20 @@ def test_a_command_to_go_on_names_the_tracking_that_the_environment_named(monkey
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        (["--a", "1", "--force", "--b", "2"], ["--b", "2"]),
+        (["--a=1", "--b", "x y"], ["--b", "x y"]),
+        (["--b", "2", "--a", "1"], ["--b", "2"]),
+        (["--ab", "1"], ["--ab", "1"]),
+    ],
+)
+def test_flags_can_be_left_out_of_a_command(given: list[str], left: list[str]):
+    command = shlex.join(["python", "-m", "m", *given])
+    assert shlex.split(command_text.without_flags(command, {"--a": 1, "--force": 0}))[3:] == left
+
+
 def test_a_stored_command_holds_no_password_and_means_the_same_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

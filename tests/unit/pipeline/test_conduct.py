@@ -362,7 +362,7 @@ def test_a_failure_after_the_search_is_a_failure_that_can_be_mended(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     searching(monkeypatch, *THREE)
-    with monkeypatch.context() as broken, pytest.raises(StateError, match="no such vector"):
+    with monkeypatch.context() as broken, pytest.raises(PipelineError, match="no such vector"):
         broken.setattr(outcome, "pack", raising(StateError("no such vector")))
         conducted(tracker, tmp_path)
     assert parent(tracker).status == "FAILED"
@@ -665,6 +665,35 @@ def test_the_second_best_is_never_taken_in_silence(
         assert (refused.value.hint or "").endswith(f"/runs{flags} --trial 0")
     text = register(prepared, results(tmp_path), tracker.uri, Wanted(number=0))
     assert text.startswith("trial-00 at its epoch 2")
+
+
+@pytest.mark.parametrize("harm", ["missing", "torn"])
+def test_a_best_trial_with_damaged_weights_leaves_a_way_on(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
+):
+    def damage(study: Study) -> None:
+        weights = study.folder.directory / checkpoint("b", 1) / "best" / "model.safetensors"
+        weights.unlink() if harm == "missing" else weights.write_bytes(b"torn")
+
+    searching(monkeypatch, trial("a", value=0.1), trial("b", value=0.2), damage)
+    with pytest.raises(
+        PipelineError, match="trial-01 cannot be packaged: `model.safetensors` is missing or does not match"
+    ) as caught:
+        conducted(tracker, tmp_path, num_trials=2)
+    way_on = f"python -m pipeline.register --name first --storage {tmp_path / 'runs'}"
+    assert (caught.value.hint or "").endswith(f"{way_on} --trial 0")
+    prepared = StudySettings.load(tmp_path / "runs/studies/first", "first")
+    other = Criterion.parse("best val_token_recall with val_selection_rate <= 0.9")
+    for wanted, flags in ((Wanted(), ""), (Wanted(criterion=other), f" --criterion '{other}'")):
+        with pytest.raises(
+            PipelineError,
+            match="trial-01 cannot be packaged: `model.safetensors` is missing or does not match",
+        ) as refused:
+            register(prepared, results(tmp_path), tracker.uri, wanted)
+        assert (refused.value.hint or "").endswith(f"{way_on}{flags} --trial 0")
+    text = register(prepared, results(tmp_path), tracker.uri, Wanted(number=0))
+    assert text.startswith("trial-00 at its epoch 2")
+    assert "\nmeets the study's criterion: " in text
 
 
 def test_a_study_of_other_data_is_refused_before_it_trains(

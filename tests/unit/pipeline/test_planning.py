@@ -5,6 +5,7 @@ import logging
 import re
 import threading
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -16,11 +17,12 @@ from feature_store.sample import write_beer
 from feature_store.sample_posts import write_hatexplain
 from infocal import kernels, trainer
 from infocal.config import InfoCalConfig
-from infocal.errors import ConfigError, UserError
+from infocal.errors import ConfigError, StateError, UserError
 from infocal.language_model_config import LanguageModelConfig
 from pipeline.base.errors import PipelineError
 from pipeline.cli import planning
 from pipeline.search import build_parser
+from pipeline.study import cluster
 from pipeline.training.origin import origin_of
 from pipeline.training.settings import RunSettings
 from search_spaces import datasets, lookup
@@ -356,22 +358,59 @@ def test_kernels_are_compiled_ahead_for_a_cpu_alone(
 
 
 @pytest.mark.parametrize(
-    ("aspect", "num_texts", "limit", "is_told"),
+    ("aspect", "num_texts", "limit", "rate", "is_told"),
     [
-        ("palate", 8981, 0.878, True),
-        ("palate", 8981, 0.75, False),
-        ("palate", 70_000, 0.878, False),
-        ("appearance", 8981, 0.961, False),
+        ("palate", 8981, 0.878, 0.08, True),
+        ("palate", 8981, 0.878, 0.13, True),
+        ("palate", 8981, 0.75, 0.08, False),
+        ("palate", 70_000, 0.878, 0.08, False),
+        ("appearance", 8981, 0.961, 0.13, False),
+        # fewer tokens can be more precise, and so can a model that chooses how many it selects
+        ("palate", 8981, 0.878, 0.03, False),
+        ("palate", 8981, 0.878, None, False),
     ],
 )
 def test_a_bar_that_is_known_to_be_out_of_reach_is_told_before_training(
-    aspect: str, num_texts: int, limit: float, is_told: bool, caplog: pytest.LogCaptureFixture
+    aspect: str,
+    num_texts: int,
+    limit: float,
+    rate: float | None,
+    is_told: bool,
+    caplog: pytest.LogCaptureFixture,
 ):
-    planning._warn_of_bar(run_settings(aspect=aspect, criterion=criterion(limit)), num_texts)
+    stated = dataclasses.replace(criterion(limit), rate=rate)
+    planning._warn_of_bar(run_settings(aspect=aspect, criterion=stated), num_texts)
     assert (
         f"val_token_precision >= {limit} cannot be reached with these {num_texts}" in caplog.text
     ) == is_told
     assert ("--min-precision" in caplog.text) == is_told
+    assert ("precision 0.82 on 9000, where 8 % of the tokens are selected" in caplog.text) == is_told
+
+
+# ----------------------------------------------------------------------- what trials on other nodes can do
+
+
+@pytest.mark.parametrize("asked", [{"device": "cuda"}, {"device": "cuda:1"}, {"bf16": True}])
+def test_the_gpus_of_a_cluster_are_not_looked_for_on_this_machine(
+    asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    run = run_settings(**({"device": "auto"} | asked))
+    planning.check_device(run, "10.0.0.1:6379")
+    for address in (None, "local"):
+        with pytest.raises(StateError, match="CUDA device"):
+            planning.check_device(run, address)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    planning.check_device(run, None)
+    here = cluster.here(run, None)
+    assert (here.device.startswith("cuda"), here.bf16) == (False, False)
+
+
+def test_a_start_that_is_searched_is_said_with_its_longest():
+    run = planning.run_settings(flags("--method", "fresh", "--set", "support_epochs=3.0"), {})
+    assert "at full strength after 3 epochs" in planning.start_of(run, 3)
+    assert planning.start_of(run, 6).endswith("after the start that is searched, at most 6 epochs")
 
 
 # ------------------------------------------------------------------------- the criterion that a search has

@@ -1,3 +1,4 @@
+import argparse
 import math
 import re
 import shlex
@@ -9,7 +10,7 @@ from feature_store.store import Features
 from infocal.nn.rationalizer import Rationalizer
 from pipeline import promote
 from pipeline.base.errors import CriterionNotMet, PipelineError, run_command
-from pipeline.study import criterion_on_test
+from pipeline.study import criterion_on_test, promotion
 from pipeline.study.criterion import CRITERION_TAG, JUDGED_TAG, RIVAL_TAG
 from pipeline.study.rival import Rival
 from pipeline.tracking import model_registry
@@ -138,9 +139,8 @@ def test_model_below_the_threshold_is_refused_with_the_numbers(
     way_on = captured.err.splitlines()[-1]
     reached = math.floor(100 * precision) / 100
     assert way_on.startswith("hint: `python -m pipeline.promote --dataset beer")
-    assert (
-        f" --min-precision 0.99 --min-precision {reached:g}` sets a threshold that the model meets" in way_on
-    )
+    assert f" --min-precision {reached:g}` sets a threshold that the model meets" in way_on
+    assert "0.99" not in way_on
     assert "all_tokens" in captured.out
     assert model_registry.champion(tracker, NAME) is None
     tags = model_registry.find(tracker, NAME, 1).tags
@@ -276,6 +276,22 @@ def test_a_worse_model_can_be_forced_and_its_version_says_so(tracker: Tracker):
     assert re.match(said, version.tags["forced"])
 
 
+@pytest.mark.parametrize("recorded", ["0.538264", "0.538263"])
+def test_a_model_that_is_equal_to_the_champion_is_not_worse(tracker: Tracker, recorded: str):
+    """The tags of a version hold six digits of a score, and a new reading has them all."""
+    champion_with(tracker, test_token_recall=recorded, test_token_precision="0.8", test_token_f1="0.643")
+    next_version(tracker)
+    version, holder = (model_registry.find(tracker, NAME, number) for number in (2, 1))
+    recall = float(recorded) - 4e-7
+    found = {"test_token_precision": 0.8, "test_token_recall": recall, "test_token_f1": 0.643}
+    criterion = Criterion.parse("best test_token_recall with test_token_precision >= 0.8")
+    given = argparse.Namespace(force=False)
+    promotion._surpass(tracker, version, holder, given, criterion, found)
+    found["test_token_recall"] -= 1e-6
+    with pytest.raises(CriterionNotMet, match="it is worse on test than the champion"):
+        promotion._surpass(tracker, version, holder, given, criterion, found)
+
+
 def scores_on_test(precision: float, recall: float) -> dict[str, float]:
     f1 = 2 * precision * recall / (precision + recall)
     return {"test_token_precision": precision, "test_token_recall": recall, "test_token_f1": f1}
@@ -293,10 +309,22 @@ LESS_RECALL = "test_token_recall is 0.7000, and the champion's is 0.7200"
     ("standing", "own", "mine", "theirs", "worse"),
     [
         (LOOSE, LOOSE, WIDE, GOOD, [LESS_F1]),
-        (STRICT, LOOSE, WIDE, GOOD, [f"{BELOW_STRICT} (the champion misses no bound)", LESS_F1]),
+        (
+            STRICT,
+            LOOSE,
+            WIDE,
+            GOOD,
+            [f"{BELOW_STRICT} (the champion misses no bound: test_token_precision 0.9000)", LESS_F1],
+        ),
         (LOOSE, STRICT, GOOD, WIDE, []),
         (STRICT, STRICT, scores_on_test(0.9, 0.7), GOOD, [LESS_RECALL]),
-        (STRICT, STRICT, WIDE, scores_on_test(0.5, 0.3), [f"{BELOW_STRICT} (the champion misses less)"]),
+        (
+            STRICT,
+            STRICT,
+            WIDE,
+            scores_on_test(0.5, 0.3),
+            [f"{BELOW_STRICT} (the champion misses less: test_token_precision 0.5000)"],
+        ),
         (LOOSE, LOOSE, scores_on_test(0.8, 0.73), GOOD, []),
         (LOOSE, LOOSE, GOOD, GOOD, []),
     ],

@@ -15,6 +15,10 @@ from pipeline.base.errors import run_command
         (["--name", "a", "--min-precision", "0.7", "--criterion", "best x"], "not allowed with argument"),
         (["--name", "a", "--criterion", "f1 > 0.5"], "--criterion: expected `best NAME with NAME >= NUMBER"),
         (["--name", "a", "--criterion", ""], "--criterion: expected `best NAME with NAME >= NUMBER"),
+        (
+            ["--name", "a", "--criterion", "best val_mse"],
+            "--criterion: `val_mse` is lower where a model is better",
+        ),
         (["--name", "nowhere"], "there is no study `nowhere`"),
     ],
 )
