@@ -165,6 +165,12 @@ def size_of(path: Path) -> int:
     return max(1, min(sizes, default=1))
 
 
+_ENDS_IN_NUMBERS = (
+    "if the word ends in numbers, begin the file with a line `WORDS {size}`: the number of words, and the "
+    "size of their vectors"
+)
+
+
 def _check_size(given: int, size: int, where: str, *, first: bool) -> None:
     if given == size:
         return
@@ -177,10 +183,7 @@ def _check_size(given: int, size: int, where: str, *, first: bool) -> None:
     raise BadInputError(
         f"expected a word and {counted(size, 'value')}, but got {counted(given, 'value')}",
         where=where,
-        hint=None
-        if given < size
-        else f"if the word ends in numbers, begin the file with a line `WORDS {size}`: how many words there are, "
-        "and the size of their vectors",
+        hint=_ENDS_IN_NUMBERS.format(size=size) if given > size else None,
     )
 
 

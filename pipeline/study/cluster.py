@@ -5,6 +5,8 @@ import dataclasses
 import logging
 import os
 import secrets
+import shlex
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -74,6 +76,7 @@ def _start(num_cpus: int | None) -> None:
                 ray.init(
                     address=LOCAL,
                     num_cpus=num_cpus,
+                    runtime_env=_own_python(),
                     _temp_dir=temporary,
                     include_dashboard=False,
                     logging_level=logging.ERROR,
@@ -86,6 +89,15 @@ def _start(num_cpus: int | None) -> None:
             logger.warning("Ray did not start within 30 s; trying again")
         else:
             return
+
+
+def _own_python() -> dict[str, str] | None:
+    """How a worker starts Python where a shell would not take its path for one word, as with a blank in it.
+
+    Ray writes the path into a line for bash as it is: no worker would start, and Ray would try for ever.
+    """
+    quoted = shlex.quote(sys.executable)
+    return None if quoted == sys.executable else {"py_executable": quoted}
 
 
 def _wanted(address: str | None) -> str:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import venv
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -147,3 +148,32 @@ def test_ray_is_pinned_to_the_minor_version_that_was_checked():
     required = [*project["dependencies"], *project["optional-dependencies"]["cluster"]]
     bounds = [one.partition("]")[2] for one in required if one.startswith("ray[")]
     assert bounds == [f">={major}.{minor},<{major}.{int(minor) + 1}"] * 2
+
+
+PYTHON = """
+import sys
+from pipeline.study import cluster
+
+cluster.prepare_environment()
+with cluster.session(None, num_cpus=1):
+    import ray
+    # Tune gives its workers an environment, too
+    task = ray.remote(runtime_env={"env_vars": {"ANY": "1"}})(lambda: sys.executable).remote()
+    print("worker", ray.get(task, timeout=120))
+"""
+
+
+@pytest.mark.slow
+def test_workers_start_where_the_path_of_python_holds_a_blank(tmp_path: Path):
+    """Ray writes that path into a line for bash: `make search` hung in a folder of such a name."""
+    venv.create(tmp_path / "my é dir's" / "venv", with_pip=False)
+    own = tmp_path / "my é dir's" / "venv"
+    (site,) = own.glob("lib/python*/site-packages")
+    (site / "all.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    python = str(own / "bin" / "python")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [python, "-c", PYTHON], capture_output=True, text=True, env=environment, timeout=300, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"worker {python}"
