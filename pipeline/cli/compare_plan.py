@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 
 def plan(prepared: "ComparisonSettings", directory: Location, uri: str, data: Sequence[str]) -> str:
-    """What would be done, for `--dry-run`; `data` are the lines about the data files."""
+    """What would be done, for `--dry-run`.
+
+    Args:
+        uri: where MLflow tracks; its password is left out.
+        data: the lines about the data files.
+    """
     first, seeds = prepared.runs[0], ", ".join(map(str, prepared.seeds))
     lines = [
         f"comparison   {prepared.name}  ({naming.title(first.dataset, first.aspect)})",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from feature_store.wording import counted
 from pipeline.base.storage import Location
+from pipeline.base.uris import without_password
 from pipeline.cli import planning
 from pipeline.reporting.results import setting
 from pipeline.study import cluster, race
@@ -21,14 +22,19 @@ if TYPE_CHECKING:
 def plan(
     prepared: "StudySettings", directory: Location, uri: str, address: str | None, data: Sequence[str]
 ) -> str:
-    """What would be done, for `--dry-run`; `data` are the lines about the data files."""
+    """What would be done, for `--dry-run`.
+
+    Args:
+        uri: where MLflow tracks; its password is left out.
+        data: the lines about the data files.
+    """
     run = prepared.run
     space = prepared.space
     target = data_options.target(run.dataset, run.aspect, run.options)
     lines = [
         f"study        {prepared.name}  ({run.method} on {target})",
         f"results      {directory}",
-        f"tracking     {uri}",
+        f"tracking     {without_password(uri)}",
         *data,
         *_criterion(run),
         f"trials       {_trials(prepared.num_trials, space)} of {counted(run.num_epochs, 'epoch')}",

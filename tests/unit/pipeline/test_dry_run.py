@@ -1,8 +1,13 @@
+import http.server
+import threading
+from collections.abc import Iterator
+
 import pytest
 
 from feature_store.sample import write_beer
 from pipeline import compare
 from pipeline.base.errors import run_command
+from pipeline.base.locations import TRACKING_VARIABLE
 from pipeline.cli import planning
 from pipeline.search import main
 from tests.own_corpora import own_records, write_own
@@ -144,3 +149,49 @@ def test_a_comparison_that_cannot_start_is_told_by_its_plan(tmp_path, monkeypatc
     sample = ["--aspect", "palate", "--sample", *COMPARE]
     assert run_command(compare.main, [*sample, "--tracking-uri", "http://127.0.0.1:9"]) == 2
     assert "no MLflow server answers at http://127.0.0.1:9" in capsys.readouterr().err
+
+
+@pytest.fixture
+def answering() -> Iterator[str]:
+    """The address of a server that is well."""
+
+    class Well(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing is said."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Well) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+PLANS = {
+    "search": (main, ["--aspect", "palate", "--sample", "--dry-run"]),
+    "comparison": (compare.main, ["--aspect", "palate", "--sample", *COMPARE]),
+    "language models": (
+        compare.main,
+        ["--aspect", "palate", "--sample", "--table", "language-models", "--dry-run"],
+    ),
+}
+
+
+@pytest.mark.parametrize("given_by", ["flag", "environment"])
+@pytest.mark.parametrize("kind", PLANS)
+def test_no_plan_holds_a_password(kind: str, given_by: str, answering, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    command, flags = PLANS[kind]
+    uri = f"http://ada:hush%2Fhush@{answering}"
+    if given_by == "environment" or kind == "language models":  # which takes no such flag
+        monkeypatch.setenv(TRACKING_VARIABLE, uri)
+    else:
+        flags = [*flags, "--tracking-uri", uri]
+    assert run_command(command, flags) == 0
+    captured = capsys.readouterr()
+    assert "hush" not in captured.out + captured.err
+    assert (f"tracking     http://ada:***@{answering}\n" in captured.out) == (kind != "language models")
