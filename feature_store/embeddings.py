@@ -6,6 +6,7 @@ the words'.
 
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -27,6 +28,8 @@ stay as they are. Within the range of published vectors (GloVe about 0.4 to 0.6)
 fits all three."""
 
 WINDOW = 5
+MAX_SIZE = 2**16
+"""Most values of a vector: each word of the vocabulary takes memory for as many."""
 _NUM_LINES = 20
 """Lines of a file from which the size of its vectors is found out."""
 _MAX_BYTES = 1 << 40
@@ -114,16 +117,18 @@ def from_file(path: Path, vocabulary: Vocabulary, *, size: int, max_bytes: int) 
     ids = {word: number for number, word in enumerate(vocabulary.tokens) if number > UNK_ID}
     matrix = np.zeros((len(vocabulary), size), dtype=np.float32)
     found = np.zeros(len(vocabulary), dtype=bool)
-    size_is_stated = False
+    size_is_stated = any_fits = False
     for number, line in filled_lines(path, max_bytes=max_bytes):
         word, *values = line.replace("\t", " ").rstrip(" ").split(" ")
-        if number == 1 and len(values) == 1 and word.isdigit():
+        if number == 1 and len(values) == 1 and word.isdecimal():
             size_is_stated = values[0] == str(size)
             continue  # the header of the word2vec text format
         if len(values) > size and (size_is_stated or not all(map(_is_number, values[:-size]))):
             word = " ".join([word, *values[:-size]])
             values = values[-size:]
-        _check_size(len(values), size, f"{path}:{number}", first=number <= 2 and not found.any())
+        if len(values) != size:
+            raise _wrong_size(path, number, given=len(values), size=size, any_fits=any_fits)
+        any_fits = True
         if word in ids:
             matrix[ids[word]] = _numbers(values, f"{path}:{number}")
             found[ids[word]] = True
@@ -150,19 +155,30 @@ def size_in_file(embedding: str | None) -> int | None:
 
 
 def size_of(path: Path) -> int:
-    """Number of values in each vector of a text file, as its header or its first lines show.
+    """Number of values in each vector of a text file, as its header or most of its first lines show.
 
     Raises:
         BadInputError: if the file breaks its format.
     """
-    sizes = []
+    sizes: Counter[int] = Counter()
     for number, line in itertools.islice(filled_lines(path, max_bytes=_MAX_BYTES), _NUM_LINES):
         word, *values = line.replace("\t", " ").rstrip(" ").split(" ")
-        if number == 1 and len(values) == 1 and word.isdigit() and values[0].isdigit():
-            return max(1, int(values[0]))
+        if number == 1 and len(values) == 1 and word.isdecimal() and values[0].isdecimal():
+            return _stated_size(values[0], f"{path}:{number}")
         # a word may hold blanks, and parts of it may look like numbers
-        sizes.append(sum(1 for _ in itertools.takewhile(_is_number, reversed(values))))
-    return max(1, min(sizes, default=1))
+        sizes[sum(1 for _ in itertools.takewhile(_is_number, reversed(values)))] += 1
+    # of sizes that are equally frequent the smaller: a word that ends in numbers lengthens its line
+    return max(1, max(sizes, key=lambda size: (sizes[size], -size), default=1))
+
+
+def _stated_size(text: str, where: str) -> int:
+    """The size that a header states."""
+    if len(text) > len(str(MAX_SIZE)) or int(text) > MAX_SIZE:
+        raise BadInputError(
+            f"expected a header `WORDS SIZE` with a size of at most {MAX_SIZE}, but got {text[:20]}",
+            where=where,
+        )
+    return max(1, int(text))
 
 
 _ENDS_IN_NUMBERS = (
@@ -171,16 +187,22 @@ _ENDS_IN_NUMBERS = (
 )
 
 
-def _check_size(given: int, size: int, where: str, *, first: bool) -> None:
-    if given == size:
-        return
-    if first:
-        raise RequestError(
-            f"expected vectors of {size} values, but the file has vectors of {counted(given, 'value')}",
+def _wrong_size(
+    path: Path, number: int, *, given: int, size: int, any_fits: bool
+) -> BadInputError | RequestError:
+    """What to say of a line with another number of values: another size was asked for, or the line is bad.
+
+    Args:
+        any_fits: whether a line before it has `size` values.
+    """
+    where = f"{path}:{number}"
+    if not any_fits and (there := size_of(path)) != size:
+        return RequestError(
+            f"expected vectors of {size} values, but the file has vectors of {counted(there, 'value')}",
             where=where,
-            hint=f"add `--embedding-size {given}`",
+            hint=f"add `--embedding-size {there}`",
         )
-    raise BadInputError(
+    return BadInputError(
         f"expected a word and {counted(size, 'value')}, but got {counted(given, 'value')}",
         where=where,
         hint=_ENDS_IN_NUMBERS.format(size=size) if given > size else None,

@@ -34,6 +34,7 @@ from feature_store.sources import get_source
 from feature_store.sources.base import Report, resolve_aspect
 from feature_store.sources.beer import Beer, annotated_reviews
 from feature_store.sources.fields import (
+    MAX_TOKENS,
     check_id,
     check_spans,
     check_text,
@@ -53,9 +54,6 @@ _LARGEST = sys.float_info.max
 
 MAX_BYTES = 4 * 2**30
 """Most bytes to accept from one mask file, after decompression."""
-
-_MAX_TOKENS = 2**20
-"""Most tokens of a text whose length the file does not state: a span beyond is a mistake."""
 
 _DOCCANO = ("label", "labels", "entities")
 """Keys under which doccano's exports have spans; which of them depends on its version."""
@@ -258,9 +256,15 @@ def _num_tokens(record: dict[str, object], tokens: list[str] | None, where: str)
     if tokens is not None:
         if stated not in (None, len(tokens)):
             raise BadInputError(
-                f"`num_tokens` is {stated}, but there are {counted(len(tokens), 'token')}", where=where
+                f"`num_tokens` is {shown(stated)}, but there are {counted(len(tokens), 'token')}", where=where
             )
         return len(tokens)
+    if stated is not None and stated > MAX_TOKENS:
+        raise BadInputError(
+            f"expected at most {MAX_TOKENS:,} as `num_tokens`, but got {shown(given)}",
+            where=where,
+            hint="a longer text needs its `tokens` in the file",
+        )
     if stated is not None:
         return stated
     per_token = (record["rationale"] if is_mask(record["rationale"]) else None), record.get("scores")
@@ -273,16 +277,7 @@ def _positions(value: object, size: int | None, where: str) -> list[int] | None:
     if is_mask(value):
         mask = cast("list[int]", value)
         return mask_positions(mask, len(mask) if size is None else size, where)
-    # without a length, whether the spans fit shows where the other file states it
-    spans = check_spans(value, size, "`rationale`", where)
-    if size is None and any(end > _MAX_TOKENS for _, end in spans):
-        raise BadInputError(
-            f"a span of `rationale` ends at token {max((end for _, end in spans))}, but a text has at most "
-            f"{_MAX_TOKENS:,} tokens",
-            where=where,
-            hint="spans count tokens, not characters; or state the text's length as `num_tokens`",
-        )
-    return positions(spans)
+    return positions(check_spans(value, size, "`rationale`", where))
 
 
 def _of_text(record: dict[str, object], where: str) -> dict[str, object]:

@@ -28,6 +28,7 @@ import pyarrow as pa
 from feature_store import cache, derived_tables
 from feature_store.columns import VOCABULARY_SCHEMA, check_layout, check_numbers, check_values, table_schema
 from feature_store.derived_tables import DERIVED_FILE
+from feature_store.embeddings import MAX_SIZE
 from feature_store.errors import (
     BadInputError,
     DamagedCacheError,
@@ -97,6 +98,8 @@ class FeatureRequest:
         for name in ("max_length", "min_count", "embedding_size", "max_input_bytes"):
             if getattr(self, name) < 1:
                 raise RequestError(f"`{name}` must be at least 1, but got {getattr(self, name)}")
+        if self.embedding_size > MAX_SIZE:
+            raise RequestError(f"`embedding_size` must be at most {MAX_SIZE}, but got {self.embedding_size}")
         for name in ("seed", "sample_seed"):
             if not 0 <= getattr(self, name) < 2**32:
                 raise RequestError(f"`{name}` must lie in [0, 2**32), but got {getattr(self, name)}")

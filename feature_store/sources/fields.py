@@ -12,6 +12,12 @@ from feature_store.wording import counted
 _SHOWN = 60
 """Characters of a wrong value that a message quotes."""
 
+MAX_TOKENS = 2**20
+"""Most tokens of a text whose length is stated, or follows from spans, but whose tokens are not in the file.
+
+Memory is taken for each of them, so a slip in one number must not take it all.
+"""
+
 _MAX_UNREAD = 10
 """Most unknown keys that are named."""
 
@@ -93,7 +99,7 @@ def check_spans(
 
     Args:
         spans: what should be a list of pairs.
-        size: length of the text; None: it is not known here.
+        size: length of the text; None: it is not known here, and no span may end beyond `MAX_TOKENS`.
         key: what the list is called, with its quotation marks.
         where: file and line.
         unit: what `size` counts.
@@ -115,17 +121,31 @@ def check_spans(
         if size is not None and not 0 <= start <= end <= size:
             backwards = ": it ends before it begins" if end < start else ""
             raise BadInputError(
-                f"span {span} of {key} does not fit the text's {size} {unit}{backwards}", where=where
+                f"span {shown(span)} of {key} does not fit the text's {size} {unit}{backwards}", where=where
             )
         if not 0 <= start <= end:
-            raise BadInputError(f"expected 0 <= start <= end in a span of {key}, but got {span}", where=where)
+            raise BadInputError(
+                f"expected 0 <= start <= end in a span of {key}, but got {shown(span)}", where=where
+            )
+        # whether the spans fit shows where the length is known
+        if size is None and end > MAX_TOKENS:
+            raise BadInputError(
+                f"a span of {key} ends at token {shown(end)}, but a text has at most {MAX_TOKENS:,} tokens",
+                where=where,
+                hint="spans count tokens, not characters; a longer text needs its `tokens` in the file",
+            )
         checked.append((start, end))
     return checked
 
 
 def positions(spans: Sequence[tuple[int, int]]) -> list[int]:
     """Ascending positions inside [start, end) spans, each once."""
-    return sorted({position for start, end in spans for position in range(start, end)})
+    found: list[int] = []
+    following = 0
+    for start, end in sorted(spans):
+        found.extend(range(max(start, following), end))
+        following = max(following, end)
+    return found
 
 
 def mask_positions(mask: Sequence[float], size: int, where: str) -> list[int]:

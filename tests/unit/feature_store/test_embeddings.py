@@ -33,12 +33,41 @@ def vectors(tmp_path: Path) -> Path:
         (["the 0.1 -2 3e-4", "a b 1 2 3"], 3),
         (["in 2019 0.5 0.25", "x 0.5 0.25"], 2),
         (["a\t1\t2", "", "b 1 2"], 2),
+        (["a 1 2 3", "b 1 2 3", "c 1 2", "d 1 2 3"], 3),
+        (["a 1 2", "b 1 2 3", "c 1 2 3"], 3),
+        (["in 2019 1 2", "b 1 2", "on 5 3 1 2", "d 1 2"], 2),
+        (["2 2", "a 1 2 3", "b 1 2 3"], 2),
     ],
 )
 def test_the_size_of_vectors_is_found_in_their_file(tmp_path: Path, lines: list[str], size: int):
     path = tmp_path / "vectors.txt"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert embeddings.size_of(path) == size
+
+
+@pytest.mark.parametrize("bad", [1, 2, 3, 5, 6])
+@pytest.mark.parametrize(
+    ("line", "header"), [("bad 1 2", []), ("bad 1 2 3 4", []), ("bad 1 2", ["6 3"]), ("bad", [])]
+)
+def test_one_line_of_another_length_is_named_and_not_the_others(
+    tmp_path: Path, bad: int, line: str, header: list[str]
+):
+    path = tmp_path / "vectors.txt"
+    lines = [f"w{number} 1 2 3" for number in range(1, 7)]
+    lines[bad - 1] = line
+    path.write_text("\n".join([*header, *lines]) + "\n")
+    given = len(line.split()) - 1
+    message = f"vectors.txt:{bad + len(header)}: expected a word and 3 values, but got {given}"
+    with pytest.raises(BadInputError, match=message):
+        read(path, size=embeddings.size_of(path))
+
+
+def test_a_header_with_an_absurd_size_is_refused(tmp_path: Path):
+    path = tmp_path / "vectors.txt"
+    for size in ("65537", "99999999999", "9" * 5000):
+        path.write_text(f"3 {size}\ngood 1 2\n")
+        with pytest.raises(BadInputError, match="vectors.txt:1: expected a header `WORDS SIZE` .* 65536"):
+            embeddings.size_of(path)
 
 
 def test_a_file_gives_its_vectors_and_the_mean_to_the_rest(vectors: Path):

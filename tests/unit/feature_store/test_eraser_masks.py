@@ -101,6 +101,17 @@ def test_what_was_done_without_hard_predictions_and_keys_of_a_fork_are_said(tmp_
         (predicted(**{HARD: [{"start_token": 1}]}), "no key `end_token` in a span of"),
         (predicted(**{HARD: hard((3, 1))}), "expected 0 <= start <= end in a span of"),
         (predicted(**{HARD: hard((0, 3)), SOFT: [1, 0]}), "does not fit the text's 2 tokens"),
+        (
+            predicted(**{HARD: hard((0, 3_000_000_000))}),
+            f"masks.jsonl:1: a span of `{HARD}` ends at token 3000000000, but a text has at most 1,048,576",
+        ),
+        (
+            {
+                "annotation_id": 7,
+                "evidences": [[{"docid": "d", "start_token": 2, "end_token": 30000000000000000000000}]],
+            },
+            "masks.jsonl:1: a span of `evidences` ends at token 30000000000000000000000, but a text has at",
+        ),
         (predicted(**{HARD: 5}), r"expected a list of \[start, end\) spans as"),
         (predicted(**{SOFT: []}), f"expected a list of numbers as `{SOFT}`, but got"),
         (predicted(**{SOFT: [0.5, "x"]}), "expected numbers as `scores`, but got 'x'"),

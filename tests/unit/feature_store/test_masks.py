@@ -79,6 +79,18 @@ def test_keys_that_are_not_read_are_named(tmp_path: Path):
         ({"id": 1, "rationale": [[3, 2]]}, "expected 0 <= start <= end in a span of `rationale`, but got"),
         ({"id": 1, "rationale": [[0, 1]], "scores": 1}, "expected a list of numbers as `scores`, but got 1"),
         ({"id": 1, "rationale": "0 1"}, "expected a list of \\[start, end\\) spans as `rationale`"),
+        *(
+            (
+                {"id": 1, "num_tokens": size, "rationale": [[2, 5]]},
+                "masks.jsonl:1: expected at most 1,048,576 as `num_tokens`, but got ",
+            )
+            for size in (1e30, 3e22, 30000000000000000000000, 3000000000, 2**20 + 1)
+        ),
+        (
+            {"id": 1, "num_tokens": 3, "rationale": [[0, 10**200]]},
+            "span \\[0, 10{50,60}\\.\\.\\. of `rationale` does not fit the text's 3 tokens",
+        ),
+        ({"id": 1, "num_tokens": 10**60, "tokens": ["a"], "rationale": []}, "`num_tokens` is 1000"),
         ({"id": 1, "num_tokens": 0, "rationale": []}, "expected a whole number above 0 as `num_tokens`"),
         ({"id": 1, "num_tokens": True, "rationale": []}, "expected a whole number above 0 as `num_tokens`"),
         (

@@ -517,6 +517,7 @@ def _small_sample(written: list[int]) -> Callable[[Any, Path, int], None]:
         ({"max_length": 0}, "`max_length` must be at least 1, but got 0"),
         ({"min_count": 0}, "`min_count` must be at least 1, but got 0"),
         ({"embedding_size": -1}, "`embedding_size` must be at least 1, but got -1"),
+        ({"embedding_size": 3_000_000_000}, "`embedding_size` must be at most 65536, but got 3000000000"),
         ({"max_input_bytes": 0}, "`max_input_bytes` must be at least 1, but got 0"),
         ({"seed": -1}, r"`seed` must lie in \[0, 2\*\*32\), but got -1"),
         ({"sample_seed": 2**32}, r"`sample_seed` must lie in \[0, 2\*\*32\), but got 4294967296"),

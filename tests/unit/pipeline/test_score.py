@@ -295,6 +295,24 @@ def test_files_that_do_not_go_together_are_refused(
     assert message in refused(files(tmp_path, masks=masks), capsys)
 
 
+@pytest.mark.parametrize("size", ["1e30", "30000000000000000000000", "3000000000"])
+def test_an_absurd_length_is_refused_before_memory_is_taken(
+    size: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "m.jsonl"
+    path.write_text(f'{{"id": 1, "num_tokens": {size}, "rationale": [[2, 5]]}}\n')
+    said = refused(["--human", str(path), "--rationale", str(path)], capsys)
+    assert f"error: {path}:1: expected at most 1,048,576 as `num_tokens`, but got {size[:1]}" in said
+
+
+def test_a_position_beyond_every_text_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    human = write(tmp_path / "h.jsonl", [{"id": 1, "num_tokens": 9, "rationale": [[0, 1]]}])
+    masks = write(tmp_path / "m.jsonl", [{"rid": 1, "palate": [1, 10**30]}])
+    flags = ["--dataset", "beer", "--aspect", "palate"]
+    said = refused(["--human", human, "--rationale", masks, *flags], capsys)
+    assert "m.jsonl:1: expected positions below 9, the number of tokens of the text, but got 1000" in said
+
+
 def test_a_text_of_unknown_length_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     spans = [{"id": "a", "rationale": [[0, 1]]}]
     assert "the number of tokens of `a` is not given" in refused(files(tmp_path, spans, spans), capsys)
