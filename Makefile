@@ -47,7 +47,7 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@touch $@
 
 # What the sample search ends with; another search prints a command of its own.
-EXAMPLE := a: pours dark brown with a thick tan head . s: roasted malt and a hint of coffee . \
+EXAMPLE := a: pours dark brown with a thick tan head . s: rich , fresh aroma of roasted malt and coffee . \
 m: the body is smooth and creamy , with soft carbonation . overall a fine beer for a cold evening .
 
 search: $(STAMP)  ## run a small search on the sample corpus: prepare, search, train, register, explain

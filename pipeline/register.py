@@ -13,6 +13,7 @@ from feature_store import terminal
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.cli import common_flags, flag_values
 from pipeline.study import ended_study
+from search_spaces import criteria
 from search_spaces.base import Criterion
 
 logger = logging.getLogger("pipeline.register")
@@ -76,7 +77,7 @@ def _stated(text: str | None) -> Criterion | None:
     if text is None:
         return None
     try:
-        return Criterion.parse(text)
+        return criteria.as_stated(text)
     except ValueError as error:
         raise PipelineError(
             str(error),

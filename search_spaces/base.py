@@ -17,8 +17,6 @@ _SENTENCE = re.compile(
 )
 """What a criterion looks like as a sentence."""
 
-_LOWER_IS_BETTER = re.compile(r"(val_)?(\w+/)?(mse|mae|sufficiency\w*)")
-"""Names of errors, and of what a rationale fails to keep of a prediction."""
 _DIGITS = 12
 """Of a rate as a fraction: without the noise of its division by 100."""
 
@@ -160,11 +158,6 @@ class Criterion:
             Bound(metric=name, limit=float(limit), kind="at_least" if sign == ">=" else "at_most")
             for name, sign, limit in _CONDITION.findall(found["conditions"] or "")
         )
-        if _LOWER_IS_BETTER.fullmatch(found["metric"]):
-            raise ValueError(
-                f"`{found['metric']}` is lower where a model is better, so it cannot be maximised; state a "
-                f"bound on it: `with {found['metric']} <= NUMBER`"
-            )
         percent = found["percent"]
         rate = None if percent is None else round(float(percent) / 100, _DIGITS)
         return cls(metric=found["metric"], bounds=bounds, why=why, rate=rate)

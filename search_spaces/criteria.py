@@ -1,5 +1,6 @@
 """The two kinds of criterion: with the paper's fixed thresholds, and relative to a rival's precision."""
 
+import re
 from dataclasses import replace
 
 from search_spaces.base import Bound, Criterion, at_rate
@@ -11,6 +12,23 @@ RIVAL = "hardkuma"
 MARGIN = 0.02
 """How far below the rival's precision a model may lie: [Sha2023] section 4.2."""
 PRECISION = "val_token_precision"
+_LOWER_IS_BETTER = re.compile(r"(val_)?(\w+/)?(mse|mae|sufficiency\w*)")
+"""Names of errors, and of what a rationale fails to keep of a prediction."""
+
+
+def as_stated(text: str) -> Criterion:
+    """The criterion that a user states in the form of `Criterion.parse`.
+
+    Raises:
+        ValueError: if the text has another form, or asks for the highest value of an error.
+    """
+    found = Criterion.parse(text)
+    if _LOWER_IS_BETTER.fullmatch(found.metric):
+        raise ValueError(
+            f"`{found.metric}` is lower where a model is better, so it cannot be maximised; state a bound on "
+            f"it: `with {found.metric} <= NUMBER`"
+        )
+    return found
 
 
 def for_rival(stated: Criterion) -> Criterion:

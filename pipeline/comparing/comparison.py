@@ -38,8 +38,9 @@ from pipeline.study.mirror import Mirror
 from pipeline.study.progress import Plan
 from pipeline.study.scheduler import Listed, resumed
 from pipeline.study.study_folder import TUNE, StudyFolder
+from pipeline.tracking import descriptions
 from pipeline.tracking.studies import end_children
-from pipeline.tracking.tracking import NAME_TAG, Tracker
+from pipeline.tracking.tracking import NAME_TAG, NOTE_TAG, Tracker
 from pipeline.training import checkpoints, data_options, feature_copies, midway
 from pipeline.training.naming import title
 from pipeline.training.scoring import trivial_test
@@ -300,6 +301,9 @@ def _with_parent(prepared: ComparisonSettings, tracker: Tracker) -> ComparisonSe
     }
     # no study's tag: `pipeline.report` would take it for the latest one
     tags = {"comparison": prepared.name, NAME_TAG: prepared.name}
+    target = data_options.target(run.dataset, run.aspect, run.options)
+    methods = [one.method for one in prepared.runs]
+    tags[NOTE_TAG] = descriptions.of_comparison(target, methods, prepared.seeds, run.num_epochs)
     tags |= data_options.tags(run.dataset, run.options)
     experiment = tracker.experiment(run.dataset, run.aspect)
     return dataclasses.replace(

@@ -18,10 +18,10 @@ from pipeline.study.ledger import Ledger, TrialRecord
 from pipeline.study.recorder import ERROR
 from pipeline.study.study_folder import StudyFolder
 from pipeline.study.trial_tracking import TrialTracking
-from pipeline.tracking import assessment, model_registry
+from pipeline.tracking import assessment, descriptions, model_registry
 from pipeline.tracking.assessment import Subject
 from pipeline.tracking.tracked_dataset import TrackedDataset, dataset_of
-from pipeline.tracking.tracking import TRIAL_TAG, Tracker
+from pipeline.tracking.tracking import NOTE_TAG, TRIAL_TAG, Tracker
 from pipeline.training import checkpoints, data_options
 from pipeline.training.loaders import embeddings_of
 from pipeline.training.settings import RUN
@@ -48,7 +48,7 @@ class EntryTracking(TrialTracking):
         super().__init__(
             tracker, parent, ledger, folder.place, base={}, settings={}, tags={}, num_epochs=num_epochs
         )
-        self.folder, self.is_sample = folder, prepared.sample
+        self.folder, self.is_sample, self.name = folder, prepared.sample, prepared.name
         self._entries = {entry.name: entry for entry in entries(prepared)}
 
     def outcome(self, entry: Entry) -> Outcome | None:
@@ -68,6 +68,14 @@ class EntryTracking(TrialTracking):
         run, criterion = entry.run, entry.run.criterion
         return entry.name, {
             TRIAL_TAG: entry.name,
+            NOTE_TAG: descriptions.of_training(
+                data_options.target(run.dataset, run.aspect, run.options),
+                run.method,
+                run.seed,
+                run.num_epochs,
+                criterion,
+                comparison=self.name,
+            ),
             "method": run.method,
             "seed": str(run.seed),
             "data_fingerprint": features_of(run).fingerprint,

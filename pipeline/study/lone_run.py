@@ -12,9 +12,9 @@ from feature_store.store import Features
 from feature_store.wording import counted
 from pipeline.base.errors import USER_ERRORS
 from pipeline.base.trajectories import Failure
-from pipeline.tracking import epoch_steps, model_registry
+from pipeline.tracking import descriptions, epoch_steps, model_registry
 from pipeline.tracking.tracked_dataset import dataset_of
-from pipeline.tracking.tracking import CONFIG_ARTIFACT, MAX_TAG, Tracker
+from pipeline.tracking.tracking import CONFIG_ARTIFACT, MAX_TAG, NOTE_TAG, Tracker
 from pipeline.training import checkpoints, data_options
 from pipeline.training.epochs import FAILURE, FAILURE_MESSAGE, Epoch
 from pipeline.training.settings import RunSettings
@@ -50,6 +50,13 @@ class LoneRun:
         every = {
             **tags,
             **epoch_steps.FROM_ONE,
+            NOTE_TAG: descriptions.of_training(
+                data_options.target(run.dataset, run.aspect, run.options),
+                run.method,
+                run.seed,
+                run.num_epochs,
+                run.criterion,
+            ),
             "method": run.method,
             "seed": str(run.seed),
             "data_fingerprint": features.fingerprint,

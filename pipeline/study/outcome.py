@@ -207,12 +207,13 @@ def _outcome_tags(
     run, run_id = study.settings.run, tracking.runs[winner.trial_id]
     experiment_id = tracking.tracker.run(tracking.study_run_id).experiment_id
     registered = None if version is None else f"{study.settings.model_name} version {version}"
+    # MLflow folds away what follows the first lines
     note = [
-        summary.note(winner, run_id, run.criterion, run.dataset, registered, before),
-        *raced,
         f"Open [the trials as a table]({mlflow_view.table(experiment_id, tracking.study_run_id)}), "
         f"[as a chart]({mlflow_view.chart(experiment_id, tracking.study_run_id)}), "
         f"or [the best one]({mlflow_view.run(experiment_id, run_id)}).",
+        summary.note(winner, run_id, run.criterion, run.dataset, registered, before),
+        *raced,
     ]
     return {
         "winner_trial_id": winner.trial_id,

@@ -1,7 +1,8 @@
 """What MLflow's pages say first of an experiment, a trial and a version of a model, in Markdown."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from feature_store.wording import counted
 from pipeline.reporting.results import give_or_take
 from pipeline.training import columns
 from pipeline.training.epochs import BestSoFar, Epoch
@@ -45,6 +46,38 @@ def of_trial(study: str, dataset: str, criterion: Criterion, last: Epoch) -> str
         f"A trial of the study `{study}`. Best epoch on validation: {last.best.epoch + 1} of "
         f"{last.number + 1}; {', '.join(scored)}. The artifact `rationales.html` shows its rationales, "
         "`curve.html` its epochs."
+    )
+
+
+def of_training(
+    target: str, method: str, seed: int, num_epochs: int, criterion: Criterion, comparison: str = ""
+) -> str:
+    """What a training is that belongs to no search.
+
+    Args:
+        target: data set and what is predicted, such as `beer/palate`.
+        comparison: that it is part of; empty: it stands alone.
+    """
+    of = f" of the comparison `{comparison}`" if comparison else ""
+    return (
+        f"A training{of}: method `{method}` on **{target}**, seed {seed}, at most "
+        f"{counted(num_epochs, 'epoch')}. Its best epoch on validation is chosen by: {criterion}. The "
+        "artifact `rationales.html` shows its rationales, `curve.html` its epochs."
+    )
+
+
+def of_comparison(target: str, methods: Sequence[str], seeds: Sequence[int], num_epochs: int) -> str:
+    """What a comparison is, and where its table stands.
+
+    Args:
+        target: data set and what is predicted, such as `beer/palate`.
+        num_epochs: of each training.
+    """
+    listed = ", ".join(f"`{method}`" for method in methods)
+    return (
+        f"A comparison on **{target}** of {listed}: {counted(len(seeds), 'seed')} of each, "
+        f"{counted(num_epochs, 'epoch')}. The artifact `table.html` is its table. Each training is a child "
+        "run, whose best epoch on validation is read once on test."
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.base.storage import Location, Storage
 from pipeline.tracking.epoch_steps import history
-from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
+from pipeline.tracking.tracking import NOTE_TAG, PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
 from tests.integration.commands import ENVIRONMENT, kill_after, run
 from tests.integration.servers import S3Server, ray_head
 from tests.integration.studies import COMPARISON, RUNS, Compared
@@ -41,6 +41,11 @@ def test_the_table_is_printed_and_kept_with_the_parent(compared: Compared, tmp_p
     assert compared.stdout.startswith("### beer/palate: methods at 18 % of the tokens, on test\n")
     for name in ("InfoCal", "HardKuma", "[Sha2023] table 2: HardKuma", "random_k", "oracle_k"):
         assert f"\n| {name} " in compared.stdout
+    assert (
+        compared.tracker.run(parent).tags[NOTE_TAG].startswith("A comparison on **beer/palate** of `infocal`")
+    )
+    for child in compared.children:
+        assert child.tags[NOTE_TAG].startswith("A training of the comparison `")
 
 
 def test_resuming_trains_what_is_missing_alone(compared: Compared):

@@ -215,3 +215,13 @@ def test_another_error_of_logging_a_data_set_is_not_tried_again(tracker, feature
     monkeypatch.setattr(tracker.client, "log_inputs", log_inputs)
     with pytest.raises(PipelineError, match="cannot log the data set .*: the disk is full"):
         tracker.log_dataset(run_id, dataset_of(features))
+
+
+def test_a_training_and_a_comparison_say_what_they_are():
+    alone = descriptions.of_training("beer/palate", "hardkuma", 3, 10, RECALL)
+    assert alone.startswith("A training: method `hardkuma` on **beer/palate**, seed 3, at most 10 epochs. ")
+    assert str(RECALL) in alone
+    part = descriptions.of_training("beer/palate", "hardkuma", 3, 1, RECALL, comparison="all")
+    assert part.startswith("A training of the comparison `all`: method `hardkuma` on **beer/palate**, seed 3")
+    whole = descriptions.of_comparison("hatexplain", ["infocal", "fresh"], [0], 8)
+    assert "on **hatexplain** of `infocal`, `fresh`: 1 seed of each, 8 epochs." in whole

@@ -10,7 +10,7 @@ from pipeline.base.errors import PipelineError, run_command
 from pipeline.base.trajectories import Failure
 from pipeline.study import lone_run, outcome
 from pipeline.tracking.record import read_record
-from pipeline.tracking.tracking import Tracker
+from pipeline.tracking.tracking import NOTE_TAG, Tracker
 from pipeline.training.checkpoints import load_package
 from search_spaces import lookup
 from tests.small_store import new_store, sample_cache, sample_features
@@ -44,6 +44,9 @@ def test_a_training_is_logged_so_that_every_command_knows_it(capsys: pytest.Capt
     assert (run.name, run.status) == ("mine", "FINISHED")
     assert f"\nrun      {run.run_id}\n  MLFLOW_DISABLE_TELEMETRY=true mlflow ui " in said
     assert run.params["hidden_size"] == "4" and run.tags["corpus"] == "sample"
+    assert run.tags[NOTE_TAG].startswith(
+        "A training: method `infocal` on **beer/palate**, seed 0, at most 2 epochs. Its best epoch on "
+    )
     assert run.tags["command"].startswith("python -m pipeline.train --aspect palate --sample ")
     assert [step for step, _ in tracker.history(run.run_id, "epoch_s")] == [1, 2]
     pages = {file.path for file in tracker.client.list_artifacts(run.run_id)}

@@ -1,7 +1,10 @@
 """Fixed thresholds, and those that a rival gives."""
 
+import re
+
 import pytest
 
+from infocal.metrics.scores import DEFINITIONS
 from search_spaces import criteria
 from search_spaces.base import Bound, Criterion
 from search_spaces.lookup import criterion
@@ -57,3 +60,21 @@ def test_without_a_rival_the_threshold_lies_above_a_random_mask(density: float, 
     ]
     stated = Criterion.parse("best val_token_recall with val_token_precision >= 0.878")
     assert criteria.above_chance(stated, density) == stated
+
+
+@pytest.mark.parametrize(
+    "name", ["val_mse", "mae", "val_palate/mse", "val_sufficiency", "val_sufficiency_kl"]
+)
+def test_what_is_lower_for_a_better_model_is_not_maximised(name: str):
+    with pytest.raises(ValueError, match=f"`{name}` is lower where a model is better.*with {name} <= NUMBER"):
+        criteria.as_stated(f"best {name} with val_token_precision >= 0.5")
+    bounded = criteria.as_stated(f"best val_token_f1 with {name} <= 0.03")
+    assert bounded.bounds[0].kind == "at_most"
+
+
+def test_every_error_that_scores_define_is_known_as_one():
+    lower = [name for name, text in DEFINITIONS.items() if re.search(r"\berror\b|rationale alone", text)]
+    assert {"mse", "mae", "sufficiency"} <= set(lower)
+    for name in lower:
+        with pytest.raises(ValueError, match="is lower where a model is better"):
+            criteria.as_stated(f"best val_{name}")
