@@ -2,8 +2,9 @@
 
 import re
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 
 from feature_store.errors import BadInputError, quoted
@@ -13,7 +14,24 @@ from feature_store.wording import counted
 
 _MAX_SHOWN = 20
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
+_MAX_NAME = 60
+"""Characters of a name that a note shows."""
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
+_ZEROS = re.compile(r"(?<![0-9.,])0+(?=[0-9])")
+_ACCENT = re.compile("[\u0300-\u036f\ufe00-\ufe0f]")
+"""Marks on Latin, Greek and Cyrillic letters, and the choice between two forms of a character.
+
+Those of other scripts are vowels, without which different words are the same.
+"""
+_HYPHEN = re.compile(r"(?<=\w)(?: - |- |-| -(?![0-9]))(?=\w)")
+"""Between words; ` -1` is a number, and `A-` a grade."""
+_MEANINGFUL = "#%&@*/\\"
+"""Punctuation that may be all that two names differ in, as `C` and `C#` do."""
+_LOOK_ALIKE = str.maketrans(
+    "АВЕЅІЈКМНОРСТХУаеѕіјорсхуԁԛԝһΑΒΕΖΗΙΚΜΝΟΡΤΥΧνορ",
+    "ABESIJKMHOPCTXYaesijopcxydqwhABEZHIKMNOPTYXvop",
+)
+"""Letters of Cyrillic and Greek, and the Latin ones that look the same."""
 
 
 def check_label(value: object, key: str, where: str) -> str:
@@ -67,9 +85,8 @@ class LabelCount:
         if self._num_with_blanks:
             report.notes.append(f"blanks around {counted(self._num_with_blanks, 'label')} are removed")
         for group in _nearly_equal(names):
-            listed = ", ".join(
-                f"`{_visible(name)}` ({counted(self._counts[name], 'text')})" for name in group
-            )
+            shown_as = _told_apart(group)
+            listed = ", ".join(f"{shown_as[name]} ({counted(self._counts[name], 'text')})" for name in group)
             report.notes.append(
                 f"names of classes that are nearly equal: {listed}; check that they are different classes"
             )
@@ -77,20 +94,73 @@ class LabelCount:
 
 def _visible(name: str) -> str:
     """The beginning of a name, with escapes for the characters that nobody can see or tell from a blank."""
-    return "".join(_escaped(character) for character in name[:60])
+    return "".join(_escape(c) if _is_hidden(c) else c for c in name[:_MAX_NAME])
 
 
-def _escaped(character: str) -> str:
-    is_hidden = unicodedata.category(character) in ("Cf", "Cc", "Zl", "Zp")
-    is_other_blank = character != " " and unicodedata.category(character) == "Zs"
-    return f"\\u{ord(character):04x}" if is_hidden or is_other_blank else character
+def _is_hidden(character: str) -> bool:
+    category = unicodedata.category(character)
+    return category in ("Cf", "Cc", "Zl", "Zp") or (category == "Zs" and character != " ")
+
+
+def _escape(character: str) -> str:
+    return f"\\u{ord(character):04x}" if ord(character) < 0x10000 else f"\\U{ord(character):08x}"
+
+
+def _told_apart(names: Sequence[str]) -> dict[str, str]:
+    """How each name is shown: where two look the same, with the code points of the letters beyond ASCII."""
+    looks = Counter(_look(_visible(name)) for name in names)
+    shown = {name: f"`{_visible(name)}`" for name in names}
+    for name in names:
+        code_points = "".join(c if c.isascii() else _escape(c) for c in name[:_MAX_NAME])
+        if looks[_look(_visible(name))] > 1 and code_points != name[:_MAX_NAME]:
+            shown[name] += f" in code points `{code_points}`"
+    return shown
+
+
+def _look(name: str) -> str:
+    """What a name looks like: composed characters, and Latin letters for those that look like them."""
+    return unicodedata.normalize("NFC", name).translate(_LOOK_ALIKE)
 
 
 def _nearly_equal(names: Sequence[str]) -> list[list[str]]:
-    """Groups of names that differ in case, blanks, joining marks, Unicode form or leading zeros alone."""
-    groups: defaultdict[str, list[str]] = defaultdict(list)
+    """Groups of names that may be one name written in several ways.
+
+    They differ in case, accents, blanks, punctuation, Unicode form or leading zeros alone, or in letters of
+    another script that look the same. Numbers are nearly equal only where they have the same value.
+    """
+    groups: list[list[str]] = []
+    owners: dict[tuple[str, object], list[str]] = {}
     for name in names:
-        plain = unicodedata.normalize("NFKC", name).casefold()
-        plain = "".join(c for c in plain if unicodedata.category(c) != "Cf")
-        groups[_ZEROS.sub("", re.sub(r"[\s_-]+", " ", plain).strip() or plain)].append(name)
-    return [group for group in groups.values() if len(group) > 1]
+        keys = ("spelling", _plain(name)), ("look", _plain(_look(name)))
+        met = [owners[key] for key in keys if key in owners]
+        group = met[0] if met else []
+        if not met:
+            groups.append(group)
+        for other in met[1:]:
+            if other is not group:
+                group.extend(other)
+                groups = [one for one in groups if one is not other]
+                owners |= {key: group for key, owner in owners.items() if owner is other}
+        group.append(name)
+        owners |= dict.fromkeys(keys, group)
+    return [group for group in groups if len(group) > 1]
+
+
+def _plain(name: str) -> object:
+    """What remains of a name without what a slip may change; of a number, its value."""
+    text = unicodedata.normalize("NFKD", name).strip().replace("\u2212", "-")
+    if _NUMBER.fullmatch(text):
+        return Decimal(text)
+    kept = (c for c in text.casefold() if unicodedata.category(c) != "Cf" and not _ACCENT.match(c))
+    plain = re.sub(r"[\s_]+", " ", "".join("-" if unicodedata.category(c) == "Pd" else c for c in kept))
+    plain = _HYPHEN.sub(" ", "".join(_without_punctuation(plain)))
+    plain = re.sub(r" (?![0-9])|(?<![0-9]) ", "", plain)
+    return _ZEROS.sub("", plain) or text
+
+
+def _without_punctuation(text: str) -> Iterator[str]:
+    """The characters of a text without punctuation, but with that between digits, and signs as in `C#`."""
+    for before, character, after in zip(f" {text}", text, f"{text[1:]} ", strict=False):
+        is_mark = unicodedata.category(character) in ("Ps", "Pe", "Pi", "Pf", "Po")
+        if not is_mark or character in _MEANINGFUL or (before.isdigit() and after.isdigit()):
+            yield character

@@ -14,6 +14,8 @@ from pipeline.base.errors import PipelineError
 from pipeline.training.naming import MAX_NAME
 from pipeline.training.settings import GPU_STEPS
 
+_MAX_STUDY_NAME = 128
+
 AUTO = "auto"
 """In place of a number of GPUs: as many trials on each as are measured to fit."""
 
@@ -48,19 +50,21 @@ def seed(text: str) -> int:
 
 
 def study_name(text: str) -> str:
-    """An argument that can name a folder: letters, digits, `.`, `_` and `-`, not starting with `.` or `-`."""
-    if not re.fullmatch(r"\w[\w.-]{0,127}", text, re.ASCII):
-        raise argparse.ArgumentTypeError(
-            f"expected letters, digits, `.`, `_` or `-`, starting with a letter or digit, but got {text!r}"
-        )
-    return text
+    """An argument that can name a folder: a letter from a to z or a digit, then also `.`, `_` and `-`."""
+    return _name(text, "letters from a to z (or A to Z)", _MAX_STUDY_NAME, re.ASCII)
 
 
 def registered_name(text: str) -> str:
     """An argument that can name a registered model: as `study_name`, with letters of any script."""
-    if len(text) > MAX_NAME or not re.fullmatch(r"\w[\w.-]*", text):
+    return _name(text, "letters", MAX_NAME, re.UNICODE)
+
+
+def _name(text: str, letters: str, max_length: int, alphabet: re.RegexFlag) -> str:
+    if len(text) > max_length:
+        raise argparse.ArgumentTypeError(f"expected at most {max_length} characters, but got {len(text)}")
+    if not re.fullmatch(r"\w[\w.-]*", text, alphabet):
         raise argparse.ArgumentTypeError(
-            f"expected letters, digits, `.`, `_` or `-`, starting with a letter or digit, but got {text!r}"
+            f"expected {letters}, digits, `.`, `_` or `-`, starting with a letter or digit, but got {text!r}"
         )
     return text
 

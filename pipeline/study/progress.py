@@ -19,7 +19,7 @@ from pipeline.study.scheduler import trial_id_of
 from pipeline.study.time_left import Phase, Track
 from pipeline.study.trial_table import Row
 from pipeline.training.best import best_first
-from pipeline.training.columns import digits_of, of_validation
+from pipeline.training.columns import digits_of, of_validation, shortfall
 from pipeline.training.epochs import Epoch
 from search_spaces.base import Criterion
 
@@ -169,7 +169,7 @@ class ProgressLines(tune.Callback):
                 f"none that can be chosen yet; nearest: {trial} (its start phase is not over, or its mask is "
                 "trivial)"
             )
-        missed = f"misses the criterion by {best.violation:.3f}"
+        missed = f"misses the criterion by {shortfall(best.violation)}"
         return f"{trial}, {'meets the criterion' if best.violation == 0 else missed}"
 
     def seconds_left(self) -> float | None:

@@ -337,7 +337,7 @@ def _verdict(one: BestEpoch) -> str:
         return one.degenerate.replace("_", " ")
     if not one.is_result:
         return "start not over"
-    return "met" if one.is_met else f"missed by {one.violation:.3f}"
+    return "met" if one.is_met else f"missed by {columns.shortfall(one.violation)}"
 
 
 def of_one(best: BestEpoch, criterion: Criterion, output: Path, dataset: str, text: str = "TEXT") -> str:

@@ -141,6 +141,12 @@ def of_targets(scores: Iterable[str]) -> list[str]:
     return [name for name in scores if target_of(name) and plain(name) in _OF_TARGETS]
 
 
+def shortfall(violation: float) -> str:
+    """By how much a criterion is missed, > 0, in words that never say `0.000`."""
+    written = f"{violation:.3f}"
+    return "less than 0.001" if float(written) == 0 else written
+
+
 def digits_of(score: str) -> int:
     """Digits after the point of a score in running text; more would be noise.
 

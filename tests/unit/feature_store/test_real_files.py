@@ -10,6 +10,7 @@ import pytest
 from feature_store import embeddings
 from feature_store.errors import BadInputError, RequestError
 from feature_store.masks import read_masks
+from feature_store.sources import labels
 from feature_store.sources.base import Example, Report
 from feature_store.sources.lines import parse_record
 from feature_store.store import FeatureRequest, Features, open_features
@@ -163,6 +164,75 @@ def test_nearly_equal_names_stay_and_are_said(tmp_path: Path):
         "`Billing` (1 text), `billing` (1 text); check that they are different classes" in note
         for note in near
     )
+
+
+def groups_of(*names: str) -> list[set[str]]:
+    return [set(group) for group in labels._nearly_equal(names)]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("Delivery", "Delivery."),
+        ("Cafe", "café"),
+        ("email", "e-mail", "E-Mail", "e mail"),
+        ("R\u0435fund", "Refund"),
+        ("\u0421\u041e\u0420", "COP", "cop"),
+        ("\u0391lpha", "Alpha"),
+        ("caf\u00e9", "cafe\u0301"),
+        ("«quoted»", '"quoted"', "quoted"),
+        ("late fee", "late_fee", "late - fee", "latefee"),
+        ("ｆｕｌｌ", "full"),
+        ("\u2764", "\u2764\ufe0f"),
+        ("1", "01", "+1", "1.0"),
+        ("why?", "Why"),
+    ],
+)
+def test_names_that_may_be_one(names: tuple[str, ...]):
+    assert groups_of("other", *names) == [set(names)]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("-1", "0", "1"),
+        ("\u22121", "1"),
+        ("-0.5", "0.5", "5", "05.5"),
+        ("1.5", "15", "1.05", "1 5"),
+        ("grade -1", "grade 1"),
+        ("A", "A+", "A-"),
+        ("C", "C#", "C++"),
+        ("v1.05", "v1.5", "v15"),
+        ("<5", ">5", "5%"),
+        ("कि", "की", "कु"),
+        ("が", "か"),
+        ("酒店", "酒"),
+        ("1/2", "12"),
+        (":", "?", "!"),
+    ],
+)
+def test_names_that_are_different(names: tuple[str, ...]):
+    assert groups_of(*names) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (
+            ("caf\u00e9", "cafe\u0301"),
+            "`café` in code points `caf\\u00e9` (1 text), `cafe\u0301` in code points ",
+        ),
+        (
+            ("R\u0435fund", "Refund"),
+            "`Refund` (1 text), `R\u0435fund` in code points `R\\u0435fund` (1 text)",
+        ),
+        (("Billing", "billing"), "`Billing` (1 text), `billing` (1 text);"),
+    ],
+)
+def test_names_that_look_alike_are_told_apart(tmp_path: Path, names: tuple[str, ...], shown: str):
+    lines = [{"text": f"text {i}", "label": name} for i, name in enumerate(names)]
+    (near,) = [note for note in said(write(tmp_path, lines)) if "nearly equal" in note]
+    assert all(part in near for part in shown.split(", "))
 
 
 def test_numbered_names_are_not_nearly_equal(tmp_path: Path):

@@ -120,10 +120,28 @@ def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path):
         flag_values.hyper_parameters(str(tmp_path), [])
 
 
-@pytest.mark.parametrize("text", ["../x", "a/b", ".hidden", "-x", "", "a b", "x" * 129, "名"])
+@pytest.mark.parametrize("text", ["../x", "a/b", ".hidden", "-x", "", "a b", "名"])
 def test_a_study_is_named_like_a_folder(text: str):
     with pytest.raises(argparse.ArgumentTypeError, match="starting with a letter or digit, but got"):
         flag_values.study_name(text)
+
+
+@pytest.mark.parametrize("text", ["酒店", "späte-Suche", "étude", "исследование", "a٣"])
+def test_letters_of_other_scripts_are_said_not_to_do_for_a_folder(text: str):
+    with pytest.raises(
+        argparse.ArgumentTypeError, match=r"expected letters from a to z \(or A to Z\), digits"
+    ):
+        flag_values.study_name(text)
+    assert flag_values.registered_name(text) == text
+
+
+def test_a_name_that_is_too_long_is_said_to_be():
+    assert flag_values.study_name("a" * 128) == "a" * 128
+    for check in (flag_values.study_name, flag_values.registered_name):
+        with pytest.raises(argparse.ArgumentTypeError, match=r"at most \d+ characters, but got 5000"):
+            check("a" * 5000)
+    with pytest.raises(argparse.ArgumentTypeError, match="at most 128 characters, but got 129"):
+        flag_values.study_name("a" * 129)
 
 
 @pytest.mark.parametrize("text", ["palate-6x8", "a", "beer-palate-20261128-024153", "v1.2_b"])

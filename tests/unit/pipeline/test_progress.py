@@ -270,6 +270,15 @@ def test_a_best_that_does_not_meet_the_criterion_is_said_to(recorder: Recorder):
     assert said.endswith("misses the criterion by 0.100")
 
 
+@pytest.mark.parametrize("violation", [1e-9, 0.0002, 0.0004999])
+def test_a_criterion_is_never_missed_by_nothing(recorder: Recorder, violation: float):
+    lines = lines_of(recorder, 2)
+    one = epoch(0, criterion_violation=violation, best_objective=-violation)
+    report(recorder, lines, trial(recorder, "a"), one)
+    said = " ".join(board(lines)[1:3]).partition("criterion:")[0].strip()
+    assert said.endswith("misses the criterion by less than 0.001")
+
+
 NONE_YET = (
     "none that can be chosen yet; nearest: trial 00 at epoch 1, precision 0.600, recall 0.300, selected "
     "0.100 (its start phase is not over, or its mask is trivial)"

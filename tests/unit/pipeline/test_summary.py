@@ -305,7 +305,8 @@ def test_the_spread_of_the_winner_is_said():
 
 
 @pytest.mark.parametrize(
-    ("is_met", "violation", "said"), [(True, 0.0, "met"), (False, 0.25, "missed by 0.250")]
+    ("is_met", "violation", "said"),
+    [(True, 0.0, "met"), (False, 0.25, "missed by 0.250"), (False, 4e-4, "missed by less than 0.001")],
 )
 def test_one_configuration(is_met: bool, violation: float, said: str):
     best = BestEpoch(epoch=1, value=0.25, violation=violation, scores=SCORES)
