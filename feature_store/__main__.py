@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from feature_store import terminal
+from feature_store import encodings, terminal
 from feature_store.command_line import ENV_CACHE, Parser, cache_folder
 from feature_store.errors import (
     DamagedCacheError,
@@ -248,6 +248,8 @@ def _verify(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0, or 2 after an error that the user can mend."""
+    if argv is None:
+        encodings.start_in_utf8()
     arguments = list(sys.argv[1:] if argv is None else argv)
     let_streams_take_every_text()
     handler = terminal.Log()
@@ -256,21 +258,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
+        encodings.check_arguments(arguments)
         args = _parser().parse_args(arguments)
         run: Callable[[argparse.Namespace], None] = args.run
         run(args)
     except UserError as error:
         if "--debug" in arguments:
             raise
-        said = f"error: {error}" + (f"\n\nhint: {error.hint}" if error.hint else "")
-        print(terminal.fit(said, sys.stderr), file=sys.stderr)
-        return 2
+        return _told(error)
+    except UnicodeEncodeError as error:
+        if "--debug" in arguments or (of_locale := encodings.of_locale(error)) is None:
+            raise
+        return _told(of_locale)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
     finally:
         logger.removeHandler(handler)
     return 0
+
+
+def _told(error: UserError) -> int:
+    said = f"error: {error}" + (f"\n\nhint: {error.hint}" if error.hint else "")
+    print(terminal.fit(said, sys.stderr), file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

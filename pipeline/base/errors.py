@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import feature_store.errors
 import infocal.errors
-from feature_store import terminal
+from feature_store import encodings, terminal
 from pipeline.base import full_disk, interruption
 from pipeline.base.uris import without_passwords
 
@@ -69,14 +69,18 @@ def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str
     """Run a command's `main`; a user's mistake becomes its line on stderr and exit code 2.
 
     The traceback is shown with `--debug` only. An interrupt gives 130, SIGTERM 143, and a reader of stdout
-    that has seen enough, as `| head`, 141. A disk that is full is the user's to mend, too.
+    that has seen enough, as `| head`, 141. A disk that is full is the user's to mend, too, and so is a locale
+    that lacks a character.
     """
+    if arguments is None:
+        encodings.start_in_utf8()
     given = sys.argv[1:] if arguments is None else list(arguments)
     feature_store.errors.let_streams_take_every_text()
     if "--debug" in given:
         logging.getLogger("infocal").setLevel(logging.DEBUG)
     try:
         with interruption.handled():
+            encodings.check_arguments(given)
             code = command(given)
             sys.stdout.flush()
             return code
@@ -91,9 +95,10 @@ def run_command(command: Callable[[Sequence[str]], int], arguments: Sequence[str
             raise
         return _BROKEN_PIPE
     except Exception as error:
-        if not full_disk.is_meant(error):
+        told = _without_room(error) if full_disk.is_meant(error) else encodings.of_locale(error)
+        if told is None:
             raise
-        _show(_without_room(error), given)
+        _show(told, given)
         return 2
 
 
