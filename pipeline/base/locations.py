@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from pipeline.base import credentials
+from pipeline.base import tracking_address
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Storage
 from pipeline.base.uris import of_sqlite
@@ -40,10 +40,11 @@ def tracking_uri(given: str | None, storage: Storage) -> str:
     """Where MLflow tracks: the flag, else MLFLOW_TRACKING_URI, else an SQLite file in the local storage.
 
     Raises:
-        PipelineError: if none of these is there, or its password was left out or is not percent-encoded.
+        PipelineError: if none of these is there, MLflow does not know its kind, or its password was left out or
+            is not percent-encoded.
     """
     stated = given or os.environ.get(TRACKING_VARIABLE)
-    credentials.check(stated, "--tracking-uri" if given else TRACKING_VARIABLE)
+    tracking_address.check(stated, "--tracking-uri" if given else TRACKING_VARIABLE)
     found = stated or own_tracking(storage)
     if found is None:
         raise PipelineError(

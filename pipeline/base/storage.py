@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pipeline.base.errors import PipelineError
-from pipeline.base.uris import holds_secret, without_password
+from pipeline.base.uris import holds_secret, is_mistyped, without_password
 
 STAGED = ".new-"
 """How the name of what is being written in a local folder begins; a process that is killed leaves it."""
@@ -286,9 +286,15 @@ class Storage:
         if not self.is_remote and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", self.given):
             local = self.given.lower().startswith("file:")
             raise PipelineError(
-                f"expected a folder or a URI, but got `{self.given}`",
+                f"expected a folder or a URI, but got `{self}`",
                 where="--storage",
                 hint=f"did you mean `{self.given.replace(':/', ':///' if local else '://', 1)}`?",
+            )
+        if not self.is_remote and is_mistyped(self.given):
+            raise PipelineError(
+                f"expected a folder or a URI, but got a user and a password in `{self}`",
+                where="--storage",
+                hint="for instance s3://BUCKET/PREFIX; a folder of that name is given as `./FOLDER`",
             )
         if not self.is_remote:
             return Location(LocalFileSystem(), str(Path(self.given).resolve()), self.given)

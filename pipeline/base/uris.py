@@ -17,7 +17,18 @@ _WITH_BLANKS = rf"[^\s:/?#@]*:(?!{_PORT})(?=\S)(?:(?!{_SCHEME}://)[^\n])*@\S*"
 """A password in which there are blanks: it ends at the last `@` of its line, before the next URI."""
 _MASKED_BEFORE = r"[^\s:/?#@]*:\*\*\*@[^\s@]*(?!\S)"
 """The rest of a URI that shows no password any more: an `@` that follows in its line is not of it."""
-_IN_TEXT = re.compile(rf"{_URI}(?P<rest>{_MASKED_BEFORE}|{_WITH_BLANKS}|\S*)")
+_SERVER = r"(?:https?|postgres(?:ql)?|mysql|mariadb|mssql|oracle|rediss?)(?:\+\w+)?"
+_OF_SERVERS = re.compile(_SERVER, re.IGNORECASE)
+_OF_PATHS = r"(?:[A-Za-z]|models|runs|file|sqlite|journal|s3a?|gs|gcs|abfss?|hdfs|viewfs|dbfs|local|memory)"
+"""What stands before `:/` and a path in which there may be an `@`: schemes, and the letter of a disk."""
+_MISTYPED = (
+    rf"(?P<start>{_SCHEME}:[/\\](?!/)|{_SCHEME}[;,.]?//+|{_SERVER}[:;,./\\]+|//+)?"
+    rf"(?P<user>(?!{_OF_PATHS}:[/\\])[^\s:/\\=?#`'\"(<>\[]*):"
+)
+"""A user behind a scheme that is mistyped, or behind none: what follows, up to an `@`, is a password."""
+_WHOLE_MISTYPED = re.compile(rf"{_MISTYPED}(?P<password>(?!//).+)@(?P<host>[^@]*)", re.DOTALL)
+_TOKEN_MISTYPED = rf"(?<![^\s`'\"(<=\[,]){_MISTYPED}(?P<password>(?!//)(?:(?!://)\S)+)@"
+_IN_TEXT = re.compile(rf"{_URI}(?P<rest>{_MASKED_BEFORE}|{_WITH_BLANKS}|\S*)|{_TOKEN_MISTYPED}")
 _PORT_AND_QUERY = re.compile(r"\d{1,5}(?:/[^?#]*)?\?[^=]*=.*", re.DOTALL)
 _IN_BRACKETS = re.compile(r"\[[0-9A-Fa-f:.]+\](?::\d|[/?#])")
 """A host that is an IPv6 address, and what shows that it is no user's name."""
@@ -25,7 +36,10 @@ _WORD = r"[^=&;?\s]*"
 _SECRET_NAME = (
     rf"(?:{_WORD}(?:pass(?:word|wd)?|pwd|secret|token|sas|odbc_connect){_WORD}|{_WORD}(?<!ssl)(?<!ssl_)key)"
 )
-_SECRET_OF_QUERY = re.compile(rf"([?&;]{_SECRET_NAME}=)[^&;\s]+", re.IGNORECASE)
+_SECRET_OF_QUERY = re.compile(
+    rf"([?&;]{_SECRET_NAME}=)[^&;\s]+?(?=[`'\")]*[.,:]*(?:[&;\s]|$))", re.IGNORECASE
+)
+"""Without the quote that closes around the URI."""
 _SECRET_IN_QUERY = re.compile(rf"[?&;]{_SECRET_NAME}=", re.IGNORECASE)
 _WEB = ("http", "https")
 _UNENCODED = re.compile(r"[@/?#\[\]\\\s\x00-\x1f]|%(?![0-9A-Fa-f]{2})")
@@ -63,23 +77,58 @@ def split(uri: str) -> tuple[str, Credentials | None]:
 
 
 def _credentials(found: re.Match[str]) -> Credentials | None:
-    before, at, _ = found["rest"].rpartition("@")
+    rest = found["rest"]
+    if _OF_SERVERS.fullmatch(found["scheme"]):
+        rest = rest.lstrip("/")  # a slash too many
+    before, at, _ = rest.rpartition("@")
     user, colon, password = before.partition(":")
     # a path: of a file, or of a bucket that has an `@` in a name
-    is_host = _PORT_AND_QUERY.fullmatch(password) or _IN_BRACKETS.match(found["rest"])
+    is_host = _PORT_AND_QUERY.fullmatch(password) or _IN_BRACKETS.match(rest)
     if not at or is_host or re.search(r"[/?#]", user):
         return None
     return Credentials(user, password if colon else None)
 
 
 def without_password(uri: str) -> str:
-    """A URI as it may be shown and stored: without its password. Other text stays as it is."""
-    return _WHOLE.sub(_masked, uri) if _WHOLE.fullmatch(uri) else uri
+    """A URI as it may be shown and stored: without its password. Other text stays as it is.
+
+    What looks like `USER:PASSWORD@HOST` is masked where the scheme is mistyped or missing, too.
+    """
+    if _WHOLE.fullmatch(uri):
+        return _WHOLE.sub(_masked, uri)
+    found = _mistyped(uri)
+    return uri if found is None else f"{_shown_mistyped(found)}{found['host']}"
+
+
+def is_mistyped(uri: str) -> bool:
+    """Whether a user and a password stand in it, but not behind `SCHEME://` as in a URI."""
+    found = _WHOLE.fullmatch(uri)
+    if found is None:
+        return _mistyped(uri) is not None
+    return found["rest"].startswith("/") and _credentials(found) is not None
+
+
+def _mistyped(uri: str) -> re.Match[str] | None:
+    found = _WHOLE_MISTYPED.fullmatch(uri)
+    if found is None or _PORT_AND_QUERY.fullmatch(found["password"]):
+        return None
+    has_blank = re.search(r"\s", uri) is not None
+    return None if has_blank and not found["start"] else found  # a sentence
+
+
+def _shown_mistyped(found: re.Match[str]) -> str:
+    return f"{found['start'] or ''}{found['user']}{MASKED}"
 
 
 def without_passwords(text: str) -> str:
     """A text in which each URI is without its password, blanks in it included."""
-    return _IN_TEXT.sub(_masked, text)
+    return _IN_TEXT.sub(_masked_in_text, text)
+
+
+def _masked_in_text(found: re.Match[str]) -> str:
+    if found["scheme"] is not None:
+        return _masked(found)
+    return found[0] if _PORT_AND_QUERY.fullmatch(found["password"]) else _shown_mistyped(found)
 
 
 def _masked(found: re.Match[str]) -> str:

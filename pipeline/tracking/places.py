@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from pipeline.base import credentials, reach, uris
+from pipeline.base import credentials, reach, tracking_address, uris
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Storage
 from pipeline.tracking.schema import refuse_another_schema
@@ -26,7 +26,7 @@ def check(storage: Storage, tracking_uri: str, optuna_storage: str | None = None
     """
     if not storage.is_remote:
         check_can_be_made(storage.folder / "results", "--storage")
-    credentials.check(tracking_uri, _TRACKING)
+    tracking_address.check(tracking_uri, _TRACKING)
     reach.check_tracking(tracking_uri)
     credentials.check(optuna_storage, _OPTUNA)
     if optuna_storage:

@@ -32,7 +32,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.base import credentials, full_disk, moved, reach, uris
+from pipeline.base import full_disk, moved, reach, tracking_address, uris
 from pipeline.base.errors import USER_ERRORS, PipelineError, one_line, shortened
 from pipeline.base.locations import make_folder
 from pipeline.tracking import descriptions, new_database, sections
@@ -82,7 +82,7 @@ class Tracker:
     """
 
     def __init__(self, uri: str, artifact_root: Path | None = None, *, create: bool = True) -> None:
-        credentials.check(uri, "--tracking-uri")
+        tracking_address.check(uri, "--tracking-uri")
         self.uri = uris.without_password(uri)
         """As it may be shown and stored."""
         file, (_, question, options) = uris.file_of_sqlite(uri), uri.partition("?")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pipeline.base import credentials, uris
 from pipeline.base.command_text import stored_command
 from pipeline.base.errors import PipelineError, describe
+from pipeline.base.storage import Storage
 
 PASSWORDS = st.text(
     st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_categories=("C", "Z")), min_size=3
@@ -161,3 +162,55 @@ def test_a_database_lies_in_the_folder_that_was_named(name: str, tmp_path_factor
 def test_a_uri_that_names_no_file_has_none():
     for uri in ("sqlite://", "sqlite:///:memory:", "http://host", "postgresql://h/db"):
         assert uris.file_of_sqlite(uri) is None
+
+
+MISTYPED = [
+    "http:/ada:{}@h:5000",
+    "http//ada:{}@h",
+    "http;//ada:{}@h",
+    "http:ada:{}@h",
+    "https/ada:{}@h",
+    "http:///ada:{}@h",
+    "postgresql:/ada:{}@h/db",
+    "postgresql+psycopg:/ada:{}@h/db",
+    "//ada:{}@h",
+    "ada:{}@h:5000",
+    "ada@corp.example:{}@h",
+    ":{}@h",
+]
+
+
+@pytest.mark.parametrize("form", MISTYPED)
+@pytest.mark.parametrize("password", ["hush-hush", "hush@hush", "hu/sh", "hush#1", "%68ush"])
+def test_a_password_is_masked_where_the_scheme_is_mistyped_or_missing(form: str, password: str):
+    uri, shown = form.format(password), form.replace(":{}@", uris.MASKED).replace(":///", "://")
+    assert uris.is_mistyped(uri)
+    assert uris.without_password(uri) == uris.without_password(shown) == shown
+    assert uris.without_passwords(f"cannot use `{uri}`, see x") == f"cannot use `{shown}`, see x"
+    assert password not in stored_command("pipeline.search", ["--tracking-uri", uri, f"--tracking-uri={uri}"])
+    with pytest.raises(PipelineError, match="expected a folder or a URI") as caught:
+        Storage(uri if "://" not in uri else form.replace("///", "/").format(password)).opened()
+    assert password not in describe(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *["runs/a@b", "runs/10:30@home", "./10:30@home", "/data/a:b@c", "C:/Users/a@b", "ada@example.org"],
+        *["models:/name@champion", "s3:/bucket/x@y", "file:/data/a:b@c", "git@host", "note: mail ada@b.org"],
+        *["http://h:5000", "h:5000/x?email=a@b.c"],
+    ],
+)
+def test_what_only_resembles_a_password_stays(text: str):
+    assert not uris.is_mistyped(text)
+    assert uris.without_password(text) == text
+    assert uris.without_passwords(f"see `{text}`, {text} and {text}") == f"see `{text}`, {text} and {text}"
+
+
+def test_a_setting_in_a_stored_command_stays():
+    assert uris.without_password("labels=a:b@c") == "labels=a:b@c"
+
+
+def test_a_masked_query_leaves_the_quote_behind_it():
+    said = "`postgresql://h/db?password=hu`sh` failed ('mysql://h/d?passwd=hush')."
+    assert uris.without_passwords(said) == "`postgresql://h/db?password=***` failed ('mysql://h/d?passwd=***')."
