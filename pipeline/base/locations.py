@@ -40,8 +40,8 @@ def tracking_uri(given: str | None, storage: Storage) -> str:
     """Where MLflow tracks: the flag, else MLFLOW_TRACKING_URI, else an SQLite file in the local storage.
 
     Raises:
-        PipelineError: if none of these is there, MLflow does not know its kind, or its password was left out or
-            is not percent-encoded.
+        PipelineError: if none of these is there, MLflow does not know its kind, or its password was left out
+            or is not percent-encoded.
     """
     stated = given or os.environ.get(TRACKING_VARIABLE)
     tracking_address.check(stated, "--tracking-uri" if given else TRACKING_VARIABLE)

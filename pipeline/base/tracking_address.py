@@ -1,4 +1,4 @@
-"""Whether a text can be the address of a tracking store: asked of the text alone, before anything is opened."""
+"""Whether a text can be the address of a tracking store: asked of the text alone; nothing is opened."""
 
 import re
 from importlib.metadata import entry_points

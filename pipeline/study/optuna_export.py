@@ -12,14 +12,13 @@ from optuna.storages.journal import JournalFileBackend
 from feature_store.wording import counted
 from pipeline.base import full_disk
 from pipeline.base.errors import PipelineError, one_line
-from pipeline.base.uris import of_sqlite, without_password, without_password_of
+from pipeline.base.uris import of_sqlite, without_password
+from pipeline.tracking import export_place
 
 logger = logging.getLogger("pipeline.study.optuna_export")
 
 ORIGIN = "infocal_results"
 """Attribute of an exported study: where its results are."""
-_JOURNAL = "journal:///"
-_FLAG = "--optuna-storage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ class Export:
             raise PipelineError(
                 f"{without_password(self.url)} holds another study `{self.name}`, "
                 f"of {origin or 'an unknown origin'}",
-                where=_FLAG,
+                where=export_place.FLAG,
                 hint="choose another `--name`",
             )
         return there
@@ -116,15 +115,10 @@ def _is_prefix(there: list[optuna.trial.FrozenTrial], trials: list[optuna.trial.
 
 
 def _storage(url: str) -> optuna.storages.BaseStorage:
-    if "://" not in url:
-        raise PipelineError(
-            f"expected a URL, but got `{without_password(url)}`",
-            where=_FLAG,
-            hint="for instance sqlite:///FILE, postgresql://USER:PASSWORD@HOST/DATABASE or journal:///FILE",
-        )
+    export_place.check_form(url)
     with _translated(url):
-        if url.startswith(_JOURNAL):
-            path = Path(url.removeprefix(_JOURNAL))
+        if url.startswith(export_place.JOURNAL):
+            path = Path(url.removeprefix(export_place.JOURNAL))
             path.touch()  # otherwise a missing folder shows only when the first study is written
             backend = JournalFileBackend(str(path))
             return optuna.storages.JournalStorage(backend)
@@ -143,12 +137,6 @@ def _translated(url: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, ImportError, OSError, ValueError, optuna.exceptions.OptunaError) as error:
-        reason = without_password_of(one_line(error.__cause__ or error), url)
-        hint = "check that the server is running, and that its driver is installed (for PostgreSQL psycopg)"
-        if full_disk.is_said(reason):
-            hint = "free space on this disk"
-        elif url.startswith("sqlite"):
-            hint = "check that this file is a database and that you may write to it"
-        raise PipelineError(
-            f"cannot use the Optuna storage `{without_password(url)}`: {reason}", where=_FLAG, hint=hint
-        ) from error
+        reason = one_line(error.__cause__ or error)
+        hint = "free space on this disk" if full_disk.is_said(reason) else None
+        raise export_place.refused(url, reason, hint) from error

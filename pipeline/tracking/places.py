@@ -6,10 +6,11 @@ from pathlib import Path
 from pipeline.base import credentials, reach, tracking_address, uris
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Storage
+from pipeline.tracking import export_place
 from pipeline.tracking.schema import refuse_another_schema
 
 _TRACKING = "--tracking-uri"
-_OPTUNA = "--optuna-storage"
+_OPTUNA = export_place.FLAG
 _SQLITE = b"SQLite format 3\0"
 """How a file that is a SQLite database begins."""
 
@@ -28,13 +29,17 @@ def check(storage: Storage, tracking_uri: str, optuna_storage: str | None = None
         check_can_be_made(storage.folder / "results", "--storage")
     tracking_address.check(tracking_uri, _TRACKING)
     reach.check_tracking(tracking_uri)
-    credentials.check(optuna_storage, _OPTUNA)
     if optuna_storage:
-        reach.check_database(optuna_storage, _OPTUNA)
+        export_place.check_form(optuna_storage)
+        credentials.check(optuna_storage, _OPTUNA)
+        if optuna_storage.startswith(export_place.JOURNAL):
+            check_can_be_made(Path(optuna_storage.removeprefix(export_place.JOURNAL)), _OPTUNA)
     for uri, flag in ((tracking_uri, _TRACKING), (optuna_storage or "", _OPTUNA)):
         if uri.startswith("sqlite") and (file := uris.file_of_sqlite(uri)) is not None:
             check_can_be_made(file, flag)
             _check_is_database(file, flag)
+    if optuna_storage:
+        export_place.check(optuna_storage)
     refuse_another_schema(tracking_uri)
 
 

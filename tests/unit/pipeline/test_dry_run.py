@@ -98,6 +98,12 @@ def test_a_dry_run_on_own_data_says_what_the_criterion_waits_for(tmp_path, capsy
         (["--optuna-storage", "postgresql://bob:x@127.0.0.1:9/optuna"], "--optuna-storage"),
         (["--optuna-storage", "mysql://bob:a/b@127.0.0.1:9/optuna"], "--optuna-storage"),
         (["--tracking-uri", "sqlite:///FILE"], "--tracking-uri"),
+        (["--optuna-storage", "nonsense"], "--optuna-storage: expected a URL"),
+        (["--optuna-storage", "mysqll://bob@h/db"], "--optuna-storage: cannot use"),
+        (["--optuna-storage", "journal:///FILE/o.log"], "--optuna-storage"),
+        (["--optuna-storage", "journal:///none/o.log"], "there is no folder `none`"),
+        (["--optuna-storage", "journal:///FILE"], "the file is no journal of Optuna"),
+        (["--optuna-storage", "sqlite:///none/o.db"], "there is no folder `none`"),
     ],
 )
 @pytest.mark.parametrize("dry", [True, False])
@@ -110,8 +116,10 @@ def test_a_place_that_cannot_be_is_told_before_anything_is_read(
     monkeypatch.setattr(planning, "with_features", lambda *given: pytest.fail("features were built"))
     flags = [flag for flag in FLAGS if dry or flag != "--dry-run"]
     assert run_command(main, [*flags, "--sample", "--cache-dir", "cache", *place]) == 2
-    assert where in capsys.readouterr().err
-    assert not (tmp_path / "cache").exists()
+    told = capsys.readouterr().err
+    assert where in told
+    assert not (any("journal" in word for word in place) and ("server" in told or "driver" in told))
+    assert [path.name for path in tmp_path.iterdir()] == ["FILE"]
 
 
 COMPARE = ["--methods", "infocal,fresh", "--seeds", "2", "--target-selection-rate", "0.2", "--dry-run"]

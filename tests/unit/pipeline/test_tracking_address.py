@@ -61,7 +61,12 @@ def test_a_database_needs_a_file(uri: str):
     "uri",
     [
         *["http://h", "https://ada:pw@h:5000/mlflow", "sqlite:///x.db", "sqlite+pysqlite:////a/x.db"],
-        *["postgresql://ada:pw@h/db", "postgresql+psycopg:///db", "mysql+pymysql://h/d", "mssql+pyodbc://h/d"],
+        *[
+            "postgresql://ada:pw@h/db",
+            "postgresql+psycopg:///db",
+            "mysql+pymysql://h/d",
+            "mssql+pyodbc://h/d",
+        ],
         None,
         "",
     ],

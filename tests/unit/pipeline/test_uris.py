@@ -213,4 +213,6 @@ def test_a_setting_in_a_stored_command_stays():
 
 def test_a_masked_query_leaves_the_quote_behind_it():
     said = "`postgresql://h/db?password=hu`sh` failed ('mysql://h/d?passwd=hush')."
-    assert uris.without_passwords(said) == "`postgresql://h/db?password=***` failed ('mysql://h/d?passwd=***')."
+    assert (
+        uris.without_passwords(said) == "`postgresql://h/db?password=***` failed ('mysql://h/d?passwd=***')."
+    )
