@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from feature_store.errors import BadInputError, shown
+from feature_store.errors import BadInputError, keys_in_words, shown
 from feature_store.sources.eraser import Documents, evidences_of
 from feature_store.sources.fields import check_id, check_spans, positions
 from feature_store.sources.lines import filled_lines, parse_record
@@ -22,6 +22,8 @@ from feature_store.sources.locate import plain_or_gz
 from feature_store.wording import counted
 
 _HARD, _SOFT = "hard_rationale_predictions", "soft_rationale_predictions"
+OF_PREDICTIONS = ("rationales", _SOFT, _HARD)
+"""Keys that only the benchmark's predictions have."""
 _HALF = 0.5
 """A soft prediction above it selects its token, where nothing else says what is selected."""
 
@@ -141,7 +143,7 @@ class EraserFile:
         size = None if soft is None else len(soft)
         if hard is None and soft is None:
             raise BadInputError(
-                f"expected the key `{_HARD}` or `{_SOFT}`, but got neither; the keys are {sorted(entry)}",
+                f"expected the key `{_HARD}` or `{_SOFT}`, but got neither; {keys_in_words(entry)}",
                 where=where,
             )
         if hard is None:
@@ -164,7 +166,7 @@ def _pairs(hard: object, where: str) -> object:
         if isinstance(span, dict):
             if missing := [key for key in ("start_token", "end_token") if key not in span]:
                 raise BadInputError(
-                    f"no key `{missing[0]}` in a span of `{_HARD}`; the keys are {sorted(span)}", where=where
+                    f"no key `{missing[0]}` in a span of `{_HARD}`; {keys_in_words(span)}", where=where
                 )
             span = [span["start_token"], span["end_token"]]
         pairs.append(span)

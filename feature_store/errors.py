@@ -2,8 +2,9 @@
 
 import difflib
 import io
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TextIO
 
 MAX_MESSAGE = 1000
@@ -13,6 +14,7 @@ MAX_MESSAGE = 1000
 _SHOWN = 60
 """Characters of a wrong value that a message quotes."""
 
+_DIGITS = re.compile(r"[0-9]+")
 _JSON_WORDS = {None: "null", True: "true", False: "false"}
 
 
@@ -94,10 +96,26 @@ def shown(value: object) -> str:
     return written if len(written) <= _SHOWN else f"{written[:_SHOWN]}..."
 
 
+def keys_in_words(record: Mapping[str, object]) -> str:
+    """What keys a record has, for a message about one that it lacks."""
+    return f"the keys are {quoted(sorted(record))}" if record else "it has no keys"
+
+
 def did_you_mean(given: str, known: Iterable[str], prefix: str = "") -> str | None:
-    """A hint naming the known name nearest to the given one, or None when none is near."""
-    near = nearest(given.lower(), known, 0.5)
+    """A hint naming the known name nearest to the given one, or None when none is near.
+
+    A name with another number in it is another thing, no slip: `article 54` is not meant by `article 4`.
+    """
+    numbers = _numbers(given)
+    near = nearest(
+        given.lower(), (one for one in known if _numbers(one) in ([], numbers) or not numbers), 0.5
+    )
     return f"did you mean `{prefix}{near}`?" if near else None
+
+
+def _numbers(name: str) -> list[str]:
+    """The numbers in a name, without leading zeros."""
+    return [digits.lstrip("0") for digits in _DIGITS.findall(name)]
 
 
 def nearest(given: str, known: Iterable[str], cutoff: float) -> str | None:

@@ -21,13 +21,13 @@ corpus's `annotations.json`, and files like `lei2016_rationales.jsonl`
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from feature_store.eraser_masks import EraserFile
-from feature_store.errors import BadInputError, RequestError, shown
+from feature_store.eraser_masks import OF_PREDICTIONS, EraserFile
+from feature_store.errors import BadInputError, RequestError, keys_in_words, shown
 from feature_store.fingerprint import file_digest
 from feature_store.scripts import CHINESE, lacks_blanks
 from feature_store.sources import get_source
@@ -225,13 +225,15 @@ def _plain(line: str, where: str, unread: Counter[str]) -> MaskRecord:
     if "text" in record and record.get("tokens") is None:
         record = _of_text(record, where)
     if "rationale" not in record:
-        raise BadInputError(f"no key `rationale`; the keys are {sorted(record)}", where=where)
+        raise BadInputError(
+            f"no key `rationale`; {keys_in_words(record)}", where=where, hint=_without_rationale(record)
+        )
     unread.update(record.keys() - set(_PLAIN_FIELDS))
     example_id = None if record.get("id") is None else check_id(record["id"], "id", where)
     tokens = None if record.get("tokens") is None else check_tokens(record["tokens"], "tokens", where)
     if example_id is None and tokens is None:
         raise BadInputError(
-            f"expected `id` or `tokens`, to find the text in the other file, but got {sorted(record)}",
+            f"expected `id` or `tokens`, to find the text in the other file; {keys_in_words(record)}",
             where=where,
         )
     text = MaskRecord(
@@ -243,6 +245,19 @@ def _plain(line: str, where: str, unread: Counter[str]) -> MaskRecord:
     )
     found = _positions(record["rationale"], text.num_tokens, where)
     return replace(text, positions=found, scores=_scores(record.get("scores"), text.num_tokens, where))
+
+
+def _without_rationale(record: Mapping[str, object]) -> str:
+    """What to do about a line without a rationale, by the format that its keys belong to."""
+    if record.keys() & {"annotation_id", *OF_PREDICTIONS}:
+        return (
+            "ERASER's predictions have `annotation_id` in every line, beside `rationales` or "
+            f"`{OF_PREDICTIONS[-1]}`"
+        )
+    return (
+        "a line has `rationale`, a 0/1 mask or [start, end) spans; or, as ERASER's predictions, "
+        f"`annotation_id` and `rationales` with `{OF_PREDICTIONS[-1]}` (see docs/scoring.md)"
+    )
 
 
 def _num_tokens(record: dict[str, object], tokens: list[str] | None, where: str) -> int | None:

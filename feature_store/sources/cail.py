@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feature_store.cail_recipes import MIN_CASES, RECIPES, Case, CaseRecipe
-from feature_store.errors import BadInputError, MissingDataError, did_you_mean, shown
+from feature_store.errors import BadInputError, MissingDataError, did_you_mean, keys_in_words, shown
 from feature_store.fingerprint import file_digest, unit_interval
 from feature_store.own_words import OwnWords
 from feature_store.segmenter import DICTIONARY, STOP_WORDS, Word
@@ -442,7 +442,7 @@ def _mapping(value: object, name: str, keys: tuple[str, ...], where: str) -> dic
         raise BadInputError(f"expected an object as `{name}`, but got {shown(value)}", where=where)
     for key in keys:
         if key not in value:
-            raise BadInputError(f"no key `{key}` in `{name}`; the keys are {sorted(value)}", where=where)
+            raise BadInputError(f"no key `{key}` in `{name}`; {keys_in_words(value)}", where=where)
     return value
 
 

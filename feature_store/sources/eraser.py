@@ -18,7 +18,7 @@ rationale is the union of all. Without any, nobody annotated the text.
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from feature_store.errors import BadInputError, did_you_mean, quoted, shown
+from feature_store.errors import BadInputError, did_you_mean, keys_in_words, quoted, shown
 from feature_store.fingerprint import files_below
 from feature_store.sources.base import (
     NO_OPTIONS,
@@ -282,7 +282,5 @@ def evidences_of(groups: object, where: str) -> list[dict[str, object]]:
             raise BadInputError(f"expected an object as evidence, but got {shown(evidence)}", where=where)
         for key in ("docid", "start_token", "end_token"):
             if key not in evidence:
-                raise BadInputError(
-                    f"no key `{key}` in an evidence; the keys are {sorted(evidence)}", where=where
-                )
+                raise BadInputError(f"no key `{key}` in an evidence; {keys_in_words(evidence)}", where=where)
     return found

@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from feature_store.errors import BadInputError, RequestError, shown
+from feature_store.errors import BadInputError, RequestError, keys_in_words, shown
 from feature_store.fingerprint import unit_interval
 from feature_store.scripts import CHINESE, language
 from feature_store.segmenter import DICTIONARY, STOP_WORDS
@@ -213,6 +213,7 @@ class _Survey:
         self._path = query.inputs["train"]
         self.labels: dict[str, set[str]] = {key: set() for key in keys}
         self._languages: Counter[str | None] = Counter()
+        self._as_tokens: Counter[str | None] = Counter()
         self._without_tokenizer: Counter[str | None] = Counter()
         self._num_cased, self._is_split = 0, True
         for number, line in filled_lines(self._path, max_bytes=query.max_bytes):
@@ -223,6 +224,7 @@ class _Survey:
             text, tokens = record.get("text"), record.get("tokens")
             found = language(text if isinstance(text, str) else " ".join(map(str, _list(tokens))))
             self._languages[found] += 1
+            self._as_tokens[found] += not isinstance(text, str)
             self._is_split = self._is_split and not isinstance(text, str)
             self._num_cased += any(token != token.lower() for token in map(str, _list(tokens)))
             if found not in (None, CHINESE) and isinstance(text, str):
@@ -244,7 +246,7 @@ class _Survey:
                     hint="give `tokens` instead of `text`: the words, as a tool of your choice cuts them",
                 )
         if chinese >= _MOST * total:
-            report.notes.append(f"{chinese} of {total} texts are Chinese: jieba splits them into words")
+            report.notes.append(self._note(CHINESE, "jieba splits them into words"))
             return "jieba"
         if chinese >= _SOME * total:
             raise BadInputError(
@@ -254,13 +256,20 @@ class _Survey:
                 hint=f'write `tokenizer = "chinese"` in {TASK_FILE} (jieba; words of other scripts stay '
                 f'whole and keep their case), or "{default}", which makes one token of each Chinese clause',
             )
-        for found, count in self._languages.items():
+        for found in self._languages:
             if found is not None:
-                report.notes.append(
-                    f"{count} of {total} texts are {found}: `{default}` makes a token of each clause"
-                )
+                report.notes.append(self._note(found, f"`{default}` makes a token of each clause"))
         # lower-cased, the words of a free text would not be those of the corpus
         return _CASED if self._is_split and self._num_cased >= _SOME * total else default
+
+    def _note(self, script: str, treatment: str) -> str:
+        """How many texts are of a script, and what is done with those that are not given as tokens."""
+        count, given = self._languages[script], self._as_tokens[script]
+        if given == count:
+            treatment = "their tokens are used as given"
+        elif given:
+            treatment += f", but for the {given} given as tokens"
+        return f"{count} of {self._languages.total()} texts are {script}: {treatment}"
 
 
 def _list(value: object) -> list[object]:
@@ -344,7 +353,7 @@ class _Reader:
     def _words(self, record: Mapping[str, object], where: str) -> _Words:
         given = [key for key in ("text", "tokens") if key in record]
         if len(given) != 1:
-            both = "both" if given else f"neither; the keys are {sorted(record)}"
+            both = "both" if given else f"neither; {keys_in_words(record)}"
             raise BadInputError(f"expected either `text` or `tokens`, but got {both}", where=where)
         if given == ["tokens"]:
             self._num_as_tokens += 1

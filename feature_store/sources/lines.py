@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from feature_store.errors import BadInputError, MissingDataError, shown
+from feature_store.errors import BadInputError, MissingDataError, keys_in_words, shown
 
 MAX_LINE_BYTES = 64 * 2**20
 """No line of a text corpus is this long; a file without line ends is not one."""
@@ -322,5 +322,5 @@ def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object
         raise BadInputError(f"expected a JSON object, but got {shown(record)}", where=where)
     for key in keys:
         if key not in record:
-            raise BadInputError(f"no key `{key}`; the keys are {sorted(record)}", where=where)
+            raise BadInputError(f"no key `{key}`; {keys_in_words(record)}", where=where)
     return record

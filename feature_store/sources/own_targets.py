@@ -51,17 +51,22 @@ class OwnTarget:
             and self._low <= value <= self._high
         ):
             return (value - self._low) / (self._high - self._low)
-        hint = f"`score_range = [LOWEST, HIGHEST]` in {self._task_file} sets the range of the scores"
-        if isinstance(value, str):
-            hint = "a number in quotes is a text: remove the quotes"
-        elif value is None:
-            hint = "leave out the line: a text without a score can be neither learnt from nor scored"
         raise BadInputError(
             f"expected a score in [{_number(self._low)}, {_number(self._high)}]{self._named}, "
             f"but got {shown(value)}",
             where=where,
-            hint=hint,
+            hint=self._hint(value),
         )
+
+    def _hint(self, value: object) -> str:
+        """What to do about a value that is no score of the range."""
+        if isinstance(value, str):
+            return "a number in quotes is a text: remove the quotes"
+        if value is None or value != value:  # NaN, which programs write for what is missing
+            return "leave out the line: a text without a score can be neither learnt from nor scored"
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return f"a score is one number, such as {_number(self._high)}"
+        return f"`score_range = [LOWEST, HIGHEST]` in {self._task_file} sets the range of the scores"
 
     @property
     def _named(self) -> str:

@@ -166,8 +166,10 @@ def scorecard(human: MaskFile, rationales: MaskFile) -> Scorecard:
     """
     pairing = pair(human.records, rationales.records)
     if not pairing.pairs:
+        size = len(rationales.records)
+        none = "its only text is not" if size == 1 else f"none of its {size} texts is"
         raise PipelineError(
-            f"none of its {len(rationales.records)} texts is in {human.path}, by id or by tokens",
+            f"{none} in {human.path}, by id or by tokens",
             where=str(rationales.path),
             hint=f"here the first is `{rationales.records[0].label[:60]}`, "
             f"there `{human.records[0].label[:60]}`",
@@ -175,9 +177,8 @@ def scorecard(human: MaskFile, rationales: MaskFile) -> Scorecard:
     texts = [_text(*both) for both in pairing.pairs]
     masks, golds = [text.mask for text in texts], [text.gold for text in texts]
     if all(gold is None for gold in golds):
-        raise PipelineError(
-            f"nobody annotated any of the {len(golds)} texts that are in both files", where=str(human.path)
-        )
+        which = "the only text that is" if len(golds) == 1 else f"any of the {len(golds)} texts that are"
+        raise PipelineError(f"nobody annotated {which} in both files", where=str(human.path))
     ranking, note = _ranking(texts)
     scores = {mode: metrics.ranked_mask_scores(masks, ranking, golds, mode=mode) for mode in metrics.MODES}
     rate = scores["eraser"]["selection_rate_annotated"]
@@ -210,9 +211,9 @@ def gold_density(human: MaskFile) -> float:
     """
     annotated = [record for record in human.records if record.positions is not None]
     if not annotated:
-        raise PipelineError(
-            f"nobody annotated any of its {counted(len(human.records), 'text')}", where=str(human.path)
-        )
+        size = len(human.records)
+        which = "its only text" if size == 1 else f"any of its {size} texts"
+        raise PipelineError(f"nobody annotated {which}", where=str(human.path))
     golds = [_text(record, record).mask for record in annotated]
     return metrics.token_scores(golds, golds).gold_density
 

@@ -61,7 +61,7 @@ def test_a_bad_review(
         ({"_2": [[1.5, 2]]}, r"expected a span \[start, end\) in \"2\", but got \[1.5, 2\]"),
         ({"_2": ["1-2"]}, r"expected a span \[start, end\) in \"2\", but got '1-2'"),
         ({"_2": "none"}, r"expected a list of \[start, end\) spans as \"2\", but got 'none'"),
-        ({"_2": None}, r"no key `2`; the keys are \['0', '1', '3', '4', 'raw', 'rid', 'x', 'y'\]"),
+        ({"_2": None}, r"no key `2`; the keys are `0`, `1`, `3`, `4`, `raw`, `rid`, `x`, `y`$"),
         ({"rid": None}, "no key `rid`"),
         ({"x": None}, "no key `x`"),
         ({"y": None}, "no key `y`"),

@@ -54,6 +54,26 @@ def test_did_you_mean(given: str, hint: str | None):
     assert errors.did_you_mean(given, ["smell", "palate"], "--aspect ") == hint
 
 
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("class number 4", None),
+        ("class numbr 54", "did you mean `class number 54`?"),
+        ("class number 054", "did you mean `class number 54`?"),
+        ("264", None),
+        ("class number", "did you mean `class number 54`?"),
+        ("refunds 2", "did you mean `refund`?"),
+    ],
+)
+def test_another_number_is_not_a_slip(given: str, hint: str | None):
+    assert errors.did_you_mean(given, ["class number 54", "263", "refund"]) == hint
+
+
+def test_keys_are_named_in_words():
+    assert errors.keys_in_words({"b": 1, "a": 2}) == "the keys are `a`, `b`"
+    assert errors.keys_in_words({}) == "it has no keys"
+
+
 def test_a_message_is_one_line_that_ends():
     error = errors.BadInputError("got\n" + "9" * 5000, where="f:1")
     assert str(error) == "f:1: got " + "9" * 996 + " ... (5004 characters)"

@@ -406,7 +406,7 @@ def test_a_name_that_looks_like_another_one_shows_what_is_hidden(tmp_path: Path)
             "",
         ),
         ({"score": None}, r"expected a score in \[1, 5\], but got null", "leave out the line"),
-        ({"score": True}, r"expected a score in \[1, 5\], but got true", "score_range"),
+        ({"score": True}, r"expected a score in \[1, 5\], but got true", "a score is one number"),
     ],
 )
 def test_a_wrong_value_is_shown_as_it_is_written(

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def test_keys_that_are_not_read_are_named(tmp_path: Path):
     ("record", "message"),
     [
         ({"id": 1}, "masks.jsonl:1: no key `rationale`"),
-        ({"rationale": [1]}, "masks.jsonl:1: expected `id` or `tokens`, .* but got .*rationale"),
+        ({"rationale": [1]}, "masks.jsonl:1: expected `id` or `tokens`, .*; the keys are `rationale`$"),
         ({"id": 1, "rationale": [0, 2]}, "expected 0 or 1 in the mask `rationale`, but got 2"),
         (
             {"id": 1, "num_tokens": 3, "rationale": [0, 1]},
@@ -111,6 +112,36 @@ def test_keys_that_are_not_read_are_named(tmp_path: Path):
 def test_a_line_that_breaks_the_format_is_named(tmp_path: Path, record: dict[str, Any], message: str):
     with pytest.raises(BadInputError, match=message):
         one(tmp_path, record, "palate")
+
+
+@pytest.mark.parametrize(
+    ("record", "keys", "hint"),
+    [
+        (
+            {"id": 1, "tokens": ["a"]},
+            "`id`, `tokens`",
+            "a line has `rationale`, a 0/1 mask .* ERASER's .* `annotation_id`",
+        ),
+        (
+            {"id": 1, "rationales": []},
+            "`id`, `rationales`",
+            "ERASER's predictions have `annotation_id` in every line",
+        ),
+        (
+            {"docid": "d", "hard_rationale_predictions": []},
+            "`docid`, `hard_rationale_predictions`",
+            "ERASER's predictions have `annotation_id` in every line, beside .* `hard_rationale_predictions`",
+        ),
+    ],
+)
+def test_a_line_without_a_rationale_is_told_both_formats(
+    tmp_path: Path, record: dict[str, Any], keys: str, hint: str
+):
+    with pytest.raises(
+        BadInputError, match=f"masks.jsonl:1: no key `rationale`; the keys are {keys}$"
+    ) as caught:
+        one(tmp_path, record)
+    assert re.match(hint, str(caught.value.hint))
 
 
 @pytest.mark.parametrize("key", ["id", "rid"])

@@ -386,7 +386,17 @@ def test_words_of_such_a_script_are_taken_as_tokens(tmp_path: Path, cache_dir: P
     lines = [{"tokens": ["電池", "が", "切れる"], "label": "a"}, {"tokens": ["とても", "満足"], "label": "b"}]
     features = built(write(tmp_path / "data", lines), cache_dir)
     assert features.tokenizer == "english"
-    assert any("texts are Japanese" in note for note in features.notes)
+    assert "2 of 2 texts are Japanese: their tokens are used as given" in features.notes
+
+
+def test_jieba_is_not_said_to_split_what_is_given_as_tokens(tmp_path: Path):
+    split = [
+        {"tokens": [token.text for token in TOKENIZERS["jieba"](line["text"])], "label": line["label"]}
+        for line in CHINESE
+    ]
+    assert "4 of 4 texts are Chinese: their tokens are used as given" in said(write(tmp_path / "all", split))
+    notes = said(write(tmp_path / "some", [*split[:3], CHINESE[3]]))
+    assert "4 of 4 texts are Chinese: jieba splits them into words, but for the 3 given as tokens" in notes
 
 
 def test_a_few_chinese_texts_are_said(tmp_path: Path):
@@ -450,7 +460,9 @@ def test_whole_floats_in_mask_files(tmp_path: Path):
     [
         ("4", r"expected a score in \[1, 5\], but got '4'", "a number in quotes is a text"),
         ("4,5", r"expected a score in \[1, 5\], but got '4,5'", "a number in quotes is a text"),
-        (True, r"expected a score in \[1, 5\], but got true", "`score_range ="),
+        (True, r"expected a score in \[1, 5\], but got true", "a score is one number, such as 5"),
+        ([4], r"expected a score in \[1, 5\], but got \[4\]", "a score is one number, such as 5"),
+        (float("nan"), r"expected a score in \[1, 5\], but got nan", "leave out the line: a text without a"),
         (0, r"expected a score in \[1, 5\], but got 0", "`score_range ="),
         (5.0000001, r"expected a score in \[1, 5\], but got 5.0000001", "`score_range ="),
     ],

@@ -281,8 +281,15 @@ def test_wrong_flags_are_named(arguments: list[str], message: str, capsys: pytes
             "m.jsonl:1: expected positions below 4, the number of tokens of the text, but got 5",
         ),
         ([{"id": "a", "rationale": None}], "m.jsonl:1: expected a rationale, but got null"),
-        ([{"id": "z", "rationale": [1]}], "m.jsonl: none of its 1 texts is in"),
-        ([{"id": "c", "rationale": [1, 0, 0]}], "human.jsonl: nobody annotated any of the 1 texts"),
+        ([{"id": "z", "rationale": [1]}], "m.jsonl: its only text is not in"),
+        (
+            [{"id": "y", "rationale": [1]}, {"id": "z", "rationale": [1]}],
+            "m.jsonl: none of its 2 texts is in",
+        ),
+        (
+            [{"id": "c", "rationale": [1, 0, 0]}],
+            "human.jsonl: nobody annotated the only text that is in both files",
+        ),
         (
             [{"id": "a", "tokens": ["soft", "and", "thick", "."], "rationale": [1, 0, 0, 0]}],
             "m.jsonl:1: `a` has other tokens than in",
