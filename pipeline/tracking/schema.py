@@ -22,7 +22,6 @@ from pipeline.base.errors import PipelineError
 _VERSIONS, _OWN = "alembic_version", "experiments"
 """Table that names the version, and one that every MLflow database has."""
 _SERVERS = ("postgresql", "mysql", "mssql")
-_FLAG = "--tracking-uri"
 
 
 def refuse_another_schema(uri: str) -> None:
@@ -44,8 +43,7 @@ def refuse_another_schema(uri: str) -> None:
     if _OWN not in tables:
         raise PipelineError(
             f"expected an MLflow database, but `{shown}` has other tables: {', '.join(sorted(tables)[:3])}",
-            where=_FLAG,
-            hint="name another database",
+            hint="name another database with `--tracking-uri`",
         )
     script = _migrations()
     if revision == script.get_current_head():
@@ -55,24 +53,29 @@ def refuse_another_schema(uri: str) -> None:
         raise PipelineError(
             f"`{shown}` belongs to an older MLflow (its schema is {revision or 'of before 1.0'}); MLflow "
             f"{installed} would have to migrate it, and the older one could then not open it",
-            where=_FLAG,
-            hint=f"give another `--tracking-uri`; or copy the database, then migrate it: {_upgrade(uri)}",
+            hint=_use_a_copy(uri),
         )
     raise PipelineError(
         f"`{shown}` belongs to a newer MLflow (its schema is {revision}); "
         f"MLflow {installed} here is older and cannot use it",
-        where=_FLAG,
         hint="install the MLflow that made it, or give another `--tracking-uri`",
     )
 
 
-def _upgrade(uri: str) -> str:
-    """The commands that copy a database, where that is a file, and migrate it."""
-    migrate = shlex.join(["mlflow", "db", "upgrade", uris.without_password(uri)])
+def _use_a_copy(uri: str) -> str:
+    """How to use an older database without taking it from those who use it as it is."""
     file = uris.file_of_sqlite(uri)
     if file is None:
-        return f"`{migrate}`"
-    return f"`{shlex.join(['cp', str(file), f'{file}.bak'])} && {migrate}`"
+        return (
+            "restore a dump of it into another database, upgrade that one with `mlflow db upgrade`, and name "
+            "it with `--tracking-uri`; or ask the owner of this one to upgrade it"
+        )
+    copy = Path(f"{file.stem}-copy{file.suffix}")
+    commands = [["cp", str(file), str(copy)], ["mlflow", "db", "upgrade", f"sqlite:///{copy}"]]
+    return (
+        f"upgrade a copy: `{' && '.join(map(shlex.join, commands))}`; then name the copy: "
+        f"`{shlex.join(['--tracking-uri', f'sqlite:///{copy}'])}`"
+    )
 
 
 def _migrations() -> ScriptDirectory:
@@ -104,8 +107,7 @@ def _found(uri: str) -> tuple[set[str], str | None] | None:
         raise PipelineError(
             f"cannot use the tracking store `{uris.without_password(uri)}`: "
             f"{uris.without_password_of(' '.join(str(reason).split()), uri)}",
-            where=_FLAG,
-            hint="check that the database exists, and that its driver is installed",
+            hint="check `--tracking-uri`: that the database exists, and that its driver is installed",
         ) from error
 
 

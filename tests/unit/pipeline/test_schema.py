@@ -1,7 +1,10 @@
 """A database of another MLflow is refused, and not a byte of it changes."""
 
 import hashlib
+import re
+import shlex
 import sqlite3
+import subprocess
 from pathlib import Path
 
 import optuna
@@ -55,7 +58,11 @@ def test_an_older_database_is_refused_and_left_as_it_is(older: Path, create: boo
     before = state_of(older.parent)
     with pytest.raises(PipelineError, match="belongs to an older MLflow") as caught:
         Tracker(of_sqlite(older), create=create)
-    assert f"cp {older} {older}.bak && mlflow db upgrade {of_sqlite(older)}" in str(caught.value.hint)
+    assert caught.value.where is None, "it may come from a default or from the environment"
+    assert str(caught.value.hint) == (
+        f"upgrade a copy: `cp {older} mlflow-copy.db && mlflow db upgrade sqlite:///mlflow-copy.db`; then "
+        "name the copy: `--tracking-uri sqlite:///mlflow-copy.db`"
+    )
     assert state_of(older.parent) == before
 
 
@@ -77,10 +84,29 @@ def test_no_command_migrates_it(
     assert state_of(older.parent) == before
 
 
-def test_the_command_of_the_hint_makes_it_usable(tmp_path: Path):
-    file = database_of(tmp_path / "team", OLDER["2.14.3"])
-    command.upgrade(_get_alembic_config(of_sqlite(file)), "heads")
-    schema.refuse_another_schema(of_sqlite(file))
+def test_the_commands_of_the_hint_make_a_copy_usable_and_leave_the_database(tmp_path: Path, monkeypatch):
+    file = database_of(tmp_path / "the team's", OLDER["2.14.3"])
+    before = state_of(file.parent)
+    with pytest.raises(PipelineError, match="belongs to an older MLflow") as caught:
+        schema.refuse_another_schema(of_sqlite(file))
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    copying, upgrading, naming = re.findall(r"`(.+?) && (.+?)`.*`(.+?)`", str(caught.value.hint))[0]
+    subprocess.run(shlex.split(copying), check=True)
+    uri = shlex.split(upgrading)[-1]
+    assert shlex.split(naming) == ["--tracking-uri", uri]
+    command.upgrade(_get_alembic_config(uri), "heads")
+    schema.refuse_another_schema(uri)
+    assert state_of(file.parent) == before
+
+
+def test_the_database_of_a_server_is_upgraded_by_its_owner(monkeypatch: pytest.MonkeyPatch):
+    found = ({"experiments", "alembic_version"}, OLDER["2.14.3"])
+    monkeypatch.setattr(schema, "_found_on_server", lambda uri: found)
+    with pytest.raises(PipelineError, match="belongs to an older MLflow") as caught:
+        schema.refuse_another_schema("postgresql://ada:hush@h/db")
+    hint = str(caught.value.hint)
+    assert "ask the owner" in hint and "***" not in hint and "another database" in hint
 
 
 def test_a_database_of_a_newer_version_says_that_ours_is_old(tmp_path: Path):
