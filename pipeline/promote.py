@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from feature_store import terminal
 from pipeline.base import command_text, locations
 from pipeline.base.errors import run_command
-from pipeline.base.uris import without_password
 from pipeline.cli import common_flags, flag_values
 from pipeline.training import naming
 from search_spaces import lookup
@@ -64,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         terminal.answer(f"{name} version {version.version} is `{model_registry.CHAMPION}` already")
         return 0
     places = command_text.storage_flags(storage)
-    places += ["--tracking-uri", without_password(given.tracking_uri)] if given.tracking_uri else []
+    places += command_text.named_store(given.tracking_uri) if given.tracking_uri else []
     promotion.check_comparable(version, holder, given.dataset, aspect, places)
     # the hint states another threshold, and whether the champion is better is seen anew
     command = command_text.without_flags(

@@ -10,7 +10,13 @@ from pathlib import Path
 
 from feature_store import command_line
 from pipeline.base.errors import PipelineError
-from pipeline.base.locations import SAMPLE_STORAGE, STORAGE, TRACKING_VARIABLE, own_tracking
+from pipeline.base.locations import (
+    SAMPLE_STORAGE,
+    STORAGE,
+    TRACKING_VARIABLE,
+    is_in_environment,
+    own_tracking,
+)
 from pipeline.base.storage import Storage
 from pipeline.base.uris import file_of_sqlite, of_sqlite, without_password
 
@@ -44,7 +50,7 @@ def next_commands(
     places = ["--name", name, *storage_flags(storage)]
     stated = tracking_uri or os.environ.get(TRACKING_VARIABLE)
     if stated and stated != own_tracking(storage):
-        places += ["--tracking-uri", without_password(stated)]
+        places += named_store(stated)
     cluster = ["--address", address] if address else []
     return Commands(
         resume=shlex.join(["python", "-m", module, "--resume", *places, *cluster]),
@@ -72,8 +78,17 @@ def tracking_flags(storage: Storage, uri: str) -> list[str]:
         uri: of the store; a password in it is left out.
     """
     if uri != own_tracking(storage) or os.environ.get(TRACKING_VARIABLE, uri) != uri:
-        return ["--tracking-uri", without_password(uri)]
+        return named_store(uri)
     return ["--sample"] if str(storage) == SAMPLE_STORAGE else storage_flags(storage)
+
+
+def named_store(uri: str) -> list[str]:
+    """The flag that names a tracking store; none where MLFLOW_TRACKING_URI holds it with its password.
+
+    A password is masked. The commands accept that once the variable holds the same address.
+    """
+    shown = without_password(uri)
+    return [] if is_in_environment(shown) else ["--tracking-uri", shown]
 
 
 def stored_command(module: str, arguments: Sequence[str]) -> str:

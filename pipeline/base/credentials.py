@@ -25,7 +25,9 @@ def check(uri: str | None, flag: str) -> None:
         raise PipelineError(
             f"the password of `{uri}` is not stored",
             where=flag,
-            hint="give the address again, with its password",
+            hint="set MLFLOW_TRACKING_URI to the address with its password: the same command then works"
+            if flag == "--tracking-uri"
+            else "give the address again, with its password",
         )
     _, found = uris.split(uri)
     if found is not None and not found.are_encoded:

@@ -6,7 +6,7 @@ from pathlib import Path
 from pipeline.base import tracking_address
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Storage
-from pipeline.base.uris import of_sqlite
+from pipeline.base.uris import is_masked, of_sqlite, without_password
 
 SAMPLE_STORAGE, STORAGE = "runs/sample", "runs"
 TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
@@ -39,10 +39,14 @@ def make_folder(path: Path, where: str) -> None:
 def tracking_uri(given: str | None, storage: Storage) -> str:
     """Where MLflow tracks: the flag, else MLFLOW_TRACKING_URI, else an SQLite file in the local storage.
 
+    A flag whose password is masked means the same address in MLFLOW_TRACKING_URI, which has it.
+
     Raises:
         PipelineError: if none of these is there, MLflow does not know its kind, or its password was left out
             or is not percent-encoded.
     """
+    if given and is_in_environment(given):
+        given = None
     stated = given or os.environ.get(TRACKING_VARIABLE)
     tracking_address.check(stated, "--tracking-uri" if given else TRACKING_VARIABLE)
     found = stated or own_tracking(storage)
@@ -54,6 +58,12 @@ def tracking_uri(given: str | None, storage: Storage) -> str:
             "sqlite:///mlflow.db tracks in a file on this machine",
         )
     return found
+
+
+def is_in_environment(shown: str) -> bool:
+    """Whether a masked URI is what MLFLOW_TRACKING_URI holds with its password: no flag need name it then."""
+    stated = os.environ.get(TRACKING_VARIABLE, "")
+    return is_masked(shown) and stated != shown and without_password(stated) == shown
 
 
 def own_tracking(storage: Storage) -> str | None:

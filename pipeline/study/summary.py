@@ -12,10 +12,9 @@ from feature_store.sources import DEFAULT_DATASET
 from feature_store.targets import in_flags
 from feature_store.wording import counted
 from infocal.metrics.resampling import LEVEL, NUM_DRAWS
-from pipeline.base.command_text import bare_parser, parsed_again, storage_flags, tracking_flags
+from pipeline.base.command_text import bare_parser, named_store, parsed_again, storage_flags, tracking_flags
 from pipeline.base.locations import storage as default_storage
 from pipeline.base.storage import Location, Storage
-from pipeline.base.uris import without_password
 from pipeline.reporting.results import give_or_take, setting
 from pipeline.study.criterion import Candidate, within_reach
 from pipeline.study.race import Racer
@@ -193,7 +192,7 @@ def registered(
     """
     place, name = storage or default_storage(None, prepared.sample), prepared.model_name
     store = tracking_flags(place, tracking_uri)
-    named = ["--tracking-uri", without_password(tracking_uri)]
+    named = named_store(tracking_uri)
     promote = [*storage_flags(place, sample=prepared.sample), *(named if store == named else [])]
     head, model = f"registered {name} version {version} as `challenger`", f"models:/{name}@challenger"
     if challenger not in (None, version):

@@ -2,7 +2,8 @@
 
 import shlex
 
-from pipeline.base.uris import split, without_password
+from pipeline.base.locations import TRACKING_VARIABLE
+from pipeline.base.uris import is_masked, split, without_password
 
 UI_ADDRESS = "http://127.0.0.1:5000"
 """Where `mlflow ui` shows its pages, unless told otherwise."""
@@ -21,11 +22,11 @@ def how_to_open(tracking_uri: str) -> str:
     The command carries the switch that keeps MLflow, and its pages in the browser, from sending usage data.
 
     Args:
-        tracking_uri: of the store; its password is left out.
+        tracking_uri: of the store; one with a password is read from MLFLOW_TRACKING_URI.
     """
     if tracking_uri.startswith(("http://", "https://")):
         return split(tracking_uri)[0]  # a browser asks for user and password
-    shown = shlex.quote(without_password(tracking_uri))
+    shown = _in_shell(tracking_uri)
     return f"MLFLOW_DISABLE_TELEMETRY=true mlflow ui --backend-store-uri {shown}"
 
 
@@ -34,10 +35,15 @@ def how_to_serve(model: str, tracking_uri: str) -> str:
 
     Args:
         model: its URI, as in `models:/NAME@champion`.
-        tracking_uri: of the store; its password is left out.
+        tracking_uri: of the store; one with a password is read from MLFLOW_TRACKING_URI.
     """
-    store, served = shlex.quote(without_password(tracking_uri)), shlex.quote(model)
+    store, served = _in_shell(tracking_uri), shlex.quote(model)
     return (
         f"MLFLOW_DISABLE_TELEMETRY=true MLFLOW_TRACKING_URI={store} mlflow models serve -m {served} "
         "--env-manager local -p 5001"
     )
+
+
+def _in_shell(uri: str) -> str:
+    shown = without_password(uri)
+    return f'"${TRACKING_VARIABLE}"' if is_masked(shown) else shlex.quote(shown)

@@ -3,21 +3,46 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.base import command_text
+from pipeline.base import command_text, locations
+from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Storage
-from pipeline.base.uris import of_sqlite
+from pipeline.base.uris import of_sqlite, without_password
 
 
 def test_a_command_to_go_on_names_the_tracking_that_the_environment_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@host:5000")
     found = command_text.next_commands("first", Storage("runs"), None)
     for command in (found.resume, found.sync, found.register):
-        assert command.endswith("--name first --tracking-uri 'http://me:***@host:5000'")
+        assert command.endswith("--name first"), "the environment holds the password, which a flag would lack"
+    other = command_text.next_commands("first", Storage("runs"), "http://me:secret@other:5000")
+    assert other.sync.endswith("--name first --tracking-uri 'http://me:***@other:5000'")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://host:5000")
+    found = command_text.next_commands("first", Storage("runs"), None)
+    assert found.sync.endswith("--name first --tracking-uri http://host:5000")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", of_sqlite(Path("runs/mlflow.db").resolve()))
     assert (
         command_text.next_commands("first", Storage("runs"), None).sync
         == "python -m pipeline.sync --name first"
     )
+
+
+@pytest.mark.parametrize(
+    "uri", ["http://me:secret@host:5000", "https://token@host", "postgresql://ada:s%40t@h/d"]
+)
+def test_a_printed_command_finds_the_store_that_the_environment_holds(uri: str, monkeypatch):
+    storage = Storage("runs")
+    printed = command_text.tracking_flags(storage, without_password(uri))
+    assert printed == ["--tracking-uri", without_password(uri)]
+    with pytest.raises(PipelineError, match="is not stored") as caught:
+        locations.tracking_uri(printed[1], storage)
+    assert "set MLFLOW_TRACKING_URI" in str(caught.value.hint)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert locations.tracking_uri(printed[1], storage) == uri
+    assert command_text.tracking_flags(storage, without_password(uri)) == []
+    assert locations.tracking_uri(None, storage) == uri
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.replace("h", "i"))
+    with pytest.raises(PipelineError, match="is not stored"):
+        locations.tracking_uri(printed[1], storage)
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,12 @@ def test_a_database_is_shown_by_a_command_that_sends_no_usage_data():
     assert how_to_open("sqlite:////my runs/mlflow.db") == (
         "MLFLOW_DISABLE_TELEMETRY=true mlflow ui --backend-store-uri 'sqlite:////my runs/mlflow.db'"
     )
-    assert how_to_open("postgresql://ada:hush@h/db").endswith(
-        "--backend-store-uri 'postgresql://ada:***@h/db'"
-    )
+    assert how_to_open("postgresql://ada:hush@h/db").endswith('--backend-store-uri "$MLFLOW_TRACKING_URI"')
 
 
 def test_a_model_is_served_by_a_command_that_sends_no_usage_data():
     assert how_to_serve("models:/tickets@champion", "postgresql://ada:hush@h/db") == (
-        "MLFLOW_DISABLE_TELEMETRY=true MLFLOW_TRACKING_URI='postgresql://ada:***@h/db' "
+        'MLFLOW_DISABLE_TELEMETRY=true MLFLOW_TRACKING_URI="$MLFLOW_TRACKING_URI" '
         "mlflow models serve -m models:/tickets@champion --env-manager local -p 5001"
     )
 
