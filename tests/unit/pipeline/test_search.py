@@ -25,7 +25,7 @@ from pipeline.study.ledger import LEDGER, Ledger
 from pipeline.study.optuna_export import Export
 from pipeline.study.study import StudySettings
 from pipeline.study.study_folder import SETTINGS, StudyFolder
-from pipeline.tracking import model_registry
+from pipeline.tracking import export_place, model_registry
 from search_spaces.infocal import PAPER_BEER_BEST
 from tests.small_ledger import an_epoch, train
 from tests.small_store import sample_cache, store_with_model
@@ -351,7 +351,7 @@ def test_the_plan_says_what_gpus_trials_get(
 ):
     monkeypatch.setattr(cluster, "num_local_gpus", lambda: num_gpus)
     monkeypatch.setattr(cluster, "check_address", lambda address: None)
-    monkeypatch.setattr(planning, "check_device", lambda run: None)
+    monkeypatch.setattr(planning, "check_device", lambda run, address: None)
     assert search.main([*SAMPLE, "--dry-run", *flags]) == 0
     assert f"GPUs         {line}" in capsys.readouterr().out
 
@@ -469,6 +469,7 @@ def test_a_password_is_not_stored_with_the_study(
 ):
     monkeypatch.setattr(Export, "check", lambda self: None)
     monkeypatch.setattr(Export, "run", lambda self, database: None)
+    monkeypatch.setattr(export_place, "check", lambda url: None)  # there is no such server
     search.main([*SAMPLE, "--optuna-storage", "postgresql://ada:hush@host/db"])
     assert "hush" not in json.dumps(dataclasses.asdict(conducted[0]["prepared"]))
     assert "postgresql://ada:***@host/db" in conducted[0]["prepared"].command
