@@ -107,7 +107,7 @@ def test_missing_store_is_an_error_where_only_reading(tmp_path: Path):
     ("uri", "message"),
     [
         ("sqlite://", "expected `sqlite:///FILE`, but got `sqlite://`"),
-        ("ftp://nowhere", "cannot use the tracking store `ftp://nowhere`"),
+        ("ftp://nowhere", "expected the address of an MLflow server .* but got `ftp://nowhere`"),
     ],
 )
 def test_unusable_store_is_named(uri: str, message: str):
