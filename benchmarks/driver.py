@@ -6,7 +6,6 @@ database of its own. The cores are logical, so that the trials run at once on an
 
 import dataclasses
 import json
-import logging
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -59,7 +58,6 @@ def run(work: Path, num_trials: Sequence[int] = _NUM_TRIALS, num_epochs: int = _
         num_trials: of each search; all of them run at once.
         num_epochs: that each trial reports.
     """
-    logging.getLogger("pipeline").setLevel(logging.WARNING)
     for number in num_trials:
         prepared = _settings(work, number, num_epochs)
         storage = Storage(str(work / "runs"))

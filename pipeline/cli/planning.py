@@ -503,7 +503,8 @@ def start_of(run: settings.RunSettings, longest: int = 0) -> str:
         else ""
     )
     if longest > math.ceil(config.start_epochs):
-        start = f", all weights at full strength after the start that is searched, at most {longest} epochs"
+        at_most = counted(longest, "epoch")
+        start = f", all weights at full strength after the start that is searched, at most {at_most}"
     return f"batches of {config.batch_size}{start}"
 
 

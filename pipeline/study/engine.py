@@ -38,8 +38,8 @@ class Engine:
     """Trials at once; 0: as many as fit."""
     notify: Callable[[], None] = lambda: None
     """Called when the ledger has grown."""
-    trainable: Callable[..., None] = tune_trainable
-    """What a worker runs; its arguments are those of `tune_trainable`."""
+    trainable: Callable[..., None] | None = None
+    """What a worker runs in place of `tune_trainable`, with the same arguments."""
 
     def train(
         self,
@@ -60,7 +60,9 @@ class Engine:
             PipelineError: if the ledger or checkpoints can no longer be written.
         """
         place, num_epochs = self.folder.place, max(run.num_epochs for run in self.runs.values())
-        trainable = tune.with_parameters(self.trainable, runs=dict(self.runs), study=place.portable)
+        trainable = tune.with_parameters(
+            self.trainable or tune_trainable, runs=dict(self.runs), study=place.portable
+        )
         forget = functools.partial(midway.clear, place)
         optuna = searcher if isinstance(searcher, ConstrainedOptunaSearch) else None
         recorder = Recorder(self.ledger, optuna, num_epochs, self.notify, forget)

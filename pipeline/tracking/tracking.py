@@ -421,6 +421,10 @@ class Tracker:
         return moved.relocated(self.client.get_run(run_id).info.artifact_uri, self.artifact_root)
 
 
+_UNAUTHORISED = re.compile(r"\berror code 401\b")
+"""In MLflow's message about the answer of a server."""
+
+
 @contextlib.contextmanager
 def translated(message: str, *, hint: str | None = None) -> Iterator[None]:
     """Make MLflow's errors, and those of the files below it, errors that a user can read."""
@@ -432,6 +436,11 @@ def translated(message: str, *, hint: str | None = None) -> Iterator[None]:
         reason, _, _ = (shortened(str(own)) if own else one_line(error)).partition(" [SQL: ")
         if full_disk.is_said(reason):
             hint = hint or "free space on this disk"
+        if _UNAUTHORISED.search(reason):
+            hint = (
+                "the server does not accept this user and password: give them in the address, or in "
+                "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+            )
         raise PipelineError(f"{message}: {reason}", hint=hint) from error
 
 

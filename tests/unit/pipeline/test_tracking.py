@@ -506,3 +506,24 @@ def test_a_folder_for_a_store_that_cannot_be_made_is_named(tmp_path: Path):
     message = f"^--tracking-uri: cannot make the folder `{tmp_path}/file/new`: "
     with pytest.raises(PipelineError, match=message):
         Tracker(f"sqlite:///{tmp_path}/file/new/mlflow.db")
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    def answer(self) -> None:
+        self.send_response(401)
+        self.end_headers()
+
+    do_GET = do_POST = answer  # noqa: N815
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+def test_a_server_that_refuses_the_password_is_told_how_one_is_given():
+    with HTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(PipelineError, match="401") as caught:
+            Tracker(f"http://ada:wrong@127.0.0.1:{server.server_port}").experiment("beer", "palate")
+        server.shutdown()
+    assert "does not accept this user and password" in (caught.value.hint or "")
+    assert "wrong" not in str(caught.value)

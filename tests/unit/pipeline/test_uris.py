@@ -196,7 +196,7 @@ def test_a_password_is_masked_where_the_scheme_is_mistyped_or_missing(form: str,
 @pytest.mark.parametrize(
     "text",
     [
-        *["runs/a@b", "runs/10:30@home", "./10:30@home", "/data/a:b@c", "C:/work/a@b", "ada@example.org"],
+        *["runs/a@b", "runs/10:30@home", "./10:30@home", "/data/a:b@c", "D:/notes/a@b", "ada@example.org"],
         *["models:/name@champion", "s3:/bucket/x@y", "file:/data/a:b@c", "git@host", "note: mail ada@b.org"],
         *["http://h:5000", "h:5000/x?email=a@b.c"],
     ],
