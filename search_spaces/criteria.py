@@ -12,7 +12,7 @@ RIVAL = "hardkuma"
 MARGIN = 0.02
 """How far below the rival's precision a model may lie: [Sha2023] section 4.2."""
 PRECISION = "val_token_precision"
-_LOWER_IS_BETTER = re.compile(r"(val_)?(\w+/)?(mse|mae|sufficiency\w*)")
+_LOWER_IS_BETTER = re.compile(r"([\w/]*[_/])?(mse|mae|sufficiency\w*)")
 """Names of errors, and of what a rationale fails to keep of a prediction."""
 
 

@@ -63,7 +63,16 @@ def test_without_a_rival_the_threshold_lies_above_a_random_mask(density: float, 
 
 
 @pytest.mark.parametrize(
-    "name", ["val_mse", "mae", "val_palate/mse", "val_sufficiency", "val_sufficiency_kl"]
+    "name",
+    [
+        "val_mse",
+        "mae",
+        "val_palate/mse",
+        "val_sufficiency",
+        "val_sufficiency_kl",
+        "val_calibrated_sufficiency",
+        "val/charges/mse",
+    ],
 )
 def test_what_is_lower_for_a_better_model_is_not_maximised(name: str):
     with pytest.raises(ValueError, match=f"`{name}` is lower where a model is better.*with {name} <= NUMBER"):
