@@ -105,6 +105,6 @@ def check_ray(address: str, where: str) -> None:
         raise PipelineError(
             f"cannot reach Ray at `{address}`: {getattr(error, 'strerror', None) or error}",
             where=where,
-            hint="check that the cluster is running, and that this machine can reach its port 6379 (or "
-            "10001 for ray://)",
+            hint=f"check that the cluster is running, and that this machine can reach its port {port}; by "
+            "default, a cluster listens on port 6379, and on 10001 for ray://",
         ) from error

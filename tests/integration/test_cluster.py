@@ -25,7 +25,7 @@ from tests.integration.cluster_servers import (
     postgres,
     ray_node,
 )
-from tests.integration.commands import ENVIRONMENT, SMALL
+from tests.integration.commands import ENVIRONMENT, SMALL, run
 from tests.integration.servers import S3Server, free_port
 
 pytestmark = pytest.mark.slow
@@ -138,6 +138,21 @@ def test_every_trial_ends_though_a_node_died(ended: Ended, cluster: Cluster):
     for trial in trials:
         epochs = [epoch for epoch, _ in history(tracker, trial, "val_token_f1")]
         assert epochs == list(range(NUM_EPOCHS)), "each epoch once, those before the node's death too"
+
+
+def test_trials_of_the_cluster_are_the_same_in_one_process_elsewhere(
+    ended: Ended, cluster: Cluster, s3: S3Server, tmp_path: Path
+):
+    tracker = Tracker(cluster.tracking, create=False)
+    study = latest_study(tracker, tracker.experiment("beer", "palate"), "two-nodes")
+    assert study is not None
+    environment = {**ENVIRONMENT, **s3.environment}
+    for trial in tracker.children(study.run_id)[:2]:
+        command = [sys.executable, "-m", "pipeline.reproduce", "--run", trial.run_id, "--tolerance", "0"]
+        places = ["--storage", s3.uri("studies"), "--tracking-uri", cluster.tracking]
+        done = run([*command, *places, "--cache-dir", str(tmp_path / "cache")], tmp_path, environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "agrees bit for bit: " in done.stdout and f" over {NUM_EPOCHS} epochs" in done.stdout
 
 
 def test_the_winner_is_registered_and_its_files_are_in_the_bucket(

@@ -13,6 +13,7 @@ import pytest
 from pipeline.base.storage import Location, Storage
 from pipeline.tracking.epoch_steps import history
 from pipeline.tracking.tracking import NOTE_TAG, PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
+from tests.integration.cluster_servers import ray_node
 from tests.integration.commands import ENVIRONMENT, kill_after, run
 from tests.integration.servers import S3Server, ray_head
 from tests.integration.studies import COMPARISON, RUNS, Compared
@@ -66,7 +67,8 @@ def test_resuming_trains_what_is_missing_alone(compared: Compared):
 
 @dataclass
 class Shared:
-    """A comparison that was killed on one machine and resumed on another, with the workers on a third."""
+    """A comparison that was killed on one machine and resumed on another; a third and, after that, a fourth
+    machine train."""
 
     folder: Path
     tracker: Tracker
@@ -102,11 +104,13 @@ def shared(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         # one trains at a time: the first one has its outcome, and the second one is under way
         killed = kill_after(compare, one, r"hardkuma-seed0 epoch 1/2", environment, is_time=kept.exists)
         two, environment = machine("two")
-        resumed = run([*compare, "--resume"], two, environment)
+        second, second_environment = machine("second-node")
+        with ray_node(second, [f"--address={address}", "--num-cpus=1"], second_environment):
+            resumed = run([*compare, "--resume"], two, environment)
         yield Shared(folder, Tracker(uri, create=False), storage, killed, resumed)
 
 
-def test_a_killed_comparison_ends_on_another_machine_with_the_same_table(shared: Shared, compared: Compared):
+def test_a_killed_comparison_ends_on_two_nodes_with_the_same_table(shared: Shared, compared: Compared):
     assert shared.resumed.returncode == 0, shared.resumed.stderr
     assert "4 of 4" not in shared.resumed.stderr and " of 4 are done already" in shared.resumed.stderr
     assert shared.resumed.stdout == compared.stdout
@@ -134,4 +138,5 @@ def test_its_results_are_in_the_store_and_nowhere_else(shared: Shared):
     assert os.listdir(shared.folder / "one") == ["killed.log"]
     sent = (shared.storage / "features").names()
     assert len(sent) == 1, "both methods have the same features"
-    assert os.listdir(shared.folder / "node-cache" / "features") == sent
+    for node in ("node", "second-node"):
+        assert os.listdir(shared.folder / f"{node}-cache" / "features") == sent, f"{node} trains"

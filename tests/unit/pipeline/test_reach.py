@@ -25,8 +25,12 @@ def listening() -> Iterator[int]:
 @pytest.mark.parametrize("form", ["127.0.0.1:{}", "ray://127.0.0.1:{}"])
 def test_a_cluster_that_is_not_there(form: str):
     started = time.monotonic()
-    with pytest.raises(PipelineError, match="RAY_ADDRESS: cannot reach Ray at .*: Connection refused"):
-        reach.check_ray(form.format(free_port()), "RAY_ADDRESS")
+    port = free_port()
+    with pytest.raises(
+        PipelineError, match="RAY_ADDRESS: cannot reach Ray at .*: Connection refused"
+    ) as caught:
+        reach.check_ray(form.format(port), "RAY_ADDRESS")
+    assert f"can reach its port {port};" in str(caught.value.hint)
     assert time.monotonic() - started < reach.TIMEOUT_S
 
 
