@@ -21,8 +21,8 @@ from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.sources.locate import plain_or_gz
 from feature_store.wording import counted
 
-_HARD, _SOFT = "hard_rationale_predictions", "soft_rationale_predictions"
-OF_PREDICTIONS = ("rationales", _SOFT, _HARD)
+_HARD, SOFT = "hard_rationale_predictions", "soft_rationale_predictions"
+OF_PREDICTIONS = ("rationales", SOFT, _HARD)
 """Keys that only the benchmark's predictions have."""
 _HALF = 0.5
 """A soft prediction above it selects its token, where nothing else says what is selected."""
@@ -35,7 +35,7 @@ _NOT_FOR_MASKS = (
         "docid",
         "soft_sentence_predictions",
     ),
-    *("sufficiency_classification_scores", "thresholded_scores", "tokens_to_flip", _HARD, _SOFT),
+    *("sufficiency_classification_scores", "thresholded_scores", "tokens_to_flip", _HARD, SOFT),
 )
 """Keys of the benchmark's lines; others are named."""
 
@@ -52,6 +52,8 @@ class EraserMask:
     positions: list[int]
     scores: object
     """As the file has them: to be checked; None where there are none."""
+    document: str | None
+    """Its `docid`; None where the line names none."""
 
 
 @dataclass(slots=True)
@@ -114,12 +116,15 @@ class EraserFile:
             tokens = None if self._documents is None else self._documents.tokens(docid, where)
             size = None if tokens is None else len(tokens)
             marked = positions(check_spans(pairs, size, "`evidences`", where))
-            found[docid] = {"tokens": tokens, "num_tokens": size, "positions": marked, "scores": None}
+            found[docid] = {
+                **{"tokens": tokens, "num_tokens": size, "positions": marked, "scores": None},
+                "document": docid if spans else None,
+            }
         return found
 
     def _predicted(self, record: Mapping[str, object], name: str, where: str) -> dict[str, dict[str, Any]]:
         entries = record.get("rationales")
-        if entries is None and (_HARD in record or _SOFT in record):
+        if entries is None and (_HARD in record or SOFT in record):
             entries = [record]
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise BadInputError(
@@ -127,23 +132,22 @@ class EraserFile:
             )
         found: dict[str, dict[str, Any]] = {}
         for entry in entries:
-            docid = name if entry.get("docid") is None else check_id(entry["docid"], "docid", where)
+            document = None if entry.get("docid") is None else check_id(entry["docid"], "docid", where)
+            docid = document or name
             if docid in found:
                 raise BadInputError(f"two `rationales` of the document `{docid[:60]}`", where=where)
-            found[docid] = self._document(entry, where)
+            found[docid] = {**self._document(entry, where), "document": document}
         nothing: dict[str, Any] = {"tokens": None, "num_tokens": None, "positions": [], "scores": None}
-        return found or {name: nothing}
+        return found or {name: {**nothing, "document": None}}
 
     def _document(self, entry: Mapping[str, object], where: str) -> dict[str, Any]:
-        soft, hard = entry.get(_SOFT), entry.get(_HARD)
+        soft, hard = entry.get(SOFT), entry.get(_HARD)
         if soft is not None and (not isinstance(soft, list) or not soft):
-            raise BadInputError(
-                f"expected a list of numbers as `{_SOFT}`, but got {shown(soft)}", where=where
-            )
+            raise BadInputError(f"expected a list of numbers as `{SOFT}`, but got {shown(soft)}", where=where)
         size = None if soft is None else len(soft)
         if hard is None and soft is None:
             raise BadInputError(
-                f"expected the key `{_HARD}` or `{_SOFT}`, but got neither; {keys_in_words(entry)}",
+                f"expected the key `{_HARD}` or `{SOFT}`, but got neither; {keys_in_words(entry)}",
                 where=where,
             )
         if hard is None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from feature_store.eraser_masks import OF_PREDICTIONS, EraserFile
+from feature_store.eraser_masks import OF_PREDICTIONS, SOFT, EraserFile
 from feature_store.errors import BadInputError, RequestError, keys_in_words, shown
 from feature_store.fingerprint import file_digest
 from feature_store.scripts import CHINESE, lacks_blanks
@@ -55,6 +55,9 @@ _LARGEST = sys.float_info.max
 MAX_BYTES = 4 * 2**30
 """Most bytes to accept from one mask file, after decompression."""
 
+MAX_SELECTED, MAX_ALL_TOKENS = 100_000_000, 1_000_000_000
+"""Most selected tokens, and tokens of texts, to accept from one mask file: a short line can state many."""
+
 _DOCCANO = ("label", "labels", "entities")
 """Keys under which doccano's exports have spans; which of them depends on its version."""
 
@@ -75,6 +78,8 @@ class MaskRecord:
     """Ascending positions of selected or marked tokens; None where nobody annotated the text."""
     scores: list[float] | None = None
     """One for each token."""
+    document: str | None = None
+    """Name of the document, where a file of ERASER gives one beside the id."""
 
     @property
     def label(self) -> str:
@@ -164,7 +169,8 @@ def _eraser(path: Path, max_bytes: int) -> MaskFile:
             tokens=mask.tokens,
             num_tokens=mask.num_tokens,
             positions=mask.positions,
-            scores=_scores(mask.scores, mask.num_tokens, mask.where),
+            scores=_scores(mask.scores, mask.num_tokens, mask.where, SOFT),
+            document=mask.document,
         )
         for mask in file.masks()
     ]
@@ -178,9 +184,23 @@ def _lines(path: Path, max_bytes: int) -> Iterator[tuple[str, str]]:
 
 
 def _checked(records: Iterator[MaskRecord]) -> Iterator[MaskRecord]:
-    """The records, once each is known to have an id of its own."""
+    """The records, once each is known to have an id of its own and all of them to fit in memory."""
     places: dict[str, str] = {}
+    num_selected = num_tokens = 0
     for record in records:
+        num_selected += len(record.positions or ())
+        num_tokens += record.num_tokens or 0
+        for what, number, most in (
+            ("rationales", num_selected, MAX_SELECTED),
+            ("texts", num_tokens, MAX_ALL_TOKENS),
+        ):
+            if number > most:
+                raise BadInputError(
+                    f"expected at most {most:,} tokens in all {what} of a file, but there are {number:,} "
+                    "up to this line",
+                    where=record.where,
+                    hint="check spans and `num_tokens`, or score the file in parts",
+                )
         if record.example_id is not None:
             if record.example_id in places:
                 raise BadInputError(
@@ -338,14 +358,14 @@ def _offsets(value: object) -> object:
     ]
 
 
-def _scores(value: object, size: int | None, where: str) -> list[float] | None:
+def _scores(value: object, size: int | None, where: str, key: str = "scores") -> list[float] | None:
     if value is None:
         return None
     if not isinstance(value, list) or len(value) != size:
         given = f"{len(value)}" if isinstance(value, list) else shown(value)
         expected = "a list of numbers" if size is None else f"{size} numbers"
-        raise BadInputError(f"expected {expected} as `scores`, but got {given}", where=where)
+        raise BadInputError(f"expected {expected} as `{key}`, but got {given}", where=where)
     for score in value:
         if isinstance(score, bool) or not isinstance(score, int | float) or not abs(score) <= _LARGEST:
-            raise BadInputError(f"expected numbers as `scores`, but got {shown(score)}", where=where)
+            raise BadInputError(f"expected numbers as `{key}`, but got {shown(score)}", where=where)
     return [float(score) for score in value]

@@ -113,6 +113,14 @@ def _text(human: MaskRecord, rationale: MaskRecord) -> _Text:
             where=rationale.where,
             hint="both files must be of the same texts, split in the same way",
         )
+    of_another = rationale.document not in (None, human.document, rationale.example_id)
+    if human.document is not None and of_another:
+        raise PipelineError(
+            f"the rationale of `{human.label[:60]}` is of the document `{rationale.document}` here, but of "
+            f"`{human.document}` in {human.where}",
+            where=rationale.where,
+            hint="both files must name the same `docid`, or one of them none",
+        )
     if rationale.positions is None:
         raise PipelineError(
             "expected a rationale, but got null: only a human rationale may be null",

@@ -114,7 +114,7 @@ def test_what_was_done_without_hard_predictions_and_keys_of_a_fork_are_said(tmp_
         ),
         (predicted(**{HARD: 5}), r"expected a list of \[start, end\) spans as"),
         (predicted(**{SOFT: []}), f"expected a list of numbers as `{SOFT}`, but got"),
-        (predicted(**{SOFT: [0.5, "x"]}), "expected numbers as `scores`, but got 'x'"),
+        (predicted(**{SOFT: [0.5, "x"]}), f"expected numbers as `{SOFT}`, but got 'x'"),
         (
             {"annotation_id": "a", "rationales": [{HARD: []}, {HARD: []}]},
             "two `rationales` of the document `a`",

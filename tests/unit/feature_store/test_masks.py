@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from feature_store import masks
 from feature_store.errors import BadInputError, MissingDataError, RequestError
 from feature_store.fingerprint import file_digest
 from feature_store.masks import MaskRecord, read_masks
@@ -142,6 +143,22 @@ def test_a_line_without_a_rationale_is_told_both_formats(
     ) as caught:
         one(tmp_path, record)
     assert re.match(hint, str(caught.value.hint))
+
+
+@pytest.mark.parametrize(("limit", "what"), [("MAX_SELECTED", "rationales"), ("MAX_ALL_TOKENS", "texts")])
+def test_short_lines_cannot_state_more_than_memory_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, what: str
+):
+    lines = [{"id": number, "num_tokens": 10, "rationale": [[0, 10]]} for number in range(3)]
+    monkeypatch.setattr(masks, limit, 20)
+    path = write(tmp_path / "m.jsonl", *lines[:2])
+    assert len(read_masks(path, aspect=None).records) == 2
+    path = write(tmp_path / "m.jsonl", *lines)
+    message = (
+        f"m.jsonl:3: expected at most 20 tokens in all {what} of a file, but there are 30 up to this line"
+    )
+    with pytest.raises(BadInputError, match=message):
+        read_masks(path, aspect=None)
 
 
 @pytest.mark.parametrize("key", ["id", "rid"])

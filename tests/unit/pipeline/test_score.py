@@ -360,3 +360,32 @@ def test_eraser_files_give_the_scores_of_the_benchmark(tmp_path: Path, capsys: p
     # the benchmark's own program on these spans (tests/data has its other values)
     assert scores["token_precision"] == pytest.approx(0.625)
     assert scores["token_recall"] == pytest.approx(5 / 7)
+
+
+@pytest.mark.parametrize(
+    ("of_human", "of_method", "is_refused"),
+    [
+        ("d1", "d1", False),
+        ("d1", None, False),
+        ("d1", "a", False),  # the name of the annotation, as forks write it
+        ("d1", "d2", True),
+        ("a", "d2", True),
+    ],
+)
+def test_a_rationale_of_another_document_is_refused(
+    of_human: str,
+    of_method: str | None,
+    is_refused: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    evidence = {"docid": of_human, "start_token": 0, "end_token": 2}
+    human = [{"annotation_id": "a", "evidences": [[evidence]]}]
+    found: dict[str, Any] = {"soft_rationale_predictions": [0.9, 0.8, 0.1]}
+    masks = [{"annotation_id": "a", "rationales": [found | ({"docid": of_method} if of_method else {})]}]
+    arguments = files(tmp_path, human, masks)
+    if not is_refused:
+        assert scored(arguments, capsys)["scores"]["eraser"]["token_precision"] == 1
+        return
+    said = refused(arguments, capsys)
+    assert f"m.jsonl:1: the rationale of `a` is of the document `d2` here, but of `{of_human}` in" in said
