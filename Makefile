@@ -39,7 +39,7 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
 	    echo "error: $(PYTHON) cannot make virtual environments, because its module ensurepip is missing" >&2; \
 	    echo "hint: on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }
-	@echo "installing into $(VENV): 2 to 7 minutes, 3.4 GB on disk (more where torch comes with CUDA)" >&2
+	@echo "installing into $(VENV): 2 to 7 minutes, 3.7 GB on disk (more where torch comes with CUDA)" >&2
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@$(PIP) install --no-compile "$$(grep '^torch==' $(CONSTRAINTS))" -c $(CONSTRAINTS)
 	@$(PIP) install -e '.[dev]' --no-compile -c $(CONSTRAINTS)

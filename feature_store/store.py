@@ -105,7 +105,8 @@ class FeatureRequest:
                 raise RequestError(f"`{name}` must lie in [0, 2**32), but got {getattr(self, name)}")
         if self.sample and self.data_dir is not None:
             raise RequestError(
-                f"`sample` and `data_dir` {self.data_dir} were both given: expected only one of them"
+                f"expected either `--sample` or `--data-dir`, but got both: `--data-dir {self.data_dir}`",
+                hint="leave out one of them",
             )
 
 

@@ -34,7 +34,11 @@ def check_bf16(bf16: bool, device: torch.device) -> None:
         StateError: if it is asked for on another device than CUDA.
     """
     if bf16 and device.type != "cuda":
-        raise StateError(f"bf16 autocast needs a CUDA device, but the device is {device}", where="--bf16")
+        raise StateError(
+            f"bf16 autocast needs a CUDA device, but the device is {device}",
+            where="--bf16",
+            hint="leave out the flag",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

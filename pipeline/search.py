@@ -55,6 +55,8 @@ def main(arguments: Sequence[str]) -> int:
     planning.check_device(prepared.run, given.address)
     places.check(storage, uri, given.optuna_storage)
     cluster.check_address(given.address)
+    if cluster.is_local(given.address) and not prepared.packs_gpus:
+        cluster.check_machine(prepared.cpus_per_trial, prepared.gpus_per_trial, what="trial")
     if prepared.packs_gpus and not prepared.chooses_gpus:
         cluster.check_packing(given.address, prepared.run.device)
     if given.dry_run:

@@ -26,9 +26,14 @@ def as_stated(text: str) -> Criterion:
     if _LOWER_IS_BETTER.fullmatch(found.metric):
         raise ValueError(
             f"`{found.metric}` is lower where a model is better, so it cannot be maximised; state a bound on "
-            f"it: `with {found.metric} <= NUMBER`"
+            f"it: `with {_on_validation(found.metric)} <= NUMBER`"
         )
     return found
+
+
+def _on_validation(metric: str) -> str:
+    """The validation score that a name means which lacks its split, or names the test split."""
+    return f"val_{re.sub(r'^(val|test)[_/]', '', metric)}"
 
 
 def for_rival(stated: Criterion) -> Criterion:
@@ -46,7 +51,8 @@ def relative(stated: Criterion, precision: float, rival: str, told: str) -> Crit
         told: how it was measured.
     """
     bound = _at_least(round(max(0.0, precision - MARGIN), 3))
-    why = f"threshold {bound.limit:g} = {rival}'s {precision:.3f} on validation - {MARGIN:g}, {told}"
+    own = f"{rival}'s precision on validation, {precision:.3f}, less {MARGIN:g}"
+    why = f"threshold {bound.limit:g}: {own}, {told}"
     fixed = paper_bar(stated)
     return replace(
         stated,

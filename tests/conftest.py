@@ -1,7 +1,9 @@
 """One environment for every test: one thread, no telemetry, no foreign cluster; where real data lies."""
 
 import os
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,6 +67,27 @@ def no_server_is_left() -> Iterator[None]:
         if value is not None:
             os.environ[name] = value
     assert after == before, "use monkeypatch.setenv instead"
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_error(401)
+
+    do_POST = do_GET  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing is said."""
+
+
+@pytest.fixture
+def refusing_server() -> Iterator[str]:
+    """The address of a server that lets nobody in."""
+    with HTTPServer(("127.0.0.1", 0), _Refusing) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture(scope="session")

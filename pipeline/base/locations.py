@@ -9,7 +9,7 @@ from pipeline.base.storage import Storage
 from pipeline.base.uris import is_masked, of_sqlite, without_password
 
 SAMPLE_STORAGE, STORAGE = "runs/sample", "runs"
-TRACKING_VARIABLE = "MLFLOW_TRACKING_URI"
+TRACKING_VARIABLE = tracking_address.VARIABLE
 
 
 def storage(given: str | None, sample: bool) -> Storage:
@@ -48,12 +48,12 @@ def tracking_uri(given: str | None, storage: Storage) -> str:
     if given and is_in_environment(given):
         given = None
     stated = given or os.environ.get(TRACKING_VARIABLE)
-    tracking_address.check(stated, "--tracking-uri" if given else TRACKING_VARIABLE)
+    tracking_address.check(stated, tracking_address.FLAG if given else TRACKING_VARIABLE)
     found = stated or own_tracking(storage)
     if found is None:
         raise PipelineError(
             f"`--storage {storage}` needs an MLflow server, but no server is named",
-            where="--tracking-uri",
+            where=tracking_address.FLAG,
             hint="give its address here or in MLFLOW_TRACKING_URI, for example http://HOST:5000; "
             "sqlite:///mlflow.db tracks in a file on this machine",
         )

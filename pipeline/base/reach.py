@@ -7,7 +7,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from pipeline.base import uris
+from pipeline.base import tracking_address, uris
 from pipeline.base.errors import PipelineError
 
 TIMEOUT_S = 10.0
@@ -30,7 +30,7 @@ def check_tracking(uri: str) -> None:
         raise PipelineError(
             f"expected the address of an MLflow server, but `{uris.without_password(uri)}` contains "
             f"`{found[0][0]}`, and MLflow would append its own paths to it",
-            where="--tracking-uri",
+            where=tracking_address.named_by(uri),
             hint=f"remove the part that starts with `{found[0][0]}`",
         )
     try:
@@ -43,7 +43,7 @@ def check_tracking(uri: str) -> None:
         raise PipelineError(
             f"no MLflow server answers at {uris.without_password(uri)}: "
             f"{uris.without_password_of(str(reason), uri)}",
-            where="--tracking-uri",
+            where=tracking_address.named_by(uri),
             hint="check that the server is running",
         ) from error
 

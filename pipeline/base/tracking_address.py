@@ -1,5 +1,6 @@
 """Whether a text can be the address of a tracking store: asked of the text alone; nothing is opened."""
 
+import os
 import re
 from importlib.metadata import entry_points
 
@@ -7,11 +8,17 @@ from infocal.errors import did_you_mean
 from pipeline.base import credentials, uris
 from pipeline.base.errors import PipelineError
 
+VARIABLE, FLAG = "MLFLOW_TRACKING_URI", "--tracking-uri"
 _WEB, _DATABASES = ("http", "https"), ("sqlite", "postgresql", "mysql", "mssql")
 _OTHER_NAMES = {"postgres": "postgresql", "mariadb": "mysql", "sqlite3": "sqlite"}
 _FORMS = "http://HOST:5000, postgresql://HOST/DATABASE or sqlite:///FILE"
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*)(?P<between>:/*|//+)")
 _HOST = re.compile(r"[\w.-]+:\d{1,5}(?:/.*)?")
+
+
+def named_by(uri: str) -> str:
+    """What named an address: the environment variable, or the flag."""
+    return VARIABLE if os.environ.get(VARIABLE) == uri else FLAG
 
 
 def check(uri: str | None, flag: str) -> None:
@@ -37,6 +44,10 @@ def check(uri: str | None, flag: str) -> None:
             where=flag,
             hint=_hint(uri),
         )
+    if scheme in _WEB and not re.match(r"[^/:?#]", uris.split(uri)[0].partition("://")[2]):
+        raise PipelineError(
+            f"expected `{scheme}://HOST:PORT`, but `{uris.without_password(uri)}` names no host", where=flag
+        )
     if database == "sqlite" and uris.file_of_sqlite(uri) is None:
         raise PipelineError(
             f"expected `sqlite:///FILE`, but got `{uris.without_password(uri)}`",
@@ -44,6 +55,11 @@ def check(uri: str | None, flag: str) -> None:
             hint="`sqlite:///` and the file's path, which begins with one more `/` where it is from the root",
         )
     credentials.check(uri, flag)
+
+
+def usual_name(database: str) -> str | None:
+    """How addresses call a kind of database that people know by another name; None: by no other."""
+    return _OTHER_NAMES.get(database)
 
 
 def _plugins() -> set[str]:
@@ -63,7 +79,7 @@ def _hint(uri: str) -> str:
         return forms
     database, plus, driver = found["scheme"].lower().partition("+")
     known = (*_WEB, *_DATABASES)
-    name = _OTHER_NAMES.get(database) or (database if database in known else None)
+    name = usual_name(database) or (database if database in known else None)
     slashes = ":///" if name == "sqlite" else "://"
     if name is not None:
         return f"did you mean `{name}{plus}{driver}{slashes}`? Give it as {_FORMS}"

@@ -138,7 +138,17 @@ def _masked(found: re.Match[str]) -> str:
         rest = f"{credentials.user}{MASKED}{rest.rpartition('@')[2]}"
     elif credentials is not None and found["scheme"].lower() in _WEB:
         rest = f"{MASKED}{rest.rpartition('@')[2]}"  # a lone user name is how a token is given
-    return start + _SECRET_OF_QUERY.sub(r"\1***", rest)
+    path, mark, query = rest.partition("?")
+    query = re.sub(r"(?<==)[^&;\s]+", _masked_value, query)
+    return start + _SECRET_OF_QUERY.sub(r"\1***", f"{path}{mark}{query}")
+
+
+def _masked_value(found: re.Match[str]) -> str:
+    """A value of a query, without the password where it is a URI itself, percent-encoded or not."""
+    for value in (found[0], unquote(found[0])):
+        if _WHOLE.fullmatch(value) and without_password(value) != value:
+            return without_password(value)
+    return found[0]
 
 
 def without_password_of(text: str, uri: str) -> str:

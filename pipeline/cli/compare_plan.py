@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from feature_store.wording import counted
 from pipeline.base.storage import Location
 from pipeline.base.uris import without_password
-from pipeline.cli import planning
+from pipeline.cli import epoch_check
 from pipeline.training import naming
 
 if TYPE_CHECKING:
@@ -35,5 +35,5 @@ def plan(prepared: "ComparisonSettings", directory: Location, uri: str, data: Se
         else f"GPUs         {prepared.gpus_per_run:g} a training (device {first.device})",
         "\nmethods",
     ]
-    lines += [f"  {run.method:<24} {planning.start_of(run)}" for run in prepared.runs]
+    lines += [f"  {run.method:<24} {epoch_check.start_of(run)}" for run in prepared.runs]
     return "\n".join(lines)

@@ -54,7 +54,7 @@ def how_marked(held_threshold: float) -> str:
     shown = f"marked: tokens with p >= {HALF:g}"
     if held_threshold == HALF:
         return shown
-    return f"{shown}; p is shifted so that the model's own threshold, {held_threshold:.3g}, is {HALF:g}"
+    return f"{shown}; p is rescaled: the model's own threshold, {held_threshold:.3g}, is shown as {HALF:g}"
 
 
 def line(text: str, explanation: "Explanation", marks: tuple[str, str]) -> str:

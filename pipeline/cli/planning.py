@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import logging
-import math
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +19,7 @@ from infocal.encoder_registry import ENCODERS
 from infocal.errors import ConfigError, did_you_mean
 from infocal.language_model_config import LanguageModelConfig
 from pipeline.base.errors import PipelineError
-from pipeline.cli import flag_values
+from pipeline.cli import epoch_check, flag_values
 from pipeline.study import cluster
 from pipeline.study.cluster import LOCAL
 from pipeline.study.criterion import criterion_of
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
     from feature_store.survey import Survey
 
 logger = logging.getLogger("pipeline.cli.planning")
-
-_OWN_AFTER_START, _OFFICIAL_AFTER_START = 2, 1
-"""Fewest epochs with all weights in force: on data of one's own, and on official corpora with long epochs."""
 
 _GOLD_FREE = frozenset((*TASK_SCORES, "selection_rate"))
 """Scores for which no text need be annotated."""
@@ -98,8 +94,10 @@ def run_settings(
     if holds_rate and 0 < rate < 1 and _holds_by_default(given):
         run = dataclasses.replace(run, hold_rate=True)
     run = with_criterion(run, criterion, _kind(given, run))
-    if not given.sample and not lookup.depends_on_data(given.dataset):
-        check_epochs(run)  # where the start follows from the data, once these are read
+    if given.sample:
+        epoch_check.note_few(run)
+    elif not lookup.depends_on_data(given.dataset):
+        epoch_check.check(run)  # where the start follows from the data, once these are read
     return run
 
 
@@ -260,8 +258,16 @@ def _check(base: Mapping[str, Any], given: argparse.Namespace, aspect: str) -> N
             error.message,
             where=_flags(given),
             hint=error.hint
+            or _as_flag(base, given)
             or "`python -m pipeline.search --dry-run` lists every hyper-parameter with its value",
         ) from error
+
+
+def _as_flag(base: Mapping[str, Any], given: argparse.Namespace) -> str | None:
+    """That what was given as a hyper-parameter is a flag; None where it is none."""
+    known = {field.name for field in dataclasses.fields(lookup.implementation(given.method).config_class())}
+    found = next((name for name in base if name not in known and hasattr(given, name)), None)
+    return found and f"it is a flag: `--{found.replace('_', '-')}`"
 
 
 def _check_weights(config: MethodConfig, aspect: str) -> None:
@@ -392,7 +398,7 @@ def with_features(
         run = _settled(given, run, criterion_of(features), num_texts)
         logger.info("criterion: %s", criterion_in_words(run))
         if not given.sample:
-            logger.info("%s: %s", counted(num_texts, "training text"), start_of(run))
+            logger.info("%s: %s", counted(num_texts, "training text"), epoch_check.start_of(run))
         return run
     _check_annotated(given, run, len(validation), len(validation) - validation.null_count)
     if is_first and not given.sample:
@@ -490,24 +496,6 @@ def _warn_of_bar(run: settings.RunSettings, num_texts: int) -> None:
             )
 
 
-def start_of(run: settings.RunSettings, longest: int = 0) -> str:
-    """Size of a batch and length of the start, in words.
-
-    Args:
-        longest: whole epochs of the longest start that a search can try, where it varies the start.
-    """
-    config = run.config()
-    start = (
-        f", all weights at full strength after {counted(config.start_epochs, 'epoch', spec='g')}"
-        if config.start_epochs
-        else ""
-    )
-    if longest > math.ceil(config.start_epochs):
-        at_most = counted(longest, "epoch")
-        start = f", all weights at full strength after the start that is searched, at most {at_most}"
-    return f"batches of {config.batch_size}{start}"
-
-
 def _settled(
     given: argparse.Namespace, run: settings.RunSettings, criterion: Criterion, num_texts: int
 ) -> settings.RunSettings:
@@ -543,36 +531,5 @@ def _schedule(given: argparse.Namespace, run: settings.RunSettings, num_texts: i
     settled = lookup.settled_preset(run.dataset, num_texts)
     # a method that does not start dense has no such epochs to settle
     base = run.base | {name: value for name, value in settled.items() if name in known} | chosen
-    check_epochs(dataclasses.replace(run, base=base), f"{counted(num_texts, 'training text')}: ")
+    epoch_check.check(dataclasses.replace(run, base=base), f"{counted(num_texts, 'training text')}: ")
     return base
-
-
-_START = ("dense_epochs", "ramp_epochs", "support_epochs")
-"""Hyper-parameters whose sum is the length of a method's start, as far as it has them."""
-
-
-def _start_flags(run: settings.RunSettings) -> str:
-    flags = [f"--set {name}=EPOCHS" for name in _START if name in run.config().to_dict()]
-    return f"`{' '.join(flags)}`"
-
-
-def check_epochs(run: settings.RunSettings, of_what: str = "") -> None:
-    """Refuse fewer epochs than it takes to train with every weight in force and to choose among the results.
-
-    Args:
-        of_what: put before the message.
-
-    Raises:
-        PipelineError: if there are too few; names the fewest that are accepted.
-    """
-    start = run.config().start_epochs
-    after = _OWN_AFTER_START if lookup.depends_on_data(run.dataset) else _OFFICIAL_AFTER_START
-    fewest = math.ceil(start + after) if start else 1
-    better = max(fewest + 1, math.ceil(2 * start))
-    if run.num_epochs < fewest:
-        raise PipelineError(
-            f"{of_what}expected at least {counted(fewest, 'epoch')}, but got {run.num_epochs}: the losses "
-            f"that shorten the rationale reach their full weight after {counted(start, 'epoch', spec='g')}",
-            where="--epochs",
-            hint=f"ask for at least {fewest}, better {better}, or shorten the start: {_start_flags(run)}",
-        )

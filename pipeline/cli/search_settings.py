@@ -12,7 +12,7 @@ from feature_store.wording import counted
 from pipeline.base import command_text, credentials
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Location, Storage
-from pipeline.cli import common_flags, flag_values, planning
+from pipeline.cli import common_flags, epoch_check, flag_values, planning
 from pipeline.study import cluster, study_folder
 from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, STUDIES
 from pipeline.training import naming
@@ -245,7 +245,7 @@ def looked_at(given: argparse.Namespace, prepared: "StudySettings") -> tuple["St
 
     logger.info("reading the data files; no features are built")
     run, found = planning.looked_at(given, prepared.run)
-    start = planning.start_of(run, longest_start(run.config(), prepared.space))
+    start = epoch_check.start_of(run, longest_start(run.config(), prepared.space))
     lines = [*planning.data_lines(found), f"training     {start}"]
     return dataclasses.replace(prepared, run=run), lines
 

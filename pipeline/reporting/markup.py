@@ -128,7 +128,7 @@ class MarkedText:
     error: float | None
     """|prediction - target| of a regression."""
     scale: str = ""
-    """What follows a score, such as `of 1 to 5`; empty for a class, and where nobody kept the scale."""
+    """What follows a score, such as `(from 1 to 5)`; empty for a class, and where nobody kept the scale."""
     name: str = ""
     """Of the main target, where there are several."""
     sides: tuple[SideOutcome, ...] = ()

@@ -272,7 +272,7 @@ def _verdict(findings: Findings) -> str:
     epoch = "" if winner.epoch is None else f" at epoch {winner.epoch + 1}"
     if winner.is_met:
         return f"The best trial is {winner.name}{epoch}: {figures_of}, on validation. It meets the criterion."
-    short = "" if winner.objective is None else f", short by {-winner.objective:.3f}"
+    short = "" if winner.objective is None else f", missed by {-winner.objective:.3f}"
     missed = "No trial meets the criterion" + ("." if findings.versions else ", so nothing was registered.")
     return f"{missed} The nearest is {winner.name}{epoch}: {figures_of}, on validation{short}."
 
@@ -363,7 +363,7 @@ def _trial_row(trial: TrialResult, findings: Findings) -> dict[str, Any]:
     if trial.objective is None:
         verdict = "–"
     else:
-        verdict = "met" if trial.is_met else f"short by {-trial.objective:.3f}"
+        verdict = "met" if trial.is_met else f"missed by {-trial.objective:.3f}"
     ended = "stopped early" if trial.is_stopped_early else trial.status.lower()
     return {
         "links": findings.links.get(trial.run_id),

@@ -25,7 +25,7 @@ from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
 from pipeline.study.trial_tracking import TrialTracking
 from pipeline.study.utilisation import Stopwatch, Utilisation, utilisation
 from pipeline.tracking import descriptions, model_registry
-from pipeline.tracking.studies import refuse_another_study, start_study
+from pipeline.tracking.studies import last_end, refuse_another_study, start_study
 from pipeline.tracking.tracked_dataset import dataset_of
 from pipeline.tracking.tracking import ORIGIN_TAG, Tracker
 from pipeline.training import data_options, feature_copies
@@ -40,7 +40,7 @@ def check_model(prepared: StudySettings, uri: str) -> None:
 
     Args:
         prepared: what to do, its features built.
-        uri: MLflow's; no database is made.
+        uri: MLflow's; no file of a database is made.
 
     Raises:
         PipelineError: if that model is of another task or corpus, or MLflow is away.
@@ -49,7 +49,7 @@ def check_model(prepared: StudySettings, uri: str) -> None:
     if file is not None and not file.is_file():
         return
     facts = outcome.model_facts(prepared, feature_copies.features_of(prepared.run))
-    model_registry.refuse_another(Tracker(uri, create=False), prepared.model_name, facts)
+    model_registry.refuse_another(Tracker(uri), prepared.model_name, facts)
 
 
 def conduct(
@@ -108,7 +108,8 @@ def conduct(
     except BaseException:
         _close(tracking, "FAILED", study, commands)
         raise
-    tracker.finish(tracking.study_run_id, "FINISHED")
+    ended = last_end(tracker, tracking.study_run_id) if used is None else None
+    tracker.finish(tracking.study_run_id, "FINISHED", ended=ended)
     return text
 
 
@@ -213,7 +214,8 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command:
         tracking.sync(is_running=False)
         if study.is_complete:
             text = outcome.conclude(study, features, tracking, used=None)
-            tracking.tracker.finish(tracking.study_run_id, "FINISHED")
+            ended = last_end(tracking.tracker, tracking.study_run_id)
+            tracking.tracker.finish(tracking.study_run_id, "FINISHED", ended=ended)
             return text
     tracking.tracker.finish(tracking.study_run_id, "KILLED")
     trials = ledger.trials()
@@ -292,5 +294,7 @@ def tracked(
         num_epochs=run.num_epochs,
         render=functools.partial(outcome.render_trial, run=run),
         dataset=dataset,
-        describe=functools.partial(descriptions.of_trial, prepared.name, run.dataset, run.criterion),
+        describe=functools.partial(
+            descriptions.of_trial, prepared.name, run.dataset, run.criterion, num_epochs=run.num_epochs
+        ),
     )

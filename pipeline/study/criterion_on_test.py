@@ -156,7 +156,9 @@ def way_on(criterion: Criterion, scores: Mapping[str, Any], command: str) -> str
     reached = math.floor(100 * scores.get(on_test(PRECISION), 0.0)) / 100
     if missed == [on_test(PRECISION)] and reached > 0:
         return f"`{command} --min-precision {reached:g}` sets a threshold that the model meets; or {others}"
-    return f"{others}, or set another threshold with `--min-precision`"
+    if on_test(PRECISION) in missed and len(missed) == 1:
+        return f"{others}, or set another threshold with `--min-precision`"
+    return f"{others}, or state other bounds: `python -m pipeline.register --help` shows `--criterion`"
 
 
 def held(criterion: Criterion, origin: str) -> str:

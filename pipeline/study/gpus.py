@@ -107,8 +107,16 @@ def check_usable(
     Raises:
         PipelineError: if the torch of a node cannot use its GPUs.
     """
-    if device == "cpu" or not ray.cluster_resources().get("GPU"):
-        return  # as the user said; a cluster without GPUs may still get some
+    if device == "cpu":
+        return  # as the user said
+    if not ray.cluster_resources().get("GPU"):
+        logger.warning(
+            "GPUs: none in the cluster, so nothing is trained until a node with GPUs joins it (`%s %g`); "
+            "without the flag, trainings would run on the CPU",
+            flag,
+            part,
+        )
+        return
     found = (asked or torch_of_gpu_node)(min(1.0, part))
     if found is not None and not found.sees_gpu:
         raise PipelineError(

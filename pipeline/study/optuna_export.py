@@ -38,6 +38,7 @@ class Export:
         Raises:
             PipelineError: if the storage cannot be opened, or holds another study of that name.
         """
+        export_place.check(self.url)
         storage = _storage(self.url)
         with _translated(self.url):
             self._exported(storage)
@@ -125,6 +126,10 @@ def _storage(url: str) -> optuna.storages.BaseStorage:
         return optuna.storages.get_storage(url)
 
 
+_ERRORS = (ImportError, OSError, ValueError, optuna.exceptions.OptunaError, RuntimeError)
+"""What Optuna raises; a RuntimeError where the tables are those of another version of Optuna."""
+
+
 @contextlib.contextmanager
 def _translated(url: str) -> Iterator[None]:
     """Turn what the libraries raise into one clear line.
@@ -136,7 +141,9 @@ def _translated(url: str) -> Iterator[None]:
 
     try:
         yield
-    except (SQLAlchemyError, ImportError, OSError, ValueError, optuna.exceptions.OptunaError) as error:
+    except (*_ERRORS, SQLAlchemyError) as error:
         reason = one_line(error.__cause__ or error)
         hint = "free space on this disk" if full_disk.is_said(reason) else None
+        if type(error) is RuntimeError:
+            hint = "name another storage, or upgrade a copy of this one with `optuna storage upgrade`"
         raise export_place.refused(url, reason, hint) from error

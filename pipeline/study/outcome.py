@@ -16,6 +16,7 @@ from feature_store import terminal
 from feature_store.annotators import shares_dir
 from feature_store.store import Features, load_features
 from feature_store.task_info import TaskInfo
+from feature_store.wording import counted
 from infocal.errors import StateError
 from infocal.language_model_config import LanguageModelConfig
 from infocal.trainer import resolve_device
@@ -36,6 +37,7 @@ from pipeline.study.summary import PACKAGE, REPORT, first_flags
 from pipeline.study.trial_tracking import TrialTracking
 from pipeline.study.utilisation import Utilisation
 from pipeline.tracking import mlflow_page, mlflow_view, model_registry
+from pipeline.tracking.studies import last_end
 from pipeline.tracking.tracking import MAX_TAG, NOTE_TAG, Tracker
 from pipeline.training import checkpoints, columns, data_options, midway
 from pipeline.training.best import best_first
@@ -112,6 +114,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     midway.clear(folder.place)
     candidates = study.candidates(study.searched)
     if not candidates:
+        check_not_all_are_lost(study)
         raise _end_without_epoch(study, tracker, study_run)
     commands = commands_of(prepared, folder.storage)
     next_best = commands.register + flag_to_register(candidates[0], prepared.run.criterion)
@@ -141,7 +144,8 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         )
     tracker.describe_experiment(tracker.run(study_run).experiment_id, _view(study, winner, study_run))
     metrics = _outcome_metrics(study, features, winner, replicates, used)
-    tracker.finish(study_run, metrics=metrics, tags=tags, artifacts={OPTUNA_DB: study.export()})
+    ended = last_end(tracker, study_run) if used is None else None
+    tracker.finish(study_run, metrics=metrics, tags=tags, artifacts={OPTUNA_DB: study.export()}, ended=ended)
     folder.publish(OPTUNA_DB)
     publish(study, tracker, study_run, package)
     return summary.of_study(
@@ -271,6 +275,21 @@ def check_nothing_better_is_lost(
             f"the weights of the best epoch of {called}, trial-{record.begin.number:02d}, are missing",
             where=str(study.folder.place / record.checkpoints[0]),
             hint=_past_loss(f"{command} --trial {number}"),
+        )
+
+
+def check_not_all_are_lost(study: Study) -> None:
+    """Tell a study of which nothing is left apart from one that never finished an epoch.
+
+    Raises:
+        PipelineError: if trials reported epochs, and no weights of any trial are there.
+    """
+    if lost := study.lost():
+        raise PipelineError(
+            f"the weights of every trial are missing ({counted(len(lost), 'trial')} reported epochs)",
+            where=str(study.folder.place / lost[0].checkpoints[0]),
+            hint="restore this folder and those beside it from a backup and run the command again, or search "
+            "again with another `--name`",
         )
 
 

@@ -13,6 +13,7 @@ from pipeline.study.criterion import CRITERION_TAG, Candidate, judged, within_re
 from pipeline.study.study import Study, StudySettings
 from pipeline.study.study_folder import StudyFolder
 from pipeline.tracking import mlflow_page, model_registry
+from pipeline.tracking.studies import last_end
 from pipeline.tracking.tracking import Tracker, translated
 from pipeline.training import columns, feature_copies
 from pipeline.training.settings import RunSettings
@@ -54,6 +55,7 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
     ledger = study.ledger
     candidates = study.candidates(study.searched)
     if not candidates:
+        outcome.check_not_all_are_lost(study)
         raise PipelineError(
             f"no trial of the study `{prepared.name}` has a best epoch that could be registered"
         )
@@ -96,7 +98,8 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
                 tracker.set_tags(one, tags)  # the trial ended when its training did
         champion = model_registry.champion(tracker, study.settings.model_name)
         outcome.publish(study, tracker, tracking.study_run_id, package)
-        tracker.finish(tracking.study_run_id, "FINISHED" if study.is_complete else "KILLED")
+        status = "FINISHED" if study.is_complete else "KILLED"
+        tracker.finish(tracking.study_run_id, status, ended=last_end(tracker, tracking.study_run_id))
     number = ledger.number(chosen.trial_id)
     figures = summary.figures_of(chosen, prepared.run.dataset, criterion)
     whose = "the study's" if criterion == prepared.run.criterion else "the given"
@@ -171,6 +174,27 @@ def _check_scores(criterion: Criterion, known: Mapping[str, float], run: RunSett
             )
 
 
+def _without_weights(study: Study, number: int, there: Sequence[int]) -> PipelineError:
+    """What to say of a trial that was asked for and has no weights, or never was.
+
+    Args:
+        there: numbers of the trials that have weights.
+    """
+    name, others = study.settings.name, ", ".join(map(str, there))
+    lost = next((one for one in study.lost() if one.begin.number == number), None)
+    if lost is None:
+        return PipelineError(
+            f"no trial {number} of the study `{name}` has weights; the trials with weights are {others}",
+            where="--trial",
+        )
+    return PipelineError(
+        f"the weights of the best epoch of trial-{number:02d} are missing: "
+        f"{study.folder.place / lost.checkpoints[0]}",
+        where="--trial",
+        hint=f"restore this folder from a backup, or name a trial that has weights: {others}",
+    )
+
+
 def _chosen(
     study: Study, candidates: Sequence[Candidate], criterion: Criterion, number: int | None, command: str
 ) -> Candidate:
@@ -182,12 +206,7 @@ def _chosen(
     """
     numbers = {study.ledger.number(one.trial_id): one for one in candidates}
     if number is not None and number not in numbers:
-        there = ", ".join(f"{known}" for known in sorted(numbers))
-        raise PipelineError(
-            f"no trial {number} of the study `{study.settings.name}` has weights; the trials with weights "
-            f"are {there}",
-            where="--trial",
-        )
+        raise _without_weights(study, number, sorted(numbers))
     chosen = candidates[0] if number is None else numbers[number]
     if chosen.is_met:
         return chosen

@@ -251,7 +251,7 @@ def precision_at(rate: float, scores: Mapping[str, float], prefix: str) -> tuple
 
 def filled_up(own_rate: float) -> str:
     """How tokens were counted that a rival's threshold does not select."""
-    return f"it selects {100 * own_rate:.1f} %, and the rest counts as taken at random"
+    return f"its threshold selects {100 * own_rate:.1f} %, and random tokens fill up the rest"
 
 
 def _with_scores(asked: Rival, best: BestEpoch) -> Rival:

@@ -263,7 +263,7 @@ def describe(subject: Subject, reading: TestReading, width: int | None = None) -
         there = {score: reading.scores[name] for score, name in own.items() if name in reading.scores}
         rows[f"model, for {side.name}"] = _cells(shown, there.get)
     if subject.calibrated_threshold is not None:
-        label = f"model at p >= {subject.calibrated_threshold:.3f}"
+        label = f"model, its own threshold {subject.calibrated_threshold:.3f}"
         rows[label] = _cells(shown, lambda score: reading.scores.get(f"test_calibrated_{score}"))
     # where nobody annotated, they say no more than how much they select
     for line, scores in reading.trivial.items() if "test_token_f1" in reading.scores else ():

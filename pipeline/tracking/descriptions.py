@@ -36,15 +36,21 @@ def _figure(best: BestSoFar, name: str) -> str:
     return give_or_take(f"{best.scores[name]:z.{digits}f}", "" if error is None else f"{error:.{digits}f}")
 
 
-def of_trial(study: str, dataset: str, criterion: Criterion, last: Epoch) -> str:
-    """What came of a trial: the scores of its data set, and every score that the criterion reads."""
+def of_trial(study: str, dataset: str, criterion: Criterion, last: Epoch, num_epochs: int) -> str:
+    """What came of a trial: the scores of its data set, and every score that the criterion reads.
+
+    Args:
+        num_epochs: that it was to train; fewer where it was stopped early.
+    """
     shown = columns.of_validation(dataset, last.best.scores, criterion.metrics)
     scored = [f"{label} {_figure(last.best, name)}" for label, name in shown.items()]
     if last.best.epoch is None or not scored:
         return f"A trial of the study `{study}`."
+    trained = last.number + 1
+    stopped = f" (stopped early, of {num_epochs} that were planned)" if trained < num_epochs else ""
     return (
         f"A trial of the study `{study}`. Best epoch on validation: {last.best.epoch + 1} of "
-        f"{last.number + 1}; {', '.join(scored)}. The artifact `rationales.html` shows its rationales, "
+        f"{trained}{stopped}; {', '.join(scored)}. The artifact `rationales.html` shows its rationales, "
         "`curve.html` its epochs."
     )
 
@@ -89,11 +95,11 @@ def of_version(tags: Mapping[str, str], run_id: str) -> str:
             data set, and every score that the criterion reads.
     """
     dataset = tags["dataset"]
-    epoch = f", at its epoch {tags['epoch']}" if "epoch" in tags else ""
+    epoch = f", after its epoch {tags['epoch']}" if "epoch" in tags else ""
     study = f" of the study `{tags['study']}`" if "study" in tags else ""
     lines = [
         f"A model of **{title(dataset, tags.get('aspect'))}** (method `{tags.get('method', 'infocal')}`): "
-        f"the trial{study} that is the run `{run_id}`{epoch}."
+        f"the trial{study} with the run `{run_id}`{epoch}."
     ]
     if "criterion" in tags:
         lines.append(f"Chosen on validation by its criterion: {tags['criterion']}.")

@@ -4,14 +4,16 @@ import importlib.util
 import json
 from pathlib import Path
 
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, inspect
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
 
-from pipeline.base import reach, uris
+from pipeline.base import reach, tracking_address, uris
 from pipeline.base.errors import PipelineError, one_line
 
 FLAG = "--optuna-storage"
+_STUDIES, _VERSIONS, _OF_MLFLOW = "studies", "alembic_version", "experiments"
+"""Tables of Optuna, of every program that versions its tables as Optuna does, and of MLflow alone."""
 JOURNAL = "journal:///"
 _FORMS = "for instance sqlite:///FILE, postgresql://USER:PASSWORD@HOST/DATABASE or journal:///FILE"
 
@@ -97,13 +99,27 @@ def _check_journal(file: Path) -> None:
 def _check_database(url: str) -> None:
     try:
         if make_url(url).get_backend_name() == "sqlite":
-            if (file := uris.file_of_sqlite(url)) is not None:
-                check_folder(url, file)
-            return
+            if (file := uris.file_of_sqlite(url)) is None:
+                return
+            check_folder(url, file)
+            if not file.is_file() or not file.stat().st_size:
+                return  # and connecting would make it
         engine = create_engine(url)
         try:
-            engine.connect().close()
+            with engine.connect() as connection:
+                tables = set(inspect(connection).get_table_names())
         finally:
             engine.dispose()
+        if (_STUDIES not in tables and _VERSIONS in tables) or _OF_MLFLOW in tables:
+            raise refused(
+                url,
+                f"it is the database of another program: its tables are {', '.join(sorted(tables)[:3])}, ...",
+                "name a database of its own, or a file that is not there yet",
+            )
+    except NoSuchModuleError as error:
+        scheme = url.partition("://")[0]
+        usual = tracking_address.usual_name(scheme.partition("+")[0].lower())
+        hint = f"did you mean `{usual}://`?" if usual else f"give it as {_FORMS}"
+        raise refused(url, f"no kind of database is called `{scheme}`", hint) from error
     except (SQLAlchemyError, ImportError, ValueError) as error:
         raise refused(url, one_line(error)) from error

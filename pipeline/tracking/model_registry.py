@@ -125,9 +125,9 @@ def register(
         _remove_unregistered(tracker, run_id)
         logged = _log_model(tracker, package_dir, run_id, metadata)
         _ensure_model(tracker.client, name, descriptions.of_model(every))
-        # SQLite's registry would look `models:/ID` up in MLflow's global store; a server looks in its own
-        local = tracker.uri.startswith("sqlite")
-        source = logged.artifact_location if local else f"models:/{logged.model_id}"
+        # a database's registry would look `models:/ID` up in MLflow's global store; a server looks in its own
+        is_server = tracker.uri.startswith(("http://", "https://"))
+        source = f"models:/{logged.model_id}" if is_server else logged.artifact_location
         made = tracker.client.create_model_version(
             name,
             source=source,
@@ -382,6 +382,12 @@ def tag(tracker: Tracker, version: ModelVersion, tags: Mapping[str, Any]) -> Non
             tracker.client.set_model_version_tag(version.name, str(version.version), key, written(value))
 
 
+_HINT_LOST = (
+    "restore the files from a backup, or register the trial as a new version from the weights that its study "
+    "has kept: `python -m pipeline.register --name STUDY`"
+)
+
+
 def load_version_package(tracker: Tracker, name: str, which: str | int, destination: Path) -> Path:
     """Copy the package of a version into `destination`; returns its folder.
 
@@ -400,12 +406,13 @@ def load_version_package(tracker: Tracker, name: str, which: str | int, destinat
         )
     registered, weights = version.tags.get(_DIGEST_TAG), found / checkpoints.WEIGHTS
     if registered and not weights.is_file():
-        raise PipelineError(f"{version.uri} has no file `{checkpoints.WEIGHTS}`", where=uri)
+        raise PipelineError(f"{version.uri} has no file `{checkpoints.WEIGHTS}`", where=uri, hint=_HINT_LOST)
     if registered and file_digest(weights) != registered:
         raise PipelineError(
             f"`{checkpoints.WEIGHTS}` of {version.uri} is not the file that was registered: its sha256 is "
             f"not the version's tag `{_DIGEST_TAG}`, {registered}",
             where=uri,
+            hint=_HINT_LOST,
         )
     return found
 

@@ -9,7 +9,6 @@ from pipeline.base.storage import Storage
 from pipeline.tracking import export_place
 from pipeline.tracking.schema import refuse_another_schema
 
-_TRACKING = "--tracking-uri"
 _OPTUNA = export_place.FLAG
 _SQLITE = b"SQLite format 3\0"
 """How a file that is a SQLite database begins."""
@@ -27,20 +26,31 @@ def check(storage: Storage, tracking_uri: str, optuna_storage: str | None = None
     """
     if not storage.is_remote:
         check_can_be_made(storage.folder / "results", "--storage")
-    tracking_address.check(tracking_uri, _TRACKING)
-    reach.check_tracking(tracking_uri)
+    tracking = tracking_address.named_by(tracking_uri)
+    tracking_address.check(tracking_uri, tracking)
+    _check_server(tracking_uri)
     if optuna_storage:
         export_place.check_form(optuna_storage)
         credentials.check(optuna_storage, _OPTUNA)
         if optuna_storage.startswith(export_place.JOURNAL):
             check_can_be_made(Path(optuna_storage.removeprefix(export_place.JOURNAL)), _OPTUNA)
-    for uri, flag in ((tracking_uri, _TRACKING), (optuna_storage or "", _OPTUNA)):
+    for uri, flag in ((tracking_uri, tracking), (optuna_storage or "", _OPTUNA)):
         if uri.startswith("sqlite") and (file := uris.file_of_sqlite(uri)) is not None:
             check_can_be_made(file, flag)
             _check_is_database(file, flag)
     if optuna_storage:
         export_place.check(optuna_storage)
     refuse_another_schema(tracking_uri)
+
+
+def _check_server(tracking_uri: str) -> None:
+    """Ask an MLflow server for one experiment: whether it is there, and lets this user in."""
+    if not tracking_uri.startswith(("http://", "https://")):
+        return
+    reach.check_tracking(tracking_uri)
+    from pipeline.tracking.tracking import Tracker  # mlflow takes seconds that other stores need not wait for
+
+    Tracker(tracking_uri, create=False)
 
 
 def _check_is_database(file: Path, flag: str) -> None:

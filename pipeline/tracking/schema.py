@@ -24,22 +24,28 @@ _VERSIONS, _OWN = "alembic_version", "experiments"
 _SERVERS = ("postgresql", "mysql", "mssql")
 
 
-def refuse_another_schema(uri: str) -> None:
+def refuse_another_schema(uri: str, *, may_be_empty: bool = True) -> None:
     """See whether the installed MLflow can use a database as it is.
 
     Args:
         uri: where MLflow tracks, with its password; nothing is asked of a server.
+        may_be_empty: whether MLflow may make its tables in a database without any.
 
     Raises:
-        PipelineError: if the database belongs to an older or newer MLflow, or to another program.
+        PipelineError: if the database belongs to an older or newer MLflow or another program, or is empty.
     """
     found = _found(uri)
     if found is None:
         return
     tables, revision = found
-    if not tables - {_VERSIONS}:
-        return  # empty
     shown = uris.without_password(uri)
+    if not tables - {_VERSIONS}:
+        if may_be_empty:
+            return
+        raise PipelineError(
+            f"nothing was tracked in `{shown}` yet: the database is empty",
+            hint="name the store with `--tracking-uri`, or the folder of results with `--storage`",
+        )
     if _OWN not in tables:
         raise PipelineError(
             f"expected an MLflow database, but `{shown}` has other tables: {', '.join(sorted(tables)[:3])}",
@@ -71,7 +77,10 @@ def _use_a_copy(uri: str) -> str:
             "it with `--tracking-uri`; or ask the owner of this one to upgrade it"
         )
     copy = Path(f"{file.stem}-copy{file.suffix}")
-    commands = [["cp", str(file), str(copy)], ["mlflow", "db", "upgrade", f"sqlite:///{copy}"]]
+    log, copied_log = (one.with_name(f"{one.name}-wal") for one in (file, copy))
+    commands = [["cp", str(file), str(copy)]]
+    commands += [["cp", str(log), str(copied_log)]] if log.exists() else []
+    commands += [["mlflow", "db", "upgrade", f"sqlite:///{copy}"]]
     return (
         f"upgrade a copy: `{' && '.join(map(shlex.join, commands))}`; then name the copy: "
         f"`{shlex.join(['--tracking-uri', f'sqlite:///{copy}'])}`"
@@ -93,7 +102,7 @@ def _found(uri: str) -> tuple[set[str], str | None] | None:
     """
     if uri.startswith("sqlite"):
         file = uris.file_of_sqlite(uri)
-        if file is None or not file.is_file() or not file.stat().st_size:
+        if file is None or not file.is_file():
             return None
         with contextlib.suppress(sqlite3.Error):
             return _found_in_file(file)
@@ -107,7 +116,8 @@ def _found(uri: str) -> tuple[set[str], str | None] | None:
         raise PipelineError(
             f"cannot use the tracking store `{uris.without_password(uri)}`: "
             f"{uris.without_password_of(' '.join(str(reason).split()), uri)}",
-            hint="check `--tracking-uri`: that the database exists, and that its driver is installed",
+            hint="check `--tracking-uri`: that the database exists, user and password are right, and "
+            "the driver is installed",
         ) from error
 
 

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from feature_store.errors import did_you_mean
 from pipeline.base.errors import USER_ERRORS, PipelineError
 from pipeline.tracking.tracked_run import TrackedRun, made_by, read_back, written
 from pipeline.tracking.tracking import (
@@ -122,6 +123,11 @@ def latest_study(
     return max(fitting, key=lambda run: run.started, default=None)
 
 
+def last_end(tracker: Tracker, run_id: str) -> float | None:
+    """When the last run below a study's ended, in seconds since 1970; None where none has."""
+    return max((run.ended for run in tracker.children(run_id) if run.ended is not None), default=None)
+
+
 def end_children(tracker: Tracker, run_id: str) -> None:
     """End as KILLED whatever still runs below a study's or a comparison's run."""
     for run in tracker.children(run_id):
@@ -161,10 +167,14 @@ def study_named(tracker: Tracker, name: str) -> TrackedRun:
     tried = {title: latest_study(tracker, number, name) for title, number in experiments.items()}
     found = {title: study for title, study in tried.items() if study is not None}
     if not found:
+        runs = tracker.search(list(experiments.values()), f"tags.{STUDY_TAG} != ''") if experiments else []
+        names = [run.name for run in runs if PARENT_TAG not in run.tags]
+        elsewhere = "say with `--storage`, `--tracking-uri` or `--sample` where its results are"
+        near = did_you_mean(name, names) or (names and f"its studies are {', '.join(names[:5])}")
         raise PipelineError(
             f"there is no study `{name}` in {tracker.uri}",
             where="--name",
-            hint="say with `--storage`, `--tracking-uri` or `--sample` where its results are",
+            hint=f"{near}; or {elsewhere}" if near else elsewhere,
         )
     if len(found) > 1:
         raise PipelineError(

@@ -82,7 +82,7 @@ class Tracker:
     """
 
     def __init__(self, uri: str, artifact_root: Path | None = None, *, create: bool = True) -> None:
-        tracking_address.check(uri, "--tracking-uri")
+        tracking_address.check(uri, tracking_address.named_by(uri))
         self.uri = uris.without_password(uri)
         """As it may be shown and stored."""
         file, (_, question, options) = uris.file_of_sqlite(uri), uri.partition("?")
@@ -95,7 +95,7 @@ class Tracker:
         for name in _TOLD:
             logging.getLogger(name).setLevel(logging.CRITICAL)
         logging.getLogger("alembic").setLevel(logging.WARNING)
-        refuse_another_schema(uri)
+        refuse_another_schema(uri, may_be_empty=create)
         if uri.startswith("sqlite"):
             self._prepare_sqlite(create)
         else:
@@ -106,14 +106,15 @@ class Tracker:
     def _prepare_sqlite(self, create: bool) -> None:
         path = uris.file_of_sqlite(self.address)
         if path is None:
-            raise PipelineError(f"expected `sqlite:///FILE`, but got `{self.uri}`", where="--tracking-uri")
+            where = tracking_address.named_by(self.address)
+            raise PipelineError(f"expected `sqlite:///FILE`, but got `{self.uri}`", where=where)
         if not create and not path.is_file():
             raise PipelineError(
                 f"there is no tracking database `{path}`",
                 hint="name the folder of results with `--storage` (`--sample`: runs/sample), or the store "
                 "with `--tracking-uri`; `python -m pipeline.search` makes one",
             )
-        make_folder(path.parent, "--tracking-uri")
+        make_folder(path.parent, tracking_address.FLAG)
         self._database = path
         if self.artifact_root is None:
             self.artifact_root = path.resolve().parent / moved.ARTIFACTS
@@ -421,7 +422,14 @@ class Tracker:
         return moved.relocated(self.client.get_run(run_id).info.artifact_uri, self.artifact_root)
 
 
-_UNAUTHORISED = re.compile(r"\berror code 401\b")
+_ANSWERED = {
+    "401": "the server does not accept this user and password: give them in the address, or in "
+    "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
+    "403": "the server does not let this user in: ask its owner for the permission",
+    "404": "check the address and its path: the server that answers there is none of MLflow",
+}
+"""What to do, by the status of a server's answer."""
+_STATUS = re.compile(r"\berror code (40[134])\b")
 """In MLflow's message about the answer of a server."""
 
 
@@ -436,11 +444,8 @@ def translated(message: str, *, hint: str | None = None) -> Iterator[None]:
         reason, _, _ = (shortened(str(own)) if own else one_line(error)).partition(" [SQL: ")
         if full_disk.is_said(reason):
             hint = hint or "free space on this disk"
-        if _UNAUTHORISED.search(reason):
-            hint = (
-                "the server does not accept this user and password: give them in the address, or in "
-                "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
-            )
+        if status := _STATUS.search(reason):
+            hint = _ANSWERED[status[1]]
         raise PipelineError(f"{message}: {reason}", hint=hint) from error
 
 

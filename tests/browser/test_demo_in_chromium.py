@@ -123,7 +123,7 @@ def test_targets_that_share_a_rationale_change_together(chromium: Browser, of_tw
             own = of_two_targets[0].read(TEXT)
             best = max(own["predicted"][1]["probabilities"])
             palate, smell = headlines(page, 0)
-            assert palate.strip() == f"palate {own['predicted'][0]['score']:.2f} of 1 to 5"
+            assert palate.strip() == f"palate {own['predicted'][0]['score']:.2f} (from 1 to 5)"
             assert smell.startswith("smell: ") and f"({best:.3f})" in smell
             assert "predicts every target from the same marked words" in page.locator(".remarks").inner_text()
             assert page.locator("[data-target]").count() == 0

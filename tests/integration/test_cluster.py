@@ -27,6 +27,7 @@ from tests.integration.cluster_servers import (
 )
 from tests.integration.commands import ENVIRONMENT, SMALL, run
 from tests.integration.servers import S3Server, free_port
+from tests.small_store import small_package
 
 pytestmark = pytest.mark.slow
 
@@ -167,6 +168,19 @@ def test_the_winner_is_registered_and_its_files_are_in_the_bucket(
     names = keys(s3, "studies/studies/two-nodes/")
     assert any(name.endswith("report.html") for name in names)
     assert any(name.endswith("model/model.safetensors") for name in names)
+
+
+def test_the_database_behind_the_server_takes_a_model_without_it(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    tracker = Tracker(f"{cluster.optuna.rpartition('/')[0]}/mlflow")
+    experiment = tracker.client.create_experiment("direct", artifact_location=(tmp_path / "own").as_uri())
+    run_id = tracker.start_run(experiment, "trial-00", {}, {})
+    package = small_package(tmp_path / "model")
+    assert model_registry.register(tracker, package, name="direct", run_id=run_id, tags={}) == 1
+    assert not (tmp_path / "mlflow.db").exists(), "the global store of MLflow is not asked"
 
 
 def test_the_second_node_had_localised_the_features(ended: Ended, cluster: Cluster):

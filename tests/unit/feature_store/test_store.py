@@ -521,7 +521,7 @@ def _small_sample(written: list[int]) -> Callable[[Any, Path, int], None]:
         ({"max_input_bytes": 0}, "`max_input_bytes` must be at least 1, but got 0"),
         ({"seed": -1}, r"`seed` must lie in \[0, 2\*\*32\), but got -1"),
         ({"sample_seed": 2**32}, r"`sample_seed` must lie in \[0, 2\*\*32\), but got 4294967296"),
-        ({"sample": True}, "`sample` and `data_dir` .* were both given"),
+        ({"sample": True}, "expected either `--sample` or `--data-dir`, but got both: `--data-dir "),
     ],
 )
 def test_a_request_that_cannot_be_met(make_request: MakeRequest, change: dict[str, Any], message: str):

@@ -498,6 +498,8 @@ def test_a_trial_of_a_study_that_missed_is_registered_under_a_criterion_stated_l
         assert run.tags["registered_criterion"] == str(stated)
         assert run.tags["criterion"] == str(criterion(0.9)), "by which the study was searched"
     assert parent(tracker).status == "FINISHED"
+    ends = [trial.ended for trial in tracker.children(parent(tracker).run_id)]
+    assert parent(tracker).ended == max(end for end in ends if end is not None), "the search ended then"
     metadata = checkpoints.load_package(tmp_path / "runs/studies/first/model").metadata
     assert (metadata["run_id"], metadata["min_precision"]) == (version.run_id, 0.48)
     page = (tmp_path / "runs/studies/first/report.html").read_text()
@@ -665,6 +667,23 @@ def test_the_second_best_is_never_taken_in_silence(
         assert (refused.value.hint or "").endswith(f"/runs{flags} --trial 0")
     text = register(prepared, results(tmp_path), tracker.uri, Wanted(number=0))
     assert text.startswith("trial-00 at its epoch 2")
+
+
+def test_a_study_that_has_lost_all_weights_is_not_called_one_without_epochs(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def lose(study: Study) -> None:
+        for name in "ab":
+            shutil.rmtree(study.folder.directory / checkpoint(name, 1) / "best")
+
+    searching(monkeypatch, trial("a", value=0.1), trial("b", value=0.2), lose)
+    told = r"checkpoint_\d+: the weights of every trial are missing \(2 trials reported epochs\)"
+    with pytest.raises(PipelineError, match=told) as caught:
+        conducted(tracker, tmp_path, num_trials=2)
+    assert "restore this folder" in str(caught.value.hint)
+    prepared = StudySettings.load(tmp_path / "runs/studies/first", "first")
+    with pytest.raises(PipelineError, match=told):
+        register(prepared, results(tmp_path), tracker.uri, Wanted())
 
 
 @pytest.mark.parametrize("harm", ["missing", "torn"])

@@ -40,21 +40,28 @@ RECALL = Criterion.parse("best val_token_recall with val_token_precision >= 0.7"
 def test_a_trial_counts_its_epochs_from_one():
     numbers = {"best_epoch": 11.0, "best_val_token_precision": 0.75, "best_val_token_recall": 0.5}
     numbers |= {"best_objective": 0.5, "criterion_violation": 0.0}
-    note = descriptions.of_trial("looks", "beer", RECALL, Epoch.of_numbers(19, numbers))
+    note = descriptions.of_trial("looks", "beer", RECALL, Epoch.of_numbers(19, numbers), 20)
     assert "`looks`" in note
     assert "Best epoch on validation: 12 of 20; precision 0.750, recall 0.500" in note
+
+
+def test_a_trial_that_was_stopped_early_says_so():
+    numbers = {"best_epoch": 11.0, "best_val_token_recall": 0.5, "best_objective": 0.5}
+    last = Epoch.of_numbers(19, numbers | {"criterion_violation": 0.0})
+    note = descriptions.of_trial("looks", "beer", RECALL, last, 24)
+    assert "Best epoch on validation: 12 of 20 (stopped early, of 24 that were planned); recall" in note
 
 
 def test_small_errors_keep_the_digits_that_say_something():
     numbers = {"best_epoch": 1.0, "best_val_token_recall": 0.5, "best_val_mse": 0.00221}
     numbers |= {"best_val_mse_se": 0.00018, "best_objective": 0.5, "criterion_violation": 0.0}
-    note = descriptions.of_trial("looks", "beer", RECALL, Epoch.of_numbers(1, numbers))
+    note = descriptions.of_trial("looks", "beer", RECALL, Epoch.of_numbers(1, numbers), 2)
     assert "recall 0.500, mse 0.0022 ± 0.0002." in note
 
 
 def test_a_trial_without_scores_has_a_description_too():
     last = Epoch.of_numbers(0, {"best_objective": 0.5, "criterion_violation": 0.0})
-    assert descriptions.of_trial("looks", "beer", RECALL, last) == "A trial of the study `looks`."
+    assert descriptions.of_trial("looks", "beer", RECALL, last, 2) == "A trial of the study `looks`."
 
 
 @pytest.mark.parametrize(
@@ -71,7 +78,7 @@ def test_trials_and_versions_show_every_score_that_the_criterion_reads(dataset: 
     scores = {name: 0.211 + 0.01 * i for i, name in enumerate(criterion.metrics)}
     numbers = {"best_epoch": 1.0, "best_objective": 0.5, "criterion_violation": 0.0}
     numbers |= {f"best_{name}": value for name, value in scores.items()}
-    note = descriptions.of_trial("looks", dataset, criterion, Epoch.of_numbers(1, numbers))
+    note = descriptions.of_trial("looks", dataset, criterion, Epoch.of_numbers(1, numbers), 2)
     tags = {"dataset": dataset, "criterion": str(criterion)}
     version = descriptions.of_version(tags | {name: f"{v:.4f}" for name, v in scores.items()}, "abc")
     for value in scores.values():
@@ -95,7 +102,7 @@ def test_a_score_that_rounds_to_zero_has_no_sign():
     numbers = {"best_epoch": 1.0, "best_val_sufficiency": -0.0004, "best_objective": 0.5}
     criterion = Criterion.parse("best val_sufficiency")
     last = Epoch.of_numbers(1, numbers | {"criterion_violation": 0.0})
-    note = descriptions.of_trial("looks", "hatexplain", criterion, last)
+    note = descriptions.of_trial("looks", "hatexplain", criterion, last, 2)
     assert "sufficiency 0.000." in note
 
 
@@ -137,8 +144,8 @@ TAGS = {
 
 def test_a_version_says_what_it_is_and_why_it_was_chosen():
     assert descriptions.of_version(TAGS, "abc123") == (
-        "A model of **jsonl** (method `hardkuma`): the trial of the study `inns` that is the run `abc123`, "
-        "at its epoch 17.\n\n"
+        "A model of **jsonl** (method `hardkuma`): the trial of the study `inns` with the run `abc123`, "
+        "after its epoch 17.\n\n"
         "Chosen on validation by its criterion: best val_token_f1 with val_selection_rate <= 0.5.\n\n"
         "Scores there: token f1 0.8190.\n\n"
         "Data: the folder `/data/inns`."
@@ -147,7 +154,7 @@ def test_a_version_says_what_it_is_and_why_it_was_chosen():
 
 def test_a_version_of_which_little_is_known_says_no_more():
     said = descriptions.of_version({"dataset": "beer", "aspect": "smell", "corpus": "sample"}, "abc")
-    assert said.startswith("A model of **beer/smell** (method `infocal`): the trial that is the run `abc`.")
+    assert said.startswith("A model of **beer/smell** (method `infocal`): the trial with the run `abc`.")
     assert "made-up sample corpus" in said and "None" not in said and "riterion" not in said
 
 

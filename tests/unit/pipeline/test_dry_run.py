@@ -10,6 +10,7 @@ from pipeline.base.errors import run_command
 from pipeline.base.locations import TRACKING_VARIABLE
 from pipeline.cli import planning
 from pipeline.search import main
+from pipeline.study import cluster
 from tests.own_corpora import own_records, write_own
 
 FLAGS = ["--dataset", "beer", "--aspect", "palate", "--dry-run"]
@@ -99,7 +100,11 @@ def test_a_dry_run_on_own_data_says_what_the_criterion_waits_for(tmp_path, capsy
         (["--optuna-storage", "mysql://bob:a/b@127.0.0.1:9/optuna"], "--optuna-storage"),
         (["--tracking-uri", "sqlite:///FILE"], "--tracking-uri"),
         (["--optuna-storage", "nonsense"], "--optuna-storage: expected a URL"),
-        (["--optuna-storage", "mysqll://bob@h/db"], "--optuna-storage: cannot use"),
+        (["--optuna-storage", "mysqll://bob@h/db"], "no kind of database is called `mysqll`"),
+        (["--optuna-storage", "postgres://bob:x@h/db"], "hint: did you mean `postgresql://`?"),
+        (["--tracking-uri", "http://REFUSING"], "cannot use the tracking store"),
+        (["--tracking-uri", "http://REFUSING"], "hint: the server does not accept this user and password"),
+        (["--gpus-per-trial", "1"], "--gpus-per-trial: a trial asks for 1 GPU, but this machine has 0"),
         (["--optuna-storage", "journal:///FILE/o.log"], "--optuna-storage"),
         (["--optuna-storage", "journal:///none/o.log"], "there is no folder `none`"),
         (["--optuna-storage", "journal:///FILE"], "the file is no journal of Optuna"),
@@ -108,9 +113,11 @@ def test_a_dry_run_on_own_data_says_what_the_criterion_waits_for(tmp_path, capsy
 )
 @pytest.mark.parametrize("dry", [True, False])
 def test_a_place_that_cannot_be_is_told_before_anything_is_read(
-    tmp_path, monkeypatch, capsys, place, where, dry
+    tmp_path, monkeypatch, capsys, refusing_server, place, where, dry
 ):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cluster, "num_local_gpus", lambda: 0)
+    place = [text.replace("http://REFUSING", refusing_server) for text in place]
     (tmp_path / "FILE").write_text("no folder")
     monkeypatch.setattr(planning, "looked_at", lambda *given: pytest.fail("data were read"))
     monkeypatch.setattr(planning, "with_features", lambda *given: pytest.fail("features were built"))
@@ -161,12 +168,16 @@ def test_a_comparison_that_cannot_start_is_told_by_its_plan(tmp_path, monkeypatc
 
 @pytest.fixture
 def answering() -> Iterator[str]:
-    """The address of a server that is well."""
+    """The address of a server that is well, and has no experiments."""
 
     class Well(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
             self.send_response(200)
             self.end_headers()
+            self.wfile.write(b"{}")
+
+        do_POST = do_GET  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:
             """Nothing is said."""

@@ -87,7 +87,7 @@ def test_a_class_is_said_by_name_and_probability():
     ("changes", "chosen", "said"),
     [
         ({"subject": "palate"}, {"body"}, "predicted palate: 0.25 of 1"),
-        ({"score_range": (1.0, 5.0), "prediction": 3.4}, {"body"}, "predicted score: 3.40 of 1 to 5"),
+        ({"score_range": (1.0, 5.0), "prediction": 3.4}, {"body"}, "predicted score: 3.40 (from 1 to 5)"),
         ({"score_range": (0.0, 10.0), "prediction": 7.25}, {"a"}, "predicted score: 7.25 of 10"),
         ({"num_unknown": 1}, {"a"}, "predicted score: 0.25 of 1 (1 of 2 words unknown)"),
         (
@@ -148,11 +148,11 @@ def test_json_holds_every_token(package: Path, capsys: pytest.CaptureFixture[str
         (0.5, "marked: tokens with p >= 0.5"),
         (
             0.125,
-            "marked: tokens with p >= 0.5; p is shifted so that the model's own threshold, 0.125, is 0.5",
+            "marked: tokens with p >= 0.5; p is rescaled: the model's own threshold, 0.125, is shown as 0.5",
         ),
         (
             0.98765,
-            "marked: tokens with p >= 0.5; p is shifted so that the model's own threshold, 0.988, is 0.5",
+            "marked: tokens with p >= 0.5; p is rescaled: the model's own threshold, 0.988, is shown as 0.5",
         ),
     ],
 )

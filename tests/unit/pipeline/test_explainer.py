@@ -183,7 +183,7 @@ def test_answers_are_on_the_scale_of_the_data(tmp_path: Path):
     plain = load_package(small_package(tmp_path / "plain"))
     (there,), (here,) = (Explainer(one).explain(["a smooth body"]) for one in (scaled, plain))
     assert there.prediction == pytest.approx(1 + 4 * here.prediction)
-    assert there.said.startswith("predicted palate: ") and there.said.endswith(" of 1 to 5")
+    assert there.said.startswith("predicted palate: ") and there.said.endswith(" (from 1 to 5)")
     assert plain.metadata.get("score_range") is None, "a package of before this was kept"
 
 

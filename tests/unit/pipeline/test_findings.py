@@ -345,7 +345,7 @@ def test_damaged_predictions_are_an_error():
 def test_logged_trivial_lines_come_first():
     metrics = {"trivial_random_k_token_precision": 0.125, "trivial_random_k_token_f1": 0.1}
     found = gather(child(0, 0.5), study_run=study(metrics), artifacts={"run0": json.dumps(TEXTS)})
-    assert found.trivial_note == "annotated validation texts, as much of them as the winner selects"
+    assert found.trivial_note == "on the annotated validation texts, selecting as many tokens as the winner"
     rows = {row.name: row.scores for row in found.trivial}
     assert rows["random k"] == {"token_precision": 0.125, "token_f1": 0.1}
     assert rows["all tokens"] == {}, "what was not logged stays missing"

@@ -96,6 +96,16 @@ def test_gpus_that_may_be_usable_are_not_refused(number: float, device: str, tor
     gpus.check_usable(given.run.device, given.gpus_per_trial, lambda part: torch)
 
 
+def test_trials_that_wait_for_a_gpu_node_say_so(cards: Any, caplog: pytest.LogCaptureFixture):
+    cards(0.0)
+    with caplog.at_level("INFO"):
+        gpus.check_usable("auto", 0.5, lambda part: CUDA)
+        gpus.check_usable("cpu", 0.5, lambda part: CUDA)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("GPUs: none in the cluster, so nothing is trained until a node with GPUs joins it")
+    assert "`--gpus-per-trial 0.5`" in said
+
+
 @pytest.mark.parametrize(
     ("number", "torch", "message"),
     [

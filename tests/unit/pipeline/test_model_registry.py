@@ -52,6 +52,22 @@ def test_uri_names_a_model_and_which(uri: str, expected: tuple[str, object]):
     assert parse_uri(uri) == expected
 
 
+def test_a_version_in_a_database_needs_no_global_store(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    # as the database of a server is shown that a flag named; the client reads SQLite as before
+    tracker.uri = "postgresql://ada:***@host/mlflow"
+    version, _ = registered(tracker, small_package(tmp_path / "model"))
+    assert version == 1
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name[0] != ".") == [
+        "artifacts",
+        "mlflow.db",
+        "model",
+    ]
+
+
 @pytest.mark.parametrize(
     "uri", ["infocal-beer-palate", "models:/a", "models:/a/b", "runs:/1/model", "models:/a@b@c"]
 )

@@ -1,6 +1,7 @@
 """The finished study in an Optuna storage: once, whatever was there before."""
 
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from pipeline.base.errors import PipelineError
 from pipeline.study import optuna_export
 from pipeline.study.optuna_export import ORIGIN, Export
+from pipeline.tracking import export_place
 from tests.integration.servers import free_port
+from tests.small_store import new_store
 
 WHERE = "s3://bucket/studies/first"
 
@@ -115,8 +118,8 @@ def test_a_study_in_which_something_was_done_is_not_taken_for_one(url: str, data
     [
         ("team.db", "expected a URL, but got `team.db`"),
         ("nosql://host/db", "cannot use the Optuna storage `nosql://host/db`: .*nosql"),
-        ("sqlite:////no/such/folder/a.db", "cannot use the Optuna storage .*unable to open database file"),
-        ("journal:////no/such/folder/a", "cannot use the Optuna storage .*No such file"),
+        ("sqlite:////no/such/folder/a.db", "cannot use the Optuna storage .*no folder `/no/such/folder`"),
+        ("journal:////no/such/folder/a", "cannot use the Optuna storage .*no folder `/no/such/folder`"),
     ],
 )
 def test_a_storage_that_cannot_be_opened_is_one_line(url: str, message: str):
@@ -127,10 +130,30 @@ def test_a_storage_that_cannot_be_opened_is_one_line(url: str, message: str):
     assert not (url.startswith("sqlite") and speaks_of_a_server), "a file has no server"
 
 
+@pytest.mark.parametrize("check", [lambda url: Export(url, "first", WHERE).check(), export_place.check])
+def test_the_database_of_another_program_is_refused_and_left_as_it_is(check: Any, tmp_path: Path):
+    url = new_store(tmp_path).address
+    before = (tmp_path / "mlflow.db").read_bytes()
+    told = "it is the database of another program: its tables are"
+    with pytest.raises(PipelineError, match=told) as caught:
+        check(url)
+    assert "a database of its own" in str(caught.value.hint)
+    assert (tmp_path / "mlflow.db").read_bytes() == before
+
+
+def test_tables_of_another_optuna_are_one_line(url: str, monkeypatch: pytest.MonkeyPatch):
+    def refuse(url: str) -> None:
+        raise RuntimeError("The runtime optuna version 5.0.0 is no longer compatible with the table schema")
+
+    monkeypatch.setattr(optuna.storages, "get_storage", refuse)
+    monkeypatch.setattr(optuna_export, "JournalFileBackend", refuse)
+    with pytest.raises(PipelineError, match="no longer compatible with the table schema") as caught:
+        Export(url, "first", WHERE).check()
+    assert "optuna storage upgrade" in str(caught.value.hint)
+
+
 def test_a_password_is_not_shown():
     url = f"postgresql://ada:hush@127.0.0.1:{free_port()}/db"
-    with pytest.raises(
-        PipelineError, match=r"cannot use the Optuna storage `postgresql://ada:\*\*\*@"
-    ) as caught:
+    with pytest.raises(PipelineError, match=r"no server answers at `postgresql://ada:\*\*\*@") as caught:
         Export(url, "first", WHERE).check()
     assert "hush" not in str(caught.value)

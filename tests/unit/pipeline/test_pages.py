@@ -114,9 +114,9 @@ def test_scores_of_each_text_are_shown():
 @pytest.mark.parametrize(
     ("ends", "said"),
     [
-        ([1.0, 5.0], "predicted 3.400 of 1 to 5 · target 4.000 · off by 0.60"),
+        ([1.0, 5.0], "predicted 3.400 (from 1 to 5) · target 4.000 · off by 0.60"),
         ([0.0, 10.0], "predicted 3.400 of 10 · target 4.000 · off by 0.60"),
-        ([-1.0, 1.5], "predicted 3.400 of -1 to 1.5 · target 4.000 · off by 0.60"),
+        ([-1.0, 1.5], "predicted 3.400 (from -1 to 1.5) · target 4.000 · off by 0.60"),
         (None, "predicted 3.400 · target 4.000 · off by 0.60"),
     ],
 )
@@ -405,7 +405,7 @@ def test_study_page_says_that_no_trial_meets_the_criterion():
     assert (
         "No trial meets the criterion, so nothing was registered. The nearest is trial-01 at epoch 5" in words
     )
-    assert "on validation, short by 0.100." in words
+    assert "on validation, missed by 0.100." in words
 
 
 def test_comparison_keeps_validation_test_and_paper_apart():
@@ -462,7 +462,7 @@ def test_trials_are_listed_with_their_numbers():
     assert shown == [
         ["trial", "lambda_ib", "epoch", "precision", "recall", "F1", "selected", "MSE", "criterion", "ended"],
         ["trial-00", "0.0001", "5", "90.0", "50.0", "62.5", "8.1", "0.0375", "met", "finished"],
-        ["trial-01", "0.0002", "5", "70.0", "75.0", "62.5", "8.1", "0.0375", "short by 0.100", "finished"],
+        ["trial-01", "0.0002", "5", "70.0", "75.0", "62.5", "8.1", "0.0375", "missed by 0.100", "finished"],
         ["trial-02", "0.0003", "–", "–", "–", "–", "–", "–", "–", "degenerate none"],
     ]
 

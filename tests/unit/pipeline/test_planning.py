@@ -20,7 +20,7 @@ from infocal.config import InfoCalConfig
 from infocal.errors import ConfigError, StateError, UserError
 from infocal.language_model_config import LanguageModelConfig
 from pipeline.base.errors import PipelineError
-from pipeline.cli import planning
+from pipeline.cli import epoch_check, planning
 from pipeline.search import build_parser
 from pipeline.study import cluster
 from pipeline.training.origin import origin_of
@@ -43,6 +43,21 @@ def test_the_flags_reach_the_settings():
     assert (run.num_epochs, run.seed, run.device, run.bf16, run.num_threads) == (7, 3, "cpu", True, 2)
     assert run.features_dir == "", "nothing is built while flags are checked"
     assert run.criterion == lookup.criterion("beer", "palate")
+
+
+def test_a_flag_that_was_given_as_a_hyper_parameter_is_named():
+    with pytest.raises(PipelineError, match="unknown hyper-parameter `bf16`") as caught:
+        planning.run_settings(flags("--set", "bf16=true"), {})
+    assert caught.value.hint == "it is a flag: `--bf16`"
+
+
+@pytest.mark.parametrize(("epochs", "is_told"), [(2, True), (3, True), (4, False)])
+def test_too_few_epochs_on_the_sample_are_told(epochs: int, is_told: bool, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level("INFO"):
+        planning.run_settings(flags("--sample", "--epochs", str(epochs)), {})
+    told = [record.getMessage() for record in caplog.records if "ask for at least" in record.getMessage()]
+    assert bool(told) == is_told
+    assert all(one.endswith("ask for at least `--epochs 4`") for one in told)
 
 
 def test_an_alias_of_an_aspect_becomes_its_name():
@@ -263,17 +278,17 @@ def test_the_epochs_that_are_asked_for_are_the_fewest_that_are_accepted(num_text
     base = run.base | {name: value for name, value in settled.items() if name in known}
     run = dataclasses.replace(run, base=base)
     if not run.config().start_epochs:
-        planning.check_epochs(run)
+        epoch_check.check(run)
         return
     with pytest.raises(PipelineError, match="but got 1: the losses") as caught:
-        planning.check_epochs(run)
+        epoch_check.check(run)
     found = re.search(r"at least (\d+), better (\d+),", caught.value.hint or "")
     assert found is not None
     fewest, better = map(int, found.groups())
     assert better > fewest
-    planning.check_epochs(dataclasses.replace(run, num_epochs=fewest))
+    epoch_check.check(dataclasses.replace(run, num_epochs=fewest))
     with pytest.raises(PipelineError, match=f"but got {fewest - 1}: the losses"):
-        planning.check_epochs(dataclasses.replace(run, num_epochs=fewest - 1))
+        epoch_check.check(dataclasses.replace(run, num_epochs=fewest - 1))
 
 
 @pytest.mark.parametrize(
@@ -409,8 +424,8 @@ def test_the_gpus_of_a_cluster_are_not_looked_for_on_this_machine(
 
 def test_a_start_that_is_searched_is_said_with_its_longest():
     run = planning.run_settings(flags("--method", "fresh", "--set", "support_epochs=3.0"), {})
-    assert "at full strength after 3 epochs" in planning.start_of(run, 3)
-    assert planning.start_of(run, 6).endswith("after the start that is searched, at most 6 epochs")
+    assert "at full strength after 3 epochs" in epoch_check.start_of(run, 3)
+    assert epoch_check.start_of(run, 6).endswith("after the start that is searched, at most 6 epochs")
 
 
 # ------------------------------------------------------------------------- the criterion that a search has

@@ -280,8 +280,8 @@ def test_a_criterion_is_never_missed_by_nothing(recorder: Recorder, violation: f
 
 
 NONE_YET = (
-    "none that can be chosen yet; nearest: trial 00 at epoch 1, precision 0.600, recall 0.300, selected "
-    "0.100 (its start phase is not over, or its mask is trivial)"
+    "none yet; nearest: trial 00 at epoch 1, precision 0.600, recall 0.300, selected "
+    "0.100 (it cannot be chosen while its start phase lasts or its mask is trivial)"
 )
 
 

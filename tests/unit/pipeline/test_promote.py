@@ -157,12 +157,23 @@ def test_the_command_that_a_refusal_names_promotes_the_model(
     assert model_registry.find(tracker, NAME, model_registry.CHAMPION).version == 1
 
 
-def test_a_bound_that_no_threshold_mends_is_left_to_the_user():
-    text = "best test_token_recall with test_token_precision >= 0.5, test_selection_rate <= 0.1"
-    criterion = Criterion.parse(text)
-    scores = {"test_token_precision": 0.4, "test_selection_rate": 0.2}
-    said = criterion_on_test.way_on(criterion, scores, "python -m pipeline.promote")
-    assert said == "search with more trials or epochs, or set another threshold with `--min-precision`"
+@pytest.mark.parametrize(
+    ("bounds", "scores", "way"),
+    [
+        ("test_token_precision >= 0.5, test_selection_rate <= 0.1", (0.4, 0.2, 0.1), "--criterion"),
+        ("test_mse <= 0.03", (0.9, 0.2, 0.1), "--criterion"),
+        ("test_token_precision >= 0.5", (0.0, 0.2, 0.1), "--min-precision"),
+    ],
+)
+def test_a_bound_that_no_threshold_mends_is_left_to_the_user(
+    bounds: str, scores: tuple[float, float, float], way: str
+):
+    criterion = Criterion.parse(f"best test_token_recall with {bounds}")
+    names = ("test_token_precision", "test_selection_rate", "test_mse")
+    found = dict(zip(names, scores, strict=True))
+    said = criterion_on_test.way_on(criterion, found, "python -m pipeline.promote")
+    assert said.startswith("search with more trials or epochs, or ")
+    assert re.findall("--[a-z-]+", said)[-1] == way
 
 
 def test_a_refused_model_leaves_the_champion(tracker: Tracker):

@@ -103,8 +103,10 @@ def test_a_name_is_enough_whatever_the_data_set(store, tmp_path):
     ):
         report.main(store.arguments("--name", "second"))
     assert report.main(store.arguments("--name", "second", "--aspect", "palate")) == 0
-    with pytest.raises(PipelineError, match="--name: there is no study `third` in sqlite"):
-        report.main(store.arguments("--name", "third"))
+    for name, hint in (("third", "its studies are "), ("secnd", "did you mean `second`?")):
+        with pytest.raises(PipelineError, match=f"--name: there is no study `{name}` in sqlite") as caught:
+            report.main(store.arguments("--name", name))
+        assert str(caught.value.hint).startswith(hint)
 
 
 def test_a_study_is_found_by_its_run(store, tmp_path):

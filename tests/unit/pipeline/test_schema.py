@@ -142,6 +142,23 @@ def test_a_version_in_a_write_ahead_log_counts(tmp_path: Path):
     writer.close()
 
 
+def test_a_command_that_reads_makes_no_tables_in_an_empty_database(tmp_path: Path):
+    file = tmp_path / "empty.db"
+    file.touch()
+    with pytest.raises(PipelineError, match="nothing was tracked in `sqlite:///.*empty.db` yet"):
+        Tracker(of_sqlite(file), create=False)
+    assert not file.stat().st_size
+
+
+def test_the_copy_of_an_open_database_has_its_log(tmp_path: Path):
+    file = database_of(tmp_path / "team", OLDER["2.14.3"])
+    file.with_name(f"{file.name}-wal").touch()
+    with pytest.raises(PipelineError, match="belongs to an older MLflow") as caught:
+        schema.refuse_another_schema(of_sqlite(file))
+    copies = f"`cp {file} {file.stem}-copy.db && cp {file}-wal {file.stem}-copy.db-wal && mlflow"
+    assert copies in str(caught.value.hint)
+
+
 @pytest.mark.parametrize("name", ["mlflow.db", "empty.db"])
 def test_a_database_of_ours_or_an_empty_one_is_taken(name: str, tmp_path: Path):
     (tmp_path / "empty.db").touch()

@@ -302,8 +302,9 @@ def test_how_often_trials_keep_their_state_is_stored(conducted: list[dict[str, A
 
 @pytest.mark.parametrize(("gpus", "rate"), [("0", 1.0), ("0.25", 0.25), ("1", 1.0), ("2", 1.0)])
 def test_who_shares_a_card_holds_its_share_of_the_memory(
-    gpus: str, rate: float, conducted: list[dict[str, Any]]
+    gpus: str, rate: float, conducted: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setattr(cluster, "num_local_gpus", lambda: 2)
     search.main([*SAMPLE, "--gpus-per-trial", gpus])
     assert conducted[0]["prepared"].run.gpu_memory_rate == rate
 
@@ -319,8 +320,13 @@ def test_who_shares_a_card_holds_its_share_of_the_memory(
     ],
 )
 def test_gpus_are_chosen_where_no_flag_says_how_many(
-    flags: list[str], chooses: bool, device: str, conducted: list[dict[str, Any]]
+    flags: list[str],
+    chooses: bool,
+    device: str,
+    conducted: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
 ):
+    monkeypatch.setattr(cluster, "num_local_gpus", lambda: 2)
     search.main([*SAMPLE, *flags])
     prepared = conducted[0]["prepared"]
     assert (prepared.chooses_gpus, prepared.packs_gpus, prepared.run.device) == (chooses, False, device)

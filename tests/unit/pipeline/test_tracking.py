@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mlflow.exceptions import MlflowException
 
 from pipeline.base.errors import PipelineError
 from pipeline.tracking import tracking
@@ -131,30 +132,27 @@ def test_server_that_is_down_is_found_at_once():
             Tracker(f"http://127.0.0.1:{port}")
 
 
-class Refusing(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_error(401)
-
-    do_POST = do_GET  # noqa: N815
-
-    def log_message(self, *args: object):
-        pass
-
-
-@pytest.fixture
-def refusing_server() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), Refusing)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
 def test_server_that_refuses_is_named(refusing_server: str):
     with pytest.raises(PipelineError, match=f"cannot use the tracking store `{refusing_server}`.*401"):
         Tracker(refusing_server)
+
+
+@pytest.mark.parametrize(
+    ("status", "way"),
+    [
+        ("401", "does not accept this user"),
+        ("403", "ask its owner"),
+        ("404", "none of MLflow"),
+        ("400", "see"),
+    ],
+)
+def test_what_to_do_about_a_server_that_refuses(status: str, way: str):
+    with (
+        pytest.raises(PipelineError, match=f"cannot: .* {status}") as caught,
+        tracking.translated("cannot", hint="see `--tracking-uri`"),
+    ):
+        raise MlflowException(f"API request to endpoint failed with error code {status} != 200")
+    assert way in str(caught.value.hint)
 
 
 def test_tracker_can_be_pickled(tracker: Tracker, experiment: str):

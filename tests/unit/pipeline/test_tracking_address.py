@@ -51,6 +51,22 @@ def test_another_store_is_refused(uri: str):
     assert "http://HOST:5000" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize("uri", ["http://", "https:///x", "http://ada@", "http://ada:hush@", "http://:5000"])
+def test_a_server_needs_a_host(uri: str):
+    with pytest.raises(PipelineError, match="--tracking-uri: expected `https?://HOST:PORT`, but ") as caught:
+        tracking_address.check(uri, "--tracking-uri")
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("stated", [None, "http://h", "http://other"])
+def test_a_message_names_what_named_the_address(stated: str | None, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    if stated:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", stated)
+    named = "MLFLOW_TRACKING_URI" if stated == "http://h" else "--tracking-uri"
+    assert tracking_address.named_by("http://h") == named
+
+
 @pytest.mark.parametrize("uri", ["sqlite://", "sqlite:///:memory:", "sqlite:///"])
 def test_a_database_needs_a_file(uri: str):
     with pytest.raises(PipelineError, match="expected `sqlite:///FILE`"):

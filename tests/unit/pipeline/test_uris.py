@@ -180,6 +180,15 @@ MISTYPED = [
 ]
 
 
+@pytest.mark.parametrize("inner", ["http://ada:hush@h:9", "http%3A%2F%2Fada%3Ahush%40h%3A9"])
+@pytest.mark.parametrize("end", ["", "&region=x"])
+def test_a_password_of_a_uri_within_a_query_is_masked(inner: str, end: str):
+    uri = f"s3://bucket/x?endpoint_override={inner}{end}"
+    for shown in (uris.without_password(uri), uris.without_passwords(f"cannot open {uri}: away")):
+        assert "hush" not in shown
+        assert "s3://bucket/x?endpoint_override=http://ada:***@h:9" + end in shown
+
+
 @pytest.mark.parametrize("form", MISTYPED)
 @pytest.mark.parametrize("password", ["hush-hush", "hush@hush", "hu/sh", "hush#1", "%68ush"])
 def test_a_password_is_masked_where_the_scheme_is_mistyped_or_missing(form: str, password: str):

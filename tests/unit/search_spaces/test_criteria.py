@@ -15,8 +15,8 @@ def test_the_relative_threshold_is_the_rivals_precision_less_two_points():
     found = criteria.relative(stated, 0.7614, "HardKuma", "at 8 % of the tokens after 10 epochs, cached")
     assert str(found) == "best val_token_recall with val_token_precision >= 0.741, at 8 % of the tokens"
     assert found.why == (
-        "threshold 0.741 = HardKuma's 0.761 on validation - 0.02, at 8 % of the tokens after 10 epochs, "
-        "cached; the paper's threshold: 0.878"
+        "threshold 0.741: HardKuma's precision on validation, 0.761, less 0.02, at 8 % of the tokens after "
+        "10 epochs, cached; the paper's threshold: 0.878"
     )
 
 
@@ -27,7 +27,7 @@ def test_a_criterion_without_a_threshold_on_precision_gets_one_and_keeps_its_bou
         "best val_hatexplain_token_f1 with val_token_precision >= 0.48, val_accuracy >= 0.61, "
         "val_selection_rate <= 0.52, at 50 % of the tokens"
     )
-    assert found.why == "threshold 0.48 = HardKuma's 0.500 on validation - 0.02, told"
+    assert found.why == "threshold 0.48: HardKuma's precision on validation, 0.500, less 0.02, told"
 
 
 def test_a_rival_without_precision_asks_for_nothing():
@@ -66,12 +66,11 @@ def test_without_a_rival_the_threshold_lies_above_a_random_mask(density: float, 
     "name",
     [
         "val_mse",
-        "mae",
+        "val_mae",
         "val_palate/mse",
         "val_sufficiency",
         "val_sufficiency_kl",
         "val_calibrated_sufficiency",
-        "val/charges/mse",
     ],
 )
 def test_what_is_lower_for_a_better_model_is_not_maximised(name: str):
@@ -79,6 +78,14 @@ def test_what_is_lower_for_a_better_model_is_not_maximised(name: str):
         criteria.as_stated(f"best {name} with val_token_precision >= 0.5")
     bounded = criteria.as_stated(f"best val_token_f1 with {name} <= 0.03")
     assert bounded.bounds[0].kind == "at_most"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("mse", "val_mse"), ("test_mse", "val_mse"), ("val/charges/mae", "val_charges/mae")]
+)
+def test_the_bound_that_is_offered_is_on_validation(name: str, meant: str):
+    with pytest.raises(ValueError, match=f"`with {meant} <= NUMBER`"):
+        criteria.as_stated(f"best {name}")
 
 
 def test_every_error_that_scores_define_is_known_as_one():
