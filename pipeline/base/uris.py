@@ -169,7 +169,8 @@ def is_masked(uri: str) -> bool:
 def holds_secret(uri: str) -> bool:
     """Whether a URI contains a password or a key."""
     _, credentials = split(uri)
-    return bool(credentials and credentials.password) or bool(_SECRET_IN_QUERY.search(uri))
+    named = bool(credentials and credentials.password) or bool(_SECRET_IN_QUERY.search(uri))
+    return named or without_password(uri) != uri  # in a URI within its query
 
 
 def of_sqlite(file: Path) -> str:

@@ -105,7 +105,7 @@ def register(
 
     Returns:
         The number of the version; that of an earlier one where the very weights of that run have one already
-        that was chosen by the same criterion.
+        that was chosen by the same criterion and whose files are whole.
 
     Raises:
         StateError: if the package is damaged.
@@ -117,7 +117,8 @@ def register(
     every = {key: written(value) for key, value in {**_version_tags(metadata), **tags}.items()}
     with translated(f"cannot register a version of `{name}`"):
         there = _version_of(tracker.client, name, run_id, every)
-        if there is not None:  # a finished study that is resumed chooses the same winner again
+        # a finished study that is resumed chooses the same winner again
+        if there is not None and not _is_lost(tracker, name, there):
             if alias is not None:
                 _advance(tracker.client, name, alias, there, takes_alias)
             return there
@@ -382,17 +383,33 @@ def tag(tracker: Tracker, version: ModelVersion, tags: Mapping[str, Any]) -> Non
             tracker.client.set_model_version_tag(version.name, str(version.version), key, written(value))
 
 
-_HINT_LOST = (
-    "restore the files from a backup, or register the trial as a new version from the weights that its study "
-    "has kept: `python -m pipeline.register --name STUDY`"
-)
+class LostFiles(PipelineError):  # noqa: N818 - what a second registration mends
+    """Files of a registered version are missing or damaged."""
+
+    def __init__(self, message: str, where: str) -> None:
+        hint = (
+            "restore the files from a backup, or register the trial as a new version from the weights of its "
+            "study: `python -m pipeline.register --name STUDY`"
+        )
+        super().__init__(message, where=where, hint=hint)
+
+
+def _is_lost(tracker: Tracker, name: str, version: int) -> bool:
+    """Whether files of a version are missing or damaged."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            load_version_package(tracker, name, version, Path(folder))
+        except LostFiles:
+            return True
+    return False
 
 
 def load_version_package(tracker: Tracker, name: str, which: str | int, destination: Path) -> Path:
     """Copy the package of a version into `destination`; returns its folder.
 
     Raises:
-        PipelineError: if there is no such version, its files are gone, or other weights stand in their place.
+        LostFiles: if its weights are gone, or others stand in their place.
+        PipelineError: if there is no such version, or its files cannot be read.
     """
     version = find(tracker, name, which)
     destination.mkdir(parents=True, exist_ok=True)
@@ -401,18 +418,20 @@ def load_version_package(tracker: Tracker, name: str, which: str | int, destinat
         elsewhere = moved.relocated(source, tracker.artifact_root)
         source = source if elsewhere is None else elsewhere.as_uri()
         uri = f"{source.rstrip('/')}/artifacts/{served_model.PACKAGE_ARTIFACT}"
+        folder = moved.path_of(uri)
+        if folder is not None and not folder.exists():
+            raise LostFiles(f"cannot read the files of {version.uri}: the folder is missing", uri)
         found = Path(
             download_artifacts(artifact_uri=uri, dst_path=str(destination), tracking_uri=tracker.address)
         )
     registered, weights = version.tags.get(_DIGEST_TAG), found / checkpoints.WEIGHTS
     if registered and not weights.is_file():
-        raise PipelineError(f"{version.uri} has no file `{checkpoints.WEIGHTS}`", where=uri, hint=_HINT_LOST)
+        raise LostFiles(f"{version.uri} has no file `{checkpoints.WEIGHTS}`", uri)
     if registered and file_digest(weights) != registered:
-        raise PipelineError(
+        raise LostFiles(
             f"`{checkpoints.WEIGHTS}` of {version.uri} is not the file that was registered: its sha256 is "
             f"not the version's tag `{_DIGEST_TAG}`, {registered}",
-            where=uri,
-            hint=_HINT_LOST,
+            uri,
         )
     return found
 

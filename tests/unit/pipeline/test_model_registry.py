@@ -287,6 +287,24 @@ def test_weights_that_are_gone_are_told(tracker: Tracker, instead: str, tmp_path
         model_registry.load_version(tracker, NAME, 1, tmp_path / "copy")
 
 
+@pytest.mark.parametrize("harm", ["missing", "torn", "folder"])
+def test_a_version_whose_files_are_lost_is_registered_anew(tracker: Tracker, harm: str, tmp_path: Path):
+    package = small_package(tmp_path / "model")
+    first, run_id = registered(tracker, package)
+    (stored,) = [path for path in tmp_path.rglob(checkpoints.WEIGHTS) if "artifacts" in path.parts]
+    if harm == "folder":
+        stored.parent.rename(tmp_path / "away")
+    else:
+        stored.unlink() if harm == "missing" else stored.write_bytes(b"torn")
+    with pytest.raises(model_registry.LostFiles) as caught:
+        model_registry.load_version_package(tracker, NAME, first, tmp_path / "copy")
+    assert "python -m pipeline.register" in str(caught.value.hint)
+    again = model_registry.register(tracker, package, name=NAME, run_id=run_id, tags={})
+    assert again == first + 1
+    assert model_registry.find(tracker, NAME, CHALLENGER).version == again
+    assert model_registry.load_version(tracker, NAME, again, tmp_path / "new").metadata == metadata()
+
+
 def test_lost_files_are_named(tracker: Tracker, tmp_path: Path):
     registered(tracker, small_package(tmp_path / "model"))
     source = Path(tracker.client.get_model_version_download_uri(NAME, "1").removeprefix("file://"))

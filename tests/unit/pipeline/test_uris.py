@@ -184,6 +184,8 @@ MISTYPED = [
 @pytest.mark.parametrize("end", ["", "&region=x"])
 def test_a_password_of_a_uri_within_a_query_is_masked(inner: str, end: str):
     uri = f"s3://bucket/x?endpoint_override={inner}{end}"
+    assert uris.holds_secret(uri)
+    assert not uris.holds_secret(f"s3://bucket/x?endpoint_override=http%3A%2F%2Fh%3A9{end}")
     for shown in (uris.without_password(uri), uris.without_passwords(f"cannot open {uri}: away")):
         assert "hush" not in shown
         assert "s3://bucket/x?endpoint_override=http://ada:***@h:9" + end in shown
