@@ -196,8 +196,8 @@ def _checked(records: Iterator[MaskRecord]) -> Iterator[MaskRecord]:
         ):
             if number > most:
                 raise BadInputError(
-                    f"expected at most {most:,} tokens in all {what} of a file, but there are {number:,} "
-                    "up to this line",
+                    f"expected at most {counted(most, 'token', spec=',')} in all {what} of a file, "
+                    f"but there are {number:,} up to this line",
                     where=record.where,
                     hint="check spans and `num_tokens`, or score the file in parts",
                 )

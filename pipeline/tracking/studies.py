@@ -87,6 +87,8 @@ def start_study(
             for k, v in parameters.items()
             if found.params.get(k, written(v)) != written(v)
         }
+        if found.ended is not None:
+            tracker.ended_before[found.run_id] = found.ended
         tracker.reopen(found.run_id)
         tracker.log_params(found.run_id, new)
         tracker.set_tags(found.run_id, {**tags, **changed})
@@ -124,7 +126,13 @@ def latest_study(
 
 
 def last_end(tracker: Tracker, run_id: str) -> float | None:
-    """When the last run below a study's ended, in seconds since 1970; None where none has."""
+    """When a study had ended that was opened again, in seconds since 1970; otherwise when its last trial did.
+
+    Returns:
+        None where neither has ended.
+    """
+    if run_id in tracker.ended_before:
+        return tracker.ended_before[run_id]
     return max((run.ended for run in tracker.children(run_id) if run.ended is not None), default=None)
 
 

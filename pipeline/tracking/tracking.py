@@ -91,6 +91,8 @@ class Tracker:
         self.artifact_root = artifact_root
         self._database: Path | None = None
         self._client: MlflowClient | None = None
+        self.ended_before: dict[str, float] = {}
+        """When runs that were opened again had ended, in seconds since 1970."""
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         for name in _TOLD:
             logging.getLogger(name).setLevel(logging.CRITICAL)
