@@ -55,7 +55,7 @@ _LARGEST = sys.float_info.max
 MAX_BYTES = 4 * 2**30
 """Most bytes to accept from one mask file, after decompression."""
 
-MAX_SELECTED, MAX_ALL_TOKENS = 100_000_000, 1_000_000_000
+MAX_SELECTED, MAX_ALL_TOKENS = 20_000_000, 500_000_000
 """Most selected tokens, and tokens of texts, to accept from one mask file: a short line can state many."""
 
 _DOCCANO = ("label", "labels", "entities")

@@ -17,7 +17,9 @@ from pipeline.showing import flags
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.demo`."""
     parser = common_flags.parser(
-        "pipeline.demo", "Show models on a web page: what they mark, predict, and predict from other marks."
+        "pipeline.demo",
+        "Show models on a web page: their rationales, their predictions, and the predictions from rationales "
+        "that you change.",
     )
     flags.add_flags(parser)
     common_flags.add_storage_arguments(parser)

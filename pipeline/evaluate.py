@@ -40,12 +40,12 @@ def build_parser() -> argparse.ArgumentParser:
         "--explainer",
         metavar="NAME",
         choices=EXPLAINERS,
-        help=f"what ranks a classifier's tokens: {', '.join(EXPLAINERS)} (default: as trained)",
+        help=f"method that ranks the tokens of a classifier: {', '.join(EXPLAINERS)} (default: as trained)",
     )
     parser.add_argument("--sample", action="store_true", help="look in runs/sample for results, not in runs")
     common_flags.add_storage_arguments(parser)
     group = common_flags.add_feature_arguments(parser)
-    group.add_argument("--embedding", help="the value of `--embedding` in the search (default: none)")
+    group.add_argument("--embedding", help="value of `--embedding` that the search was given (default: none)")
     return parser
 
 

@@ -24,7 +24,9 @@ logger = logging.getLogger("pipeline.explain")
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.explain`."""
-    parser = common_flags.parser("pipeline.explain", "Predict from text and mark the words that decide.")
+    parser = common_flags.parser(
+        "pipeline.explain", "Predict the label or score of texts and mark the words of the rationale."
+    )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--model", metavar="URI", help="models:/NAME@ALIAS or models:/NAME/VERSION")
     which.add_argument(

@@ -37,7 +37,8 @@ def build_parser() -> argparse.ArgumentParser:
     add_flags(parser)
     common_flags.add_data_arguments(parser)
     parser.add_argument(
-        "--embedding", help="the value of `--embedding` in the training of the models (default: none)"
+        "--embedding",
+        help="value of `--embedding` that the training of the models was given (default: none)",
     )
     common_flags.add_storage_arguments(parser)
     return parser

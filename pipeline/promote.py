@@ -34,7 +34,9 @@ def build_parser() -> argparse.ArgumentParser:
         help="threshold on test precision (default: the threshold by which the model was chosen)",
     )
     group.add_argument(
-        "--force", action="store_true", help="promote a model that is worse than the present champion on test"
+        "--force",
+        action="store_true",
+        help="promote the model even if it is worse on test than the present champion",
     )
     return parser
 

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     with (
         terminal.opened(),
         terminal.step("registering"),
-        ended_study.reopened(given, "there is nothing to register") as study,
+        ended_study.reopened(given, "nothing was trained in it, so there is nothing to register") as study,
     ):
         from pipeline.study.registration import Wanted, register
 
@@ -82,7 +82,7 @@ def _stated(text: str | None) -> Criterion | None:
         raise PipelineError(
             str(error),
             where="--criterion",
-            hint='as in --criterion "best val_token_f1 with val_selection_rate <= 0.2"',
+            hint='for instance --criterion "best val_token_f1 with val_selection_rate <= 0.2"',
         ) from error
 
 

@@ -31,7 +31,11 @@ def build_parser() -> argparse.ArgumentParser:
         "--dataset", help=f"data set (default: {DEFAULT_DATASET}; with --name, the data set of the study)"
     )
     parser.add_argument("--aspect", "--task", help="target of the data set, or several with commas")
-    parser.add_argument("--sample", action="store_true", help="a study of the sample corpus, in runs/sample")
+    parser.add_argument(
+        "--sample",
+        action="store_true",
+        help="the study was made on the sample corpus (looks in runs/sample)",
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--name", "--study", dest="name", metavar="NAME", help="name of the study (default: the latest)"
@@ -49,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--output",
         metavar="FILE",
         help="file to write (default: STORAGE/studies/NAME/report.html; with --tables, "
-        "STORAGE/tables/tables.html; Markdown and LaTeX lie beside it)",
+        "STORAGE/tables/tables.html); with --tables, Markdown and LaTeX files are written to the same folder",
     )
     return parser
 

@@ -31,8 +31,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--tolerance",
         type=flag_values.tolerance,
         metavar="X",
-        help="largest difference at which two values agree, relative for values beyond 1; 0: bit for bit "
-        "(default: 0.001, more than rounding changes in the first epochs, see docs/reproducing.md)",
+        help="largest accepted difference between two values (relative for values above 1); 0: values must "
+        "be identical (default: 0.001, which covers rounding in the first epochs; see docs/reproducing.md)",
     )
     parser.add_argument(
         "--json", metavar="FILE", help="also write everything to this file; `-`: write to stdout"
@@ -48,15 +48,14 @@ def build_parser() -> argparse.ArgumentParser:
     )
     group.add_argument("--threads", type=flag_values.positive_int, help="torch threads (default: the run's)")
     group = common_flags.add_feature_arguments(parser)
-    group.add_argument(
-        "--embedding", metavar="FILE", help="file of the run's word vectors, if they came from a file"
-    )
+    group.add_argument("--embedding", metavar="FILE", help="word vector file of the run, if it used one")
     group.add_argument(
         "--option",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="new path of a file that an option of the run names, if the file has moved; may be repeated",
+        help="new path of a file that the run was given as an option, if the file has moved (NAME=NEW PATH); "
+        "may be repeated",
     )
     return parser
 

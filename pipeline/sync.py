@@ -24,7 +24,9 @@ logger = logging.getLogger("pipeline.sync")
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.sync`."""
-    parser = common_flags.parser("pipeline.sync", "Write to MLflow what is missing of a study.")
+    parser = common_flags.parser(
+        "pipeline.sync", "Write to MLflow the results of a study that MLflow does not have yet."
+    )
     parser.add_argument("--name", type=flag_values.study_name, required=True, help="name of the study")
     parser.add_argument("--sample", action="store_true", help="the study was made on the sample corpus")
     common_flags.add_storage_arguments(parser)

@@ -65,10 +65,11 @@ def _refuse_others(claims: Location, mine: Location, study: str) -> None:
             other.remove()
             continue
         raise PipelineError(
-            f"another process is running the {study}: {owner.get('pid')} on `{owner.get('host')}`, "
-            f"last seen {max(age_s, 0):.0f} s ago",
+            f"the {study} is already being run by process {owner.get('pid')} on `{owner.get('host')}` "
+            f"(last seen {max(age_s, 0):.0f} s ago)",
             where="--name",
-            hint=f"choose another name, or wait until it has ended; if it died, try again in {LIFE_S:.0f} s",
+            hint="choose another name, or wait until that process has ended; if it has crashed, try again in "
+            f"{LIFE_S:.0f} s",
         )
 
 
@@ -97,11 +98,11 @@ def _renewed(mine: Location, document: bytes) -> Iterator[None]:
         while not over.wait(RENEWAL_S):
             try:
                 if not mine.exists():
-                    logger.error("another process has taken the study over: stop this process (%s)", mine)
+                    logger.error("another process now runs this study: stop this process (%s)", mine)
                     return
                 mine.write(document)
             except PipelineError as error:
-                logger.warning("the claim on the study could not be renewed: %s", error)
+                logger.warning("cannot renew this process's lock on the study: %s", error)
 
     thread = threading.Thread(target=renew, daemon=True)
     thread.start()

@@ -156,5 +156,5 @@ def parsed_again(command: str, where: str, by: argparse.ArgumentParser | None = 
         return by.parse_known_args(shlex.split(command)[3:])[0]
     except (ValueError, PipelineError, SystemExit) as error:  # `--help` would end the process
         raise PipelineError(
-            f"expected the command that started it, but got `{command[:100]}` ({error})", where=where
+            f"expected a stored command line, but got `{command[:100]}` ({error})", where=where
         ) from error

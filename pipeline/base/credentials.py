@@ -4,9 +4,9 @@ from pipeline.base import uris
 from pipeline.base.errors import PipelineError
 
 _HINT = (
-    "percent-encode it, and an `@` in a path: `@` is %40, `/` is %2F, `#` is %23, `?` is %3F, `%` is %25, "
-    "a blank is %20; "
-    "`python -c \"import getpass, urllib.parse as u; print(u.quote(getpass.getpass(), safe=''))\"` does it"
+    "percent-encode the user name and the password: `@` is %40, `/` is %2F, `#` is %23, `?` is %3F, `%` is "
+    "%25, a blank is %20 (also an `@` in a path). This command prints an encoded password: "
+    "`python -c \"import getpass, urllib.parse as u; print(u.quote(getpass.getpass(), safe=''))\"`"
 )
 
 

@@ -116,7 +116,7 @@ def _without_room(error: Exception) -> PipelineError:
         _drop_stdout()
     file, reason = getattr(error, "filename", None), getattr(error, "strerror", None) or one_line(error)
     return PipelineError(
-        f"cannot be written: {reason}",
+        f"cannot write {'a' if file is None else 'the'} file: {reason}",
         where=None if file is None else str(file),
         hint="free space on the disk of this file and on the disks of --storage, --cache-dir and TMPDIR",
     )

@@ -12,7 +12,7 @@ from types import FrameType
 from feature_store import terminal
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_FIRST = "stopping ... (once more: stop at once)"
+_FIRST = "stopping ... (press Ctrl-C again to stop at once)"
 _SECOND = b"stopped at once\n"
 _AGAIN_S = 0.01
 """How long after Python has dropped an interrupt it is raised again."""

@@ -32,7 +32,7 @@ def make_folder(path: Path, where: str) -> None:
         raise PipelineError(
             f"cannot make the folder `{path}`: {error.strerror}",
             where=where,
-            hint="name a folder of your own",
+            hint="choose a folder in which you may write",
         ) from error
 
 

@@ -42,13 +42,17 @@ _REASONS = (
         "there is no such bucket",
         "create the bucket first",
     ),
-    (r"Unable to load lib", "its library is not installed on this machine", "for hdfs:// Java and Hadoop"),
+    (
+        r"Unable to load lib",
+        "its library is not installed on this machine",
+        "install Java and Hadoop, which hdfs:// needs",
+    ),
     (r"Path does not exist|No such file", "there is no such file", None),
     (
         r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|SIGNATURE_DOES_NOT_MATCH|"
         r"HTTP status 40[13]|PERMISSION_DENIED|UNAUTHENTICATED|[Nn]o credentials|Permission denied|Read-only",
         "access is refused",
-        "give this machine credentials that may list, read, write and delete there",
+        "give this machine credentials with permission to list, read, write and delete at this address",
     ),
     (
         r"NETWORK_CONNECTION|UNAVAILABLE|Could ?n[o']t (connect|resolve)|timed? ?out",
@@ -271,7 +275,8 @@ class Storage:
             raise PipelineError(
                 f"expected a folder on this machine, but got `{without_password(self.given)}`",
                 where="--storage",
-                hint="only `pipeline.search`, `pipeline.compare` and `pipeline.report` write to a URI",
+                hint="give a folder; only `pipeline.search`, `pipeline.compare` and `pipeline.report` can "
+                "write to a URI",
             )
         return Path(self.given)
 

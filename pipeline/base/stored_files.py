@@ -74,10 +74,10 @@ def check_folder(directory: Path, what: str, hint: str) -> None:
     """
     if (directory / DIGESTS).is_file():
         return
-    got = f"has no file `{DIGESTS}`"
+    got = f"the folder has no file `{DIGESTS}`"
     if not directory.is_dir():
-        got = "is a file" if directory.exists() else "is not there"
-    raise StateError(f"expected the folder of {what}, but it {got}", where=str(directory), hint=hint)
+        got = "got a file" if directory.exists() else "the folder is missing"
+    raise StateError(f"expected a folder with {what}, but {got}", where=str(directory), hint=hint)
 
 
 def write_digests(directory: Path, names: Iterable[str]) -> None:
@@ -100,7 +100,7 @@ def check_digests(directory: Path, digests: object, names: Iterable[str]) -> Non
     wanted = list(names)
     if not isinstance(digests, Mapping) or set(digests) != set(wanted):
         raise StateError(
-            f"expected a digest of each of {', '.join(wanted)}, but got {str(digests)[:200]}",
+            f"expected a digest for each of {', '.join(wanted)}, but got {str(digests)[:200]}",
             where=str(directory / DIGESTS),
         )
     for name in wanted:
@@ -141,7 +141,8 @@ def read_settings(kind: type[_T], path: Path, what: str) -> _T:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "it"
         raise StateError(
-            f"expected {what}, but got something else ({place[:100]}: {first['msg'][:200]})", where=str(path)
+            f"expected {what}, but the content does not match ({place[:100]}: {first['msg'][:200]})",
+            where=str(path),
         ) from error
 
 
@@ -156,7 +157,7 @@ def check_name(found: str, name: str, noun: str, path: Path) -> None:
     """
     if found != name:
         raise StateError(
-            f"expected the settings of the {noun} `{name[:100]}`, but got those of `{found[:100]}`",
+            f"expected the settings of the {noun} `{name[:100]}`, but got the settings of `{found[:100]}`",
             where=str(path),
         )
 

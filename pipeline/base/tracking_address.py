@@ -52,7 +52,8 @@ def check(uri: str | None, flag: str) -> None:
         raise PipelineError(
             f"expected `sqlite:///FILE`, but got `{uris.without_password(uri)}`",
             where=flag,
-            hint="`sqlite:///` and the file's path, which begins with one more `/` where it is from the root",
+            hint="write `sqlite:///` followed by the file's path: sqlite:///runs/mlflow.db (relative) or "
+            "sqlite:////home/me/mlflow.db (absolute)",
         )
     credentials.check(uri, flag)
 

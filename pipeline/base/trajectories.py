@@ -168,9 +168,9 @@ class TrajectoryComparison:
         metrics, epochs = {c.metric for c in self.cells}, {c.epoch for c in self.cells}
         compared = f"{counted(len(metrics), 'metric')} over {counted(len(epochs), 'epoch')}"
         if not self.cells:
-            compared = "no epoch was finished, and it failed in the same way"
+            compared = "both trainings failed in the same way before the end of the first epoch"
         elif self.recorded is not None:
-            compared += ", and the failure"
+            compared += ", and the failure is the same"
         if self.verdict == BIT_FOR_BIT:
             return f"agrees bit for bit: {compared}"
         if self.verdict == WITHIN:
@@ -179,7 +179,10 @@ class TrajectoryComparison:
             return f"agrees within {self.tolerance:g}: {compared}; the largest difference is {at}"
         first = self.first()
         if first is None or (first.again is None and not self.same_failure):
-            return f"differs: recorded {self.recorded or 'no failure'}; again {self.again or 'no failure'}"
+            return (
+                f"differs: the recorded training had {self.recorded or 'no failure'}, the repeated training "
+                f"had {self.again or 'no failure'}"
+            )
         apart = f"recorded {_shown(first.recorded)}, again {_shown(first.again)}"
         return f"differs: first at epoch {first.epoch + 1} in {first.metric} ({apart})"
 
@@ -201,8 +204,8 @@ class TrajectoryComparison:
         widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
         texts = [[f"{name:<{widths[0]}}", *map(str.rjust, rest, widths[1:])] for name, *rest in lines]
         left = len(first) + len(worst) - len(rows)
-        more = [f"... and {counted(left, 'metric')} more: `--json` writes each at each epoch"] if left else []
-        return "\n".join([*("  ".join(line) for line in texts), *more])
+        more = f"... and {counted(left, 'metric')} more: `--json` writes every metric for every epoch"
+        return "\n".join([*("  ".join(line) for line in texts), *([more] if left else [])])
 
     def as_json(self) -> dict[str, Any]:
         """For machines: the verdict and every cell; epochs are counted from 0, as MLflow's steps are."""

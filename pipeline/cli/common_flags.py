@@ -27,7 +27,8 @@ def add_data_arguments(target: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--aspect",
         "--task",
-        help=f"what to predict ({aspects_in_words()}); several with commas: one model, the main target first",
+        help=f"what to predict ({aspects_in_words()}); several names, separated by commas, give one model "
+        "for all of them (main target first)",
     )
     group.add_argument(
         "--option",
@@ -59,7 +60,7 @@ def add_cache_dir(target: argparse._ActionsContainer) -> None:
 
 def add_feature_arguments(target: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Flags that say where the features of an earlier run are; returns their group."""
-    group = target.add_argument_group("features, if they are no longer in the cache")
+    group = target.add_argument_group("to build the features again, if the cache no longer has them")
     group.add_argument(
         "--data-dir", metavar="DIR", help="folder that contains DATASET/ (default: INFOCAL_DATA)"
     )
@@ -120,18 +121,19 @@ def add_training_arguments(target: argparse.ArgumentParser, *, has_one_method: b
         "--target-selection-rate",
         type=flag_values.fraction,
         metavar="RATE",
-        help="share of the tokens to select, held in training and by the threshold; 1: all tokens",
+        help="share of the tokens to select, in training and (by a threshold) in scoring; 1: select all "
+        "tokens",
     )
     group.add_argument(
         "--min-precision",
         type=flag_values.fraction,
-        help="precision threshold of the criterion, in place of its own",
+        help="replace the criterion's threshold on precision by this value",
     )
     group.add_argument(
         "--criterion-target",
         metavar="NAME",
-        help="with several targets, the one by whose prediction models are chosen; mean: the mean over "
-        "targets (default: the first)",
+        help="choose models by the predictions of this target, if there are several; mean: by the mean over "
+        "all targets (default: the main target)",
     )
     group.add_argument(
         "--epochs",
@@ -143,7 +145,7 @@ def add_training_arguments(target: argparse.ArgumentParser, *, has_one_method: b
         "--seed",
         type=flag_values.seed,
         default=0,
-        help="random seed; with several seeds, the first (default: %(default)s)",
+        help="random seed; if there are several seeds, the first of them (default: %(default)s)",
     )
     group.add_argument(
         "--device",

@@ -35,7 +35,11 @@ def new_comparison(given: argparse.Namespace, arguments: Sequence[str]) -> "Comp
     methods = lookup.chosen_methods(given.methods, given.dataset, "--methods", aspect)
     _check_owners(given.set, methods)
     if given.gpus_per_run == flag_values.AUTO:
-        raise PipelineError("expected a number of GPUs, but got `auto`", where="--gpus-per-run")
+        raise PipelineError(
+            "expected a number of GPUs, but got `auto`",
+            where="--gpus-per-run",
+            hint="`pipeline.compare` needs a number or a fraction, such as `--gpus-per-run 0.5`",
+        )
     planning.refuse_gpus_of_the_cpu(given.gpus_per_run, given.device, "--gpus-per-run")
     _check_rate_is_set_by_its_flag(given)
     is_local, chooses = cluster.is_local(given.address), False
@@ -52,8 +56,8 @@ def new_comparison(given: argparse.Namespace, arguments: Sequence[str]) -> "Comp
         rate = lookup.preset(INFOCAL, given.dataset, aspect, given.sample).get(_RATE)
     if not rate or rate == 1:
         lacks = (
-            f"{naming.title(given.dataset, aspect)} has no selection rate of its own at which methods "
-            "can be compared"
+            f"{naming.title(given.dataset, aspect)} has no default selection rate at which methods "
+            "could be compared"
         )
         if rate is not None:
             lacks = f"a selection rate of {rate:g} selects {'everything' if rate else 'nothing'}"

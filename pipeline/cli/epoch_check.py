@@ -22,13 +22,15 @@ def start_of(run: settings.RunSettings, longest: int = 0) -> str:
     """
     config = run.config()
     start = (
-        f", all weights at full strength after {counted(config.start_epochs, 'epoch', spec='g')}"
+        f", all losses at full weight after {counted(config.start_epochs, 'epoch', spec='g')}"
         if config.start_epochs
         else ""
     )
     if longest > math.ceil(config.start_epochs):
         at_most = counted(longest, "epoch")
-        start = f", all weights at full strength after the start that is searched, at most {at_most}"
+        start = (
+            f", all losses at full weight after the start phase, whose length is searched (at most {at_most})"
+        )
     return f"batches of {config.batch_size}{start}"
 
 
@@ -53,8 +55,8 @@ def note_few(run: settings.RunSettings) -> None:
     if run.num_epochs < (fewest := _fewest_epochs(run)):
         start = counted(run.config().start_epochs, "epoch", spec="g")
         logger.info(
-            "note: all weights are at full strength only after %s, so after %s a rationale is not short yet; "
-            "ask for at least `--epochs %d`",
+            "note: all losses reach their full weight only after %s, so rationales are not yet short after "
+            "%s; use `--epochs %d` or more",
             start,
             counted(run.num_epochs, "epoch"),
             fewest,
@@ -77,5 +79,6 @@ def check(run: settings.RunSettings, of_what: str = "") -> None:
             f"{of_what}expected at least {counted(fewest, 'epoch')}, but got {run.num_epochs}: the losses "
             f"that shorten the rationale reach their full weight after {counted(start, 'epoch', spec='g')}",
             where="--epochs",
-            hint=f"ask for at least {fewest}, better {better}, or shorten the start: {_start_flags(run)}",
+            hint=f"use `--epochs {fewest}` or more ({better} or more is better), or shorten the start phase: "
+            f"{_start_flags(run)}",
         )

@@ -35,7 +35,7 @@ def explained(window: Sequence[Line], explainer: "Explainer") -> Iterator[tuple[
         if window[0].where is None:
             raise
         for position in error.positions:
-            logger.warning("%s: line without a token left out", window[position].where)
+            logger.warning("%s: the line has no token and is skipped", window[position].where)
         empty = set(error.positions)
         window = [given for position, given in enumerate(window) if position not in empty]
         found = explainer.explain([given.text for given in window])

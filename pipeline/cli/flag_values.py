@@ -150,7 +150,7 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
         raise PipelineError(
             f"cannot read the file: {reason(error)}",
             where=f"--config {path}",
-            hint="it is a TOML file with lines such as `hidden_size = 64`",
+            hint="give a TOML file with lines such as `hidden_size = 64`",
         ) from error
 
 

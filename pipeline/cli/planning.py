@@ -189,7 +189,7 @@ def _check_variant(base: Mapping[str, Any], method: str) -> None:
     for name, value in lookup.fixed_by(method).items():
         if base[name] != value:
             raise PipelineError(
-                f"`{method}` is the variant with {name} = {value}, but {base[name]} was asked for",
+                f"variant `{method}` requires {name} = {value}, but got {base[name]}",
                 where="--method",
                 hint="train the method itself, or another variant",
             )
@@ -203,8 +203,8 @@ def _with_min_precision(criterion: Criterion, limit: float, of_what: str) -> Cri
     """
     if not reads_rationales(criterion):
         raise PipelineError(
-            f"{of_what} is judged by its predictions, not by human rationales, so there is no precision to "
-            "be measured",
+            f"models for {of_what} are chosen by their predictions, so no precision of rationales is "
+            "measured",
             where="--min-precision",
             hint="leave out the flag",
         )
@@ -225,9 +225,12 @@ def _for_target(criterion: Criterion, aspect: str, target: str | None, own_ratio
     known = ", ".join(f"`{name}`" for name in (*names, MEAN))
     hint: str | None = "leave out the flag"
     if len(names) < 2:
-        lack = f"a model of one target is chosen by this target, but `{target}` was named"
+        lack = f"this flag needs several targets, but the model has only one; got `{target}`"
     elif score not in TASK_SCORES:
-        lack = f"{naming.title('', aspect)} is judged by human rationales ({criterion}), not by a target"
+        lack = (
+            f"models for {naming.title('', aspect)} are chosen by human rationales ({criterion}), not by the "
+            "predictions of a target"
+        )
     elif target not in (*names, MEAN):
         lack, hint = f"no target `{target}`; the targets are {known}", did_you_mean(target, (*names, MEAN))
     else:
@@ -267,7 +270,7 @@ def _as_flag(base: Mapping[str, Any], given: argparse.Namespace) -> str | None:
     """That what was given as a hyper-parameter is a flag; None where it is none."""
     known = {field.name for field in dataclasses.fields(lookup.implementation(given.method).config_class())}
     found = next((name for name in base if name not in known and hasattr(given, name)), None)
-    return found and f"it is a flag: `--{found.replace('_', '-')}`"
+    return found and f"use the flag `--{found.replace('_', '-')}` instead of a hyper-parameter"
 
 
 def _check_weights(config: MethodConfig, aspect: str) -> None:
@@ -453,8 +456,8 @@ def _check_annotated(
     """Refuse validation texts without a rationale where the criterion reads them."""
     if not num_annotated and reads_rationales(run.criterion):
         raise PipelineError(
-            f"none of the {num_texts} annotated validation texts of "
-            f"{naming.title(run.dataset, run.aspect)} has a human rationale: no epoch could be chosen",
+            f"none of the {num_texts} validation texts of {naming.title(run.dataset, run.aspect)} that are "
+            "read for human rationales has one, so the criterion cannot choose an epoch",
             where=given.data_dir,
             hint="the criterion needs annotated texts; check that the file of annotations is complete",
         )
@@ -484,8 +487,8 @@ def _warn_of_bar(run: settings.RunSettings, num_texts: int) -> None:
         )
         if known is not None:
             logger.warning(
-                "note: %s cannot be reached with these %d training texts, as far as we measured (precision "
-                "%.2f on %d, where %.0f %% of the tokens are selected: %s); set another threshold with "
+                "note: by our measurements, %s is out of reach with %d training texts: precision was %.2f "
+                "with %d texts, selecting %.0f %% of the tokens (%s). Set another threshold with "
                 "`--min-precision` now, or with `python -m pipeline.register` after the search",
                 bound,
                 num_texts,
@@ -510,9 +513,9 @@ def _settled(
     if kind == RELATIVE and not reads_rationales(criterion):
         if given.criterion == RELATIVE:
             raise PipelineError(
-                "nobody marked a rationale in a validation text, so no precision can be measured",
+                "no validation text has a human rationale, so no precision can be measured",
                 where="--criterion relative",
-                hint="`--criterion paper` chooses by the predictions",
+                hint="use `--criterion paper`, which chooses models by their predictions",
             )
         kind = PAPER
     return with_criterion(dataclasses.replace(run, base=_schedule(given, run, num_texts)), criterion, kind)

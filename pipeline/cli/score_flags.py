@@ -16,7 +16,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--human",
         metavar="FILE",
-        help="human rationales of the same texts; with --audit, the file from which X is computed",
+        help="human rationales of the same texts; with --audit: compute the gold density from this file",
     )
     parser.add_argument(
         "--audit",
@@ -33,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json",
         metavar="FILE",
-        help="also write all results to this file as JSON; `-`: to stdout, instead of text",
+        help="also write all results to this file as JSON; `-`: write JSON to stdout instead of the text",
     )
 
 
@@ -45,7 +45,9 @@ def check(given: argparse.Namespace) -> None:
     """
     if given.audit is None:
         if given.gold_density is not None:
-            raise PipelineError("this flag needs `--audit`", where="--gold-density", hint="add `--audit`")
+            raise PipelineError(
+                "this flag needs `--audit`", where="--gold-density", hint="add `--audit TABLE.csv`"
+            )
         if missing := [flag for flag in ("human", "rationale") if getattr(given, flag) is None]:
             raise PipelineError(
                 f"no `--{missing[0]}` was given",

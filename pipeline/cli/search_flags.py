@@ -34,14 +34,15 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--sampler",
         default="tpe",
         choices=settings.SAMPLERS,
-        help="how configurations are proposed (default: %(default)s)",
+        help="method that proposes the configurations (default: %(default)s)",
     )
     study.add_argument(
         "--seeds",
         type=flag_values.num_seeds,
         default=1,
-        help="seeds for the best trial, including the first (default: %(default)s); auto: train the four "
-        "best trials again with further seeds, at most eight trainings, and choose the best mean",
+        help="number of seeds for the best trial, including the first (default: %(default)s). auto: train "
+        "the four best trials with further seeds (at most eight further trainings) and choose the trial with "
+        "the best mean",
     )
     study.add_argument(
         "--max-concurrent",
@@ -65,8 +66,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=flag_values.tolerance,
         metavar="SECONDS",
         default=60.0,
-        help="how often a trial saves its state within an epoch, so that no more training is lost if its "
-        "worker dies; 0: only after each epoch (default: %(default)g)",
+        help="interval at which a trial saves its state within an epoch; if its worker dies, at most this "
+        "much training is lost. 0: save only after each epoch (default: %(default)g)",
     )
     common_flags.add_address(study)
     study.add_argument(

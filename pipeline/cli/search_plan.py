@@ -74,7 +74,7 @@ def _first(prepared: "StudySettings") -> list[str]:
     points = prepared.first_points
     if not points:
         why = (
-            "the file names no first point"
+            "the file lists no first point"
             if prepared.own_space
             else "the published best values are outside this space"
         )
@@ -88,7 +88,10 @@ def _seeds(prepared: "StudySettings") -> list[str]:
     if prepared.is_raced:
         (number, _), *_ = race.ROUNDS
         more = counted(race.MOST_TRAININGS, "further training")
-        return [f"seeds        the best {counted(number, 'trial')} race: at most {more}"]
+        return [
+            f"seeds        the best {counted(number, 'trial')} are trained with further seeds and compared "
+            f"by their mean: at most {more}"
+        ]
     return [f"seeds        {prepared.num_seeds} for the best trial"] if prepared.num_seeds > 1 else []
 
 
@@ -102,7 +105,7 @@ def _trials(asked: int, space: Space) -> str:
 def _gpus(prepared: "StudySettings", address: str | None) -> str:
     """What GPUs the trials get, as far as is known before the study starts."""
     if prepared.packs_gpus and not prepared.chooses_gpus:
-        return "as many trials on each as fit, by a measurement of one trial"
+        return "one trial is measured; then as many trials run on each GPU as fit"
     if not prepared.chooses_gpus:
         device = f" (device {prepared.run.device})"
         if prepared.run.device.startswith("cuda") and not prepared.gpus_per_trial:
@@ -110,12 +113,12 @@ def _gpus(prepared: "StudySettings", address: str | None) -> str:
         return f"{prepared.gpus_per_trial:g} a trial{device}" if prepared.gpus_per_trial else f"none{device}"
     if not cluster.is_local(address):
         return (
-            "GPUs of the cluster, shared as the measurement of one trial allows; trials run on the CPU if "
-            "there are no GPUs, or if torch on their nodes cannot use them (the search asks when it starts)"
+            "GPUs of the cluster; one trial is measured, then as many trials share a GPU as fit. Trials run "
+            "on the CPU if there is no usable GPU (checked when the search starts)"
         )
     num_gpus = cluster.num_local_gpus()
     return (
-        f"{num_gpus}, shared as the measurement of one trial allows"
+        f"{num_gpus}; one trial is measured, then as many trials share a GPU as fit"
         if num_gpus
         else "none here: trials run on the CPU"
     )

@@ -119,11 +119,13 @@ def _refuse_fixed(given: argparse.Namespace, run: RunSettings, space: Space) -> 
             raise PipelineError(
                 f"`{one.name}` is searched over, so it cannot be fixed as well",
                 where=flag,
-                hint="train one configuration with `python -m pipeline.train`",
+                hint=f"leave out the value of `{one.name}`, or train a single configuration with "
+                "`python -m pipeline.train`",
             )
         if one.name in of_method:
             raise PipelineError(
-                f"`{one.name}` is searched over, but `{given.method}` fixes it at {of_method[one.name]}",
+                f"the space varies `{one.name}`, but method `{given.method}` fixes it at "
+                f"{of_method[one.name]}",
                 where=f"--space {given.space}",
                 hint="remove it from the file",
             )
@@ -141,7 +143,7 @@ def _check_encoders(given: argparse.Namespace, run: RunSettings, space: Space) -
             raise PipelineError(
                 f"no folder `{name}` of a pretrained encoder",
                 where=where,
-                hint="name it by its whole path, which starts with `/`",
+                hint="give the absolute path of the folder",
             )
 
 
@@ -201,10 +203,10 @@ def with_features(given: argparse.Namespace, prepared: "StudySettings") -> "Stud
     built = planning.with_features(given, run)
     if run.features_dir and Path(run.features_dir).name != Path(built.features_dir).name:
         raise PipelineError(
-            f"the study's features, {Path(run.features_dir).name}, are missing, and the data now give "
-            f"different features, {Path(built.features_dir).name}",
+            f"the features of the study ({Path(run.features_dir).name}) are missing, and the current data "
+            f"give other features ({Path(built.features_dir).name})",
             where=f"--resume --name {prepared.name}",
-            hint="name the folder of the study's own files with `--data-dir`",
+            hint="name the data folder with which the study was started with `--data-dir`",
         )
     if run.features_dir:  # it was begun: what it is judged by stays as it was
         kept = {name: getattr(run, name) for name in ("criterion", "criterion_kind", "rival")}

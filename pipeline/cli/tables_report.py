@@ -22,7 +22,8 @@ def write(given: argparse.Namespace, storage: Storage, output: Path | None) -> l
     if stated:
         flag = f"--{stated[0].replace('_', '-')}"
         raise PipelineError(
-            "the page of all tables holds every comparison in the storage, and reads nothing from MLflow",
+            "this flag has no effect with `--tables`, which reads every comparison in the storage and "
+            "nothing from MLflow",
             where=flag,
             hint=f"leave out `{flag}`, or leave out `--tables` to write the page of a study",
         )

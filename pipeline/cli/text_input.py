@@ -85,7 +85,7 @@ def windows(stream: "BufferedReader | BytesIO", where: str) -> Iterator[list[Lin
             window.append(Line(text, f"{where}:{number}"))
             num_bytes += len(raw)
         elif raw:
-            logger.warning("%s:%d: empty line left out", where, number)
+            logger.warning("%s:%d: empty line skipped", where, number)
         if window and (is_last or len(window) == WINDOW or num_bytes > MAX_LINE_BYTES):
             yield window
             window, num_bytes = [], 0

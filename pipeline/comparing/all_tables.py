@@ -147,10 +147,11 @@ def write(home: Location, output: Path | None) -> list[str]:
 def _texts(made: Sequence[PaperSection], found: Sequence[Compared], home: Location) -> dict[str, str]:
     notes = [
         f"comparisons in {home}: {', '.join(f'`{one.name}`' for one in found) or 'none'}",
-        "a cell is the mean over seeds, with the interval of 95 % over draws of texts and seeds, or ± the "
-        "sample standard deviation over seeds where a score cannot be drawn again",
-        "published numbers stand as printed; below each table stands on what they and ours were measured: "
-        "where that differs, a difference between the numbers is no difference between methods alone",
+        "each cell is the mean over seeds, with a 95 % interval over resampled texts and seeds, or ± the "
+        "sample standard deviation over seeds if the score cannot be resampled",
+        "published numbers are copied unchanged; the lines below each table state the data behind the "
+        "published and our numbers. Where the data differ, a difference between numbers cannot be attributed "
+        "to the methods alone",
     ]
     return {
         ".html": pages.paper_page(title=TITLE, sections=made, notes=notes),

@@ -74,7 +74,7 @@ class Comparison:
         """Entries without an outcome, with what ended them; they are trained again on resuming."""
         missing = {entry.name: self.tracking.trials(entry) for entry in self._missing()}
         ended = {name: trials[-1].failure if trials else None for name, trials in missing.items()}
-        return {name: end.message if end else "it did not come to its end" for name, end in ended.items()}
+        return {name: end.message if end else "the training did not finish" for name, end in ended.items()}
 
     def run(self, address: str | None, command: str) -> None:
         """Train every entry without an outcome, several at once.
@@ -89,7 +89,7 @@ class Comparison:
                 mirror.drain(is_running=True)
         missing, num_all = self._missing(), len(entries(self.prepared))
         if len(missing) < num_all:
-            logger.info("%d of %d are done already", num_all - len(missing), num_all)
+            logger.info("%d of %d trainings are already done", num_all - len(missing), num_all)
         if not missing:
             return
         run = self.prepared.runs[0]
@@ -159,12 +159,16 @@ class Comparison:
         found = sorted((o for o in every if o is not None), key=lambda o: (order.index(o.method), o.seed))
         lines = trivial_test(features, self.prepared.target_rate)
         beside, notes = list(published_masks(self.prepared, features)), list(features.notes)
-        notes += [f"{name} broke and is not in the table: {reason}" for name, reason in self.broken.items()]
+        notes += [
+            f"training {name} failed and is not in the table: {reason}"
+            for name, reason in self.broken.items()
+        ]
         notes += remarks(self.prepared)
         published = masks_of_others(self.prepared)
         if published is not None and not beside:
             notes.append(
-                f"the masks of {published.title} are left out: no test text of {published.file} is here"
+                f"the masks of {published.title} are left out: none of the texts in {published.file} is in "
+                "this test split"
             )
         return standings(
             run.dataset,
@@ -267,7 +271,7 @@ def _with_derived(
 ) -> ComparisonSettings:
     """The settings once what methods read beside the features is there; behind a URI, sent with them."""
     derived: dict[str, list[Path]] = {}
-    with terminal.step("training the language model, or finding its scores"):
+    with terminal.step(outcome.DERIVING):
         for run in prepared.runs:
             known = derived.setdefault(run.features_dir, [])
             found = outcome.prepare_derived(cluster.here(run, address), features_of(run))

@@ -58,7 +58,10 @@ def remarks(prepared: ComparisonSettings) -> list[str]:
         try:
             said = run.config().remarks()
         except ConfigError as error:
-            said = [f"its hyper-parameters are those of another version ({error.message})"]
+            said = [
+                "its settings are from another version of this project and are no longer valid "
+                f"({error.message})"
+            ]
         found += [f"{lookup.title(run.method)}: {one}" for one in said]
     return found
 

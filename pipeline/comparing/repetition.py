@@ -66,9 +66,11 @@ class Repetition:
             first = [
                 f"{gap:.1e} at epoch {epoch + 1}" for epoch, gap in self.comparison.growth()[:_NUM_SHOWN]
             ]
-            found.append(f"largest difference {', '.join(first)}")
+            found.append(f"largest difference by epoch: {', '.join(first)}")
         if self.comparison.recorded is not None and self.comparison.same_failure:
-            found.append(f"recorded {self.comparison.recorded}, again {self.comparison.again}")
+            found.append(
+                f"recorded training: {self.comparison.recorded}; repeated training: {self.comparison.again}"
+            )
         if self.comparison.not_logged:
             epochs = ", ".join(str(epoch + 1) for epoch in self.comparison.not_logged)
             found.append(f"not compared, because the run did not log them: epochs {epochs}")
@@ -77,9 +79,8 @@ class Repetition:
                 f"not compared, because the run has no such metrics: {', '.join(self.comparison.new)}"
             )
         if self.weights is not None:
-            found.append(
-                "the best epoch's weights are " + ("the same bytes" if self.weights else "other bytes")
-            )
+            same = "are identical" if self.weights else "differ"
+            found.append(f"the weights of the best epoch {same} (byte comparison)")
         return found
 
     def as_json(self) -> dict[str, Any]:
@@ -134,7 +135,9 @@ def _warnings(record: Record, run: RunSettings, here: dict[str, Any], commit: st
     if recorded != commit:
         found.append(f"the code was {recorded} and is {commit}")
     elif commit == "unknown" or commit.endswith("-dirty"):
-        found.append(f"the code is {commit}; the run does not record by which code it was trained")
+        found.append(
+            f"the current code is {commit}; the run does not record the exact code with which it was trained"
+        )
     if not record.environment:
         found.append("the run does not record on which machine it was trained")
         if run.num_threads != record.run.num_threads:

@@ -18,8 +18,8 @@ from pipeline.marks.printed import Interval, Row, Table
 
 ASSUMED = (
     "assumed: precision, recall and f1 are micro averages and `selected` is a share of all tokens, over the "
-    "same annotated texts in each row of a corpus; numbers are rounded, not cut off. A mean of the texts' "
-    "own rates need not obey precision x selected / recall."
+    "same annotated texts in each row of a corpus; numbers are rounded, not cut off. A mean of the "
+    "precision and recall of single texts need not satisfy precision x selected / recall."
 )
 
 _UNIT = Interval(0.0, 1.0)
@@ -134,7 +134,7 @@ def _of_row(row: Row, density: Interval | None) -> Iterator[_Found]:
     spans = _spans(row)
     for name, cell in row.cells.items():
         if name not in spans:
-            yield (name,), "range", f"{cell.text} is no share: {cell.span} lies outside 0 to 1"
+            yield (name,), "range", f"{cell.text} ({cell.span}) is not a share between 0 and 1"
     yield from _f1(spans, "")
     yield from _f1(spans, "macro_")
     yield from _printed_formulas(spans)
@@ -184,7 +184,8 @@ def _densities(spans: dict[str, Interval], density: Interval | None) -> Iterator
             yield (
                 columns,
                 "union",
-                f"selected or marked would be {union:.4f} of all tokens at least: more than there are",
+                f"selected and marked tokens together would be at least {union:.4f} of all tokens, which is "
+                "more than 1",
             )
             return
     if density is None:
@@ -195,7 +196,7 @@ def _densities(spans: dict[str, Interval], density: Interval | None) -> Iterator
         yield (
             columns,
             "density",
-            f"precision x selected / recall is {implied}, but the gold density {density}",
+            f"precision x selected / recall is {implied}, but the gold density is {density}",
         )
 
 
@@ -360,7 +361,7 @@ def page(result: Audit) -> str:
     for density in contradictions:
         lines += ["", *_contradiction(density)]
     if not result.findings and not contradictions:
-        lines += ["", "nothing here contradicts arithmetic"]
+        lines += ["", "no contradiction found"]
     for density in result.densities:
         if not density.is_contradiction:
             lines += [
@@ -369,7 +370,10 @@ def page(result: Audit) -> str:
             ]
     for formula in result.formulas:
         share = f"{len(formula.lines)} of {formula.num_comparable} rows"
-        lines += ["", f"no measurement of its own: {formula.column} of {share} is {formula.text}"]
+        lines += [
+            "",
+            f"computed from other columns, not measured: {formula.column} of {share} is {formula.text}",
+        ]
         lines += [f"  {_places(formula)}"] if len(formula.lines) < formula.num_comparable else []
     return "\n".join([*lines, "", ASSUMED])
 
@@ -377,15 +381,16 @@ def page(result: Audit) -> str:
 def _contradiction(density: Density) -> list[str]:
     """The rows of a corpus that cannot all be right; a minority is named where most rows agree."""
     head = (
-        f"cannot all be right{_of(density)}, precision, recall and selected: precision x selected / recall "
-        f"is the gold density, one number, "
+        f"precision, recall and selected contradict each other{_of(density)}: precision x selected / recall "
+        "must give the same gold density in every row, "
     )
     rows = density.rows
     if 2 * density.num_agreeing > len(rows):
         rows = [row for row in rows if not row.agrees]
-        head += f"and {density.num_agreeing} of {len(density.rows)} rows agree on {density.span}, but not"
+        agreeing = f"{density.num_agreeing} of {len(density.rows)} rows agree on {density.span}"
+        head += f"and {agreeing}; the other rows give"
     else:
-        head += f"but {density.num_agreeing} of {len(rows)} rows agree on one at most"
+        head += f"but at most {density.num_agreeing} of {len(rows)} rows agree on one value; the rows give"
     return [f"{head}:", *(f"  {_place(row)}: {row.span}" for row in rows)]
 
 

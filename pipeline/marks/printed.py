@@ -111,7 +111,9 @@ def stated_share(text: str, where: str) -> Interval:
     share = Decimal(number) / (100 if is_percent else 1)
     if not 0 < share < 1:
         raise PipelineError(
-            f"expected a share between 0 and 1, but got {text}", where=where, hint="in percent: `12.6%`"
+            f"expected a share between 0 and 1, but got {text}",
+            where=where,
+            hint="write a share as `0.126` or a percentage as `12.6%`",
         )
     return span_of(number, is_percent)
 
@@ -210,8 +212,8 @@ def _notes(unread: Sequence[str]) -> list[str]:
     notes = [f"columns that are not checked: {quoted(unread)}"] if unread else []
     if "selection_rate" in map(_plain_title, unread):
         notes.append(
-            "a selection rate counts texts that nobody annotated, too; where there are none of these, call "
-            "it `selected`"
+            "column `selection_rate` is not checked, because it also counts texts without annotation; if all "
+            "texts are annotated, rename the column to `selected`"
         )
     return notes
 

@@ -53,7 +53,7 @@ def pair(human: Sequence[MaskRecord], rationales: Sequence[MaskRecord]) -> Pairi
     for one, other in partner.values():
         if one.tokens is not None and other.tokens is not None and one.tokens != other.tokens:
             raise PipelineError(
-                f"`{one.label[:60]}` has other tokens than in {one.where}: not the same text",
+                f"the text `{one.label[:60]}` has other tokens here than in {one.where}",
                 where=other.where,
                 hint="check that both files are of the same corpus; without `id`, texts are matched by "
                 "their tokens",
@@ -116,16 +116,16 @@ def _text(human: MaskRecord, rationale: MaskRecord) -> _Text:
     of_another = rationale.document not in (None, human.document, rationale.example_id)
     if human.document is not None and of_another:
         raise PipelineError(
-            f"the rationale of `{human.label[:60]}` is of the document `{rationale.document}` here, but of "
-            f"`{human.document}` in {human.where}",
+            f"the rationale of `{human.label[:60]}` is for document `{rationale.document}` here, but for "
+            f"document `{human.document}` in {human.where}",
             where=rationale.where,
-            hint="both files must name the same `docid`, or one of them none",
+            hint="give the same `docid` in both files, or leave `docid` out of one file",
         )
     if rationale.positions is None:
         raise PipelineError(
-            "expected a rationale, but got null: only a human rationale may be null",
+            "expected a rationale, but got null, which is allowed only in the human file",
             where=rationale.where,
-            hint="`[]` selects nothing",
+            hint="write `[]` for a text in which nothing is selected",
         )
     gold = None if human.positions is None else _mask(human.positions, sizes[0], human.where)
     return _Text(_mask(rationale.positions, sizes[0], rationale.where), gold, rationale.scores)
@@ -175,18 +175,23 @@ def scorecard(human: MaskFile, rationales: MaskFile) -> Scorecard:
     pairing = pair(human.records, rationales.records)
     if not pairing.pairs:
         size = len(rationales.records)
-        none = "its only text is not" if size == 1 else f"none of its {size} texts is"
         raise PipelineError(
-            f"{none} in {human.path}, by id or by tokens",
+            f"no text of this file ({size} in all) occurs in {human.path}; texts are matched by `id`, then "
+            "by their tokens",
             where=str(rationales.path),
-            hint=f"here the first is `{rationales.records[0].label[:60]}`, "
-            f"there `{human.records[0].label[:60]}`",
+            hint="check that both files contain the same corpus: the first text of this file is "
+            f"`{rationales.records[0].label[:60]}`, the first text of {human.path} is "
+            f"`{human.records[0].label[:60]}`",
         )
     texts = [_text(*both) for both in pairing.pairs]
     masks, golds = [text.mask for text in texts], [text.gold for text in texts]
     if all(gold is None for gold in golds):
-        which = "the only text that is" if len(golds) == 1 else f"any of the {len(golds)} texts that are"
-        raise PipelineError(f"nobody annotated {which} in both files", where=str(human.path))
+        raise PipelineError(
+            "the only text that both files contain has no human rationale"
+            if len(golds) == 1
+            else f"none of the {len(golds)} texts that both files contain has a human rationale",
+            where=str(human.path),
+        )
     ranking, note = _ranking(texts)
     scores = {mode: metrics.ranked_mask_scores(masks, ranking, golds, mode=mode) for mode in metrics.MODES}
     rate = scores["eraser"]["selection_rate_annotated"]
@@ -196,7 +201,8 @@ def scorecard(human: MaskFile, rationales: MaskFile) -> Scorecard:
         for mode in metrics.MODES
     }
     kind = metrics.degenerate_kind(masks)
-    trivial = [f"the masks are {kind}"] if kind else []
+    selected = "all tokens" if kind == "degenerate_all" else "no token"
+    trivial = [f"the masks select (nearly) {selected}"] if kind else []
     return Scorecard(
         scores=scores,
         trivial={line: {mode: lines[mode][line] for mode in lines} for line in lines["eraser"]},
@@ -220,8 +226,12 @@ def gold_density(human: MaskFile) -> float:
     annotated = [record for record in human.records if record.positions is not None]
     if not annotated:
         size = len(human.records)
-        which = "its only text" if size == 1 else f"any of its {size} texts"
-        raise PipelineError(f"nobody annotated {which}", where=str(human.path))
+        raise PipelineError(
+            "its only text has no human rationale"
+            if size == 1
+            else f"none of its {size} texts has a human rationale",
+            where=str(human.path),
+        )
     golds = [_text(record, record).mask for record in annotated]
     return metrics.token_scores(golds, golds).gold_density
 
@@ -283,8 +293,9 @@ def page(card: Scorecard, human: MaskFile, rationales: MaskFile) -> str:
     width = max(map(len, definitions))
     lines += [
         "",
-        f"random_k, first_k and oracle_k select {card.rate:.4f}, as the masks do of annotated texts; "
-        f"random_k is a mean of {NUM_DRAWS} draws, oracle_k the ceiling of the micro token scores",
+        f"random_k, first_k and oracle_k select a share of {card.rate:.4f}, the same as the masks on "
+        f"annotated texts; random_k is the mean of {NUM_DRAWS} random masks, oracle_k is the highest micro "
+        "token score that this share can reach",
         "",
         *(f"{name:<{width}}  {text}" for name, text in definitions.items()),
     ]

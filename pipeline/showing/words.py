@@ -42,7 +42,7 @@ _ENGLISH = {
     "word": "p = {p}",
     "word.unknown": "not known to the model; p = {p}",
     "score": "{subject} {score} of {high}",
-    "score.range": "{subject} {score} of {low} to {high}",
+    "score.range": "{subject} {score} (from {low} to {high})",
     "class.of": "{target}: {label}",
     "before": "before: {before}; change: {change}",
     "before.class": "before: {before}",

@@ -156,7 +156,7 @@ def check_packing(address: str | None, device: str) -> None:
     flag, hint = "--gpus-per-trial auto", "leave out the flag, or name a cluster with `--address`"
     if device not in ("auto", "cuda"):
         raise PipelineError(
-            f"this flag places trials on any GPU, but `--device` is {device}",
+            f"this flag needs GPUs that Ray chooses, but `--device` is {device}",
             where=flag,
             hint="use `--device auto`",
         )
@@ -174,7 +174,9 @@ def check_machine(cpus: float, gpus: float, what: str) -> None:
         PipelineError: if there are fewer cores or GPUs.
     """
     num_gpus = num_local_gpus() if gpus else 0
-    _refuse_more({"CPU": (cpus, os.cpu_count() or 1), "GPU": (gpus, num_gpus)}, what, "ask for less")
+    _refuse_more(
+        {"CPU": (cpus, os.cpu_count() or 1), "GPU": (gpus, num_gpus)}, what, "lower the value of this flag"
+    )
 
 
 def num_local_gpus() -> int:
@@ -188,7 +190,7 @@ def _refuse_more(asked: Mapping[str, tuple[float, float]], what: str, hint: str)
     for kind, (wanted, there) in asked.items():
         if wanted > there:
             raise PipelineError(
-                f"a {what} asks for {wanted:g} {kind}, but this machine has {there:g}",
+                f"one {what} needs {wanted:g} {kind}, but this machine has {there:g}",
                 where=f"--{kind.lower()}s-per-{what}",
                 hint=hint,
             )

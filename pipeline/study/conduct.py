@@ -77,7 +77,7 @@ def conduct(
     logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
     own = cluster.here(run, address)
     check_bf16(own.bf16, resolve_device(own.device))
-    with terminal.step("training the language model, or finding its scores"):
+    with terminal.step(outcome.DERIVING):
         derived = outcome.prepare_derived(own, features)
     make_folder(folder.directory.parents[1], "--storage")
     tracker = Tracker(uri)
@@ -175,7 +175,7 @@ def _close(tracking: TrialTracking, status: str, study: Study, commands: Command
         tracking.tracker.finish(tracking.study_run_id, status)
     except (OSError, *USER_ERRORS) as error:
         logger.warning(
-            "MLflow cannot be written (%s); when it is reachable again, run: %s", error, commands.sync
+            "cannot write to MLflow (%s); when MLflow is reachable again, run: %s", error, commands.sync
         )
     num_missing = study.num_missing
     trials = study.ledger.trials()
@@ -222,7 +222,7 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command:
     num_epochs = sum(len(record.epochs) for record in trials)
     of_all = f"of {study.num_trials} trials"
     lines = [
-        f"MLflow has {counted(num_epochs, 'epoch')} of {counted(len(trials), 'trial')}: these are all",
+        f"MLflow now has all {counted(num_epochs, 'epoch')} of {counted(len(trials), 'trial')}",
         f"{counted(study.num_missing, f'{of_all} has', f'{of_all} have')} not ended; to resume: {command}",
     ]
     return "\n".join(lines)

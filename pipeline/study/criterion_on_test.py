@@ -116,10 +116,11 @@ def losses(criterion: Criterion, mine: Mapping[str, Any], theirs: Mapping[str, A
     found = []
     if criterion.value(mine) < criterion.value(theirs):
         if missed := misses(criterion, mine):
-            comparison = "less" if criterion.violation(theirs) > 0 else "no bound"
+            by_less = criterion.violation(theirs) > 0
+            comparison = "misses the criterion by less" if by_less else "meets every bound"
             broken = [bound.metric for bound in criterion.bounds if bound.violation(mine) > 0]
             figures = ", ".join(f"{name} {theirs[name]:.4f}" for name in dict.fromkeys(broken))
-            found.append(f"{', '.join(missed)} (the champion misses {comparison}: {figures})")
+            found.append(f"{', '.join(missed)} (the champion {comparison}: {figures})")
         else:
             found.append(_against(criterion.metric, mine, theirs))
     lost = theirs[F1] - mine[F1] if F1 in mine and F1 in theirs else 0.0
@@ -155,7 +156,8 @@ def way_on(criterion: Criterion, scores: Mapping[str, Any], command: str) -> str
     missed = [bound.metric for bound in criterion.bounds if bound.violation(scores) > 0]
     reached = math.floor(100 * scores.get(on_test(PRECISION), 0.0)) / 100
     if missed == [on_test(PRECISION)] and reached > 0:
-        return f"`{command} --min-precision {reached:g}` sets a threshold that the model meets; or {others}"
+        stated = f"{command} --min-precision {reached:g}"
+        return f"`{stated}` sets a lower threshold, which this model meets; or {others}"
     if on_test(PRECISION) in missed and len(missed) == 1:
         return f"{others}, or set another threshold with `--min-precision`"
     return f"{others}, or state other bounds: `python -m pipeline.register --help` shows `--criterion`"
@@ -199,5 +201,5 @@ def against_rival(tracker: Tracker, subject: Subject, criterion: Criterion) -> t
     told = f"where it selects {100 * reading.scores['test_selection_rate']:.1f} %"
     if own_rate is not None:
         told = f"where {filled_up(own_rate)}"
-    origin = f"{asked.name}'s {precision:.3f} on test, {told}, less {MARGIN:g}"
+    origin = f"{asked.name}'s test precision of {precision:.3f} ({told}) minus {MARGIN:g}"
     return dataclasses.replace(criterion, bounds=bounds, why=origin), origin

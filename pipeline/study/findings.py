@@ -200,7 +200,7 @@ def check_is_study(study: TrackedRun) -> None:
         parent = study.tags.get(PARENT_TAG)
         raise PipelineError(
             f"run {study.run_id} (`{study.name}`) is not the run of a study",
-            hint=f"it is a trial of run {parent}" if parent else "name the run of a search",
+            hint=f"name the run of the study: `--run {parent}`" if parent else "name the run of a search",
         )
 
 
@@ -225,19 +225,22 @@ def importance(trials: Sequence[TrialResult], searched: Sequence[Searched]) -> t
     if len(scored) < _MIN_TRIALS:
         found = "is 1" if len(scored) == 1 else f"are {len(scored)}"
         return {}, (
-            f"No importance: it takes {_MIN_TRIALS} trials that were trained to their end, and there {found}."
+            f"Importance is not computed: it needs {_MIN_TRIALS} trials that were trained to the end, but "
+            f"there {found}."
         )
     if len({trial.objective for trial in scored}) == 1:
-        return {}, f"No importance: all {len(scored)} trials have the same value of the criterion."
+        return {}, (
+            f"Importance is not computed: all {len(scored)} trials have the same value of the criterion."
+        )
     varied = [one for one in everywhere if len({trial.searched[one.name] for trial in scored}) > 1]
     if not varied:
-        return {}, f"No importance: all {len(scored)} trials have the same hyper-parameters."
+        return {}, f"Importance is not computed: all {len(scored)} trials have the same hyper-parameters."
     fixed = [name for name in names if name not in {one.name for one in varied}]
     partly = [one.name for one in searched if one.is_conditional]
     note = (
-        f"Share of the variance of the criterion's value that each explains, over "
-        f"{counted(len(scored), 'trial')} (fANOVA). With few trials it is a rough guide: "
-        "two searches of this size may rank them differently."
+        "Share of the variance of the criterion's value that each hyper-parameter explains (fANOVA over "
+        f"{counted(len(scored), 'trial')}). With few trials this is only a rough guide: another search of "
+        "this size may rank the hyper-parameters differently."
     )
     return optuna_plots.importance(scored, varied), note + (
         f" Not varied: {', '.join(fixed)}." if fixed else ""

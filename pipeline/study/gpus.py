@@ -48,7 +48,7 @@ def chosen(settings: StudySettings, asked: Callable[[], Torch | None] | None = N
         return on_cpu
     num_gpus = ray.cluster_resources()["GPU"]
     logger.info(
-        "GPUs: %g; trials share them as the measurement of one trial allows (`--gpus-per-trial auto`)",
+        "GPUs: %g; one trial is measured, then as many trials share a GPU as fit (`--gpus-per-trial auto`)",
         num_gpus,
     )
     return dataclasses.replace(settings, packs_gpus=True)
@@ -69,7 +69,8 @@ def are_usable(device: str, asked: Callable[[], Torch | None] | None = None) -> 
     if device == "cuda" and not (found and found.sees_gpu):
         seen = f"torch {found.version} cannot use them" if found else "none is free"
         raise PipelineError(
-            f"expected GPUs in the cluster, but it has {f'{num_gpus:g}, and {seen}' if num_gpus else 'none'}",
+            "usable GPUs are needed, but the cluster has "
+            f"{f'{num_gpus:g}, and {seen}' if num_gpus else 'none'}",
             where="--device cuda",
             hint="use `--device auto`, which then uses the CPU",
         )

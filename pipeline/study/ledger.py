@@ -286,9 +286,10 @@ class Ledger:
                 self._check_follows(event, trial_id)
             except ValueError as error:
                 raise StateError(
-                    f"expected an event of a trial, but got something else ({error})",
+                    f"this line is not a valid event of the trial ({error})",
                     where=f"{path}:{number}",
-                    hint="if power failed while this line was written, remove it: its epoch is trained again"
+                    hint="if a power failure interrupted the writing of this line, remove the line; the "
+                    "epoch is then trained again"
                     if number == len(lines) > 1
                     else None,
                 ) from error
@@ -311,7 +312,7 @@ class Ledger:
         missing = next(number for number in itertools.count() if number not in there)
         if missing < len(there):
             raise StateError(
-                f"expected a file for each trial, but the file is missing of trial {missing}",
+                f"the file of trial {missing} is missing; expected one file for each trial",
                 where=str(self.directory),
                 hint="restore it from a backup, or start a new study with another `--name`",
             )
@@ -323,9 +324,12 @@ class Ledger:
             ValueError: says what is wrong.
         """
         if isinstance(event, Begin) == bool(trial_id):
-            raise ValueError(f"only the first line may begin a trial, but got {type(event).__name__}")
+            raise ValueError(
+                "expected the start of a trial on the first line and only there, but got an event of type "
+                f"{type(event).__name__}"
+            )
         if isinstance(event, Begin) and event.trial_id in self._records:
-            raise ValueError(f"the trial {event.trial_id[:40]} has another file")
+            raise ValueError(f"trial {event.trial_id[:40]} already has another file")
         if isinstance(event, Reported) and event.number > len(self._records[trial_id].epochs):
             raise ValueError(f"epoch {event.number} does not follow the one before it")
 

@@ -69,7 +69,7 @@ class Mirror:
             if self._away_since is None:
                 self._away_since = time.monotonic()
                 said = " ".join(str(error).split())
-                logger.warning("MLflow cannot be written (%s); the search continues, and tries again", said)
+                logger.warning("cannot write to MLflow (%s); the search continues and will try again", said)
             return error
         if self._away_since is not None:
             seconds = time.monotonic() - self._away_since
@@ -91,7 +91,7 @@ class Mirror:
         while (error := self._try(is_running=is_running)) is not None:
             if time.monotonic() + RETRY_S > deadline:
                 raise PipelineError(
-                    f"MLflow could not be written for {patience_s:.0f} s: {error}",
+                    f"could not write to MLflow for {patience_s:.0f} s: {error}",
                     hint=f"nothing is lost: when MLflow is reachable again, run {self.sync_command}",
                 ) from error
             time.sleep(RETRY_S)

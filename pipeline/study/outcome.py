@@ -53,6 +53,9 @@ from search_spaces.lookup import depends_on_data
 
 logger = logging.getLogger("pipeline.study.outcome")
 
+DERIVING = "preparing the scores of the language model (it is trained if they are not cached)"
+"""What is said while `prepare_derived` works."""
+
 
 def prepare_derived(run: RunSettings, features: Features) -> list[Path]:
     """Train the language model here, once, where the method reads its scores; trials find them stored.
@@ -172,7 +175,7 @@ def _end_without_epoch(study: Study, tracker: Tracker, study_run: str) -> Pipeli
     """End the run of a study of which no trial finished an epoch; returns what to say of it."""
     tracker.finish(study_run, "FAILED", artifacts={OPTUNA_DB: study.export()})
     study.folder.publish(OPTUNA_DB)
-    last = f"; the last one ended with: {study.failures[-1]}" if study.failures else ""
+    last = f"; the last trial failed with: {study.failures[-1]}" if study.failures else ""
     return PipelineError(
         f"none of the {study.settings.num_trials} trials finished an epoch{last}",
         hint=f"MLflow shows why each of them failed: `{mlflow_page.how_to_open(tracker.uri)}`",
@@ -270,9 +273,9 @@ def check_nothing_better_is_lost(
     best, record = best_first([(own, None), *lost], lambda pair: pair[0])[0]
     if record is not None and best.value > -math.inf:
         number = study.ledger.number(winner.trial_id)
-        called = "the best trial" if is_own_criterion else "a trial that may be the best one"
+        standing = "is the best one" if is_own_criterion else "may be the best one"
         raise PipelineError(
-            f"the weights of the best epoch of {called}, trial-{record.begin.number:02d}, are missing",
+            f"the weights of trial-{record.begin.number:02d} (best epoch) are missing; this trial {standing}",
             where=str(study.folder.place / record.checkpoints[0]),
             hint=_past_loss(f"{command} --trial {number}"),
         )
@@ -288,8 +291,8 @@ def check_not_all_are_lost(study: Study) -> None:
         raise PipelineError(
             f"the weights of every trial are missing ({counted(len(lost), 'trial')} reported epochs)",
             where=str(study.folder.place / lost[0].checkpoints[0]),
-            hint="restore this folder and those beside it from a backup and run the command again, or search "
-            "again with another `--name`",
+            hint="restore the folders of all trials from a backup and run the command again, or start a new "
+            "search with another `--name`",
         )
 
 
@@ -583,7 +586,8 @@ def _naming(output: Path) -> Iterator[None]:
         yield
     except USER_ERRORS as error:
         raise PipelineError(
-            f"the end of the training is not in MLflow: {error}", hint=f"the model is complete: {output}"
+            f"cannot write the end of the training to MLflow: {error}",
+            hint=f"the model is complete: {output}",
         ) from error
 
 

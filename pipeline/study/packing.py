@@ -87,7 +87,7 @@ def packing(measured: Measurement, cpus_per_trial: float) -> Packing:
     """
     if measured.peak > measured.total:
         raise PipelineError(
-            f"a trial takes {measured.peak / _GIB:.1f} GiB, but the smallest GPU ({measured.card}) has "
+            f"one trial needs {measured.peak / _GIB:.1f} GiB, but the smallest GPU ({measured.card}) has "
             f"{measured.total / _GIB:.1f} GiB",
             where="--gpus-per-trial auto",
             hint="take smaller batches (`--set batch_size=16`) or cut texts earlier (`--set max_length=...`)",

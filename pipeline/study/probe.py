@@ -27,7 +27,7 @@ from search_spaces.space import Choice, Range, Space
 logger = logging.getLogger("pipeline.study.probe")
 
 _FLAG = "--gpus-per-trial auto"
-_BY_HAND = "set the share yourself, for example `--gpus-per-trial 0.25`"
+_BY_HAND = "set the number of GPUs for each trial yourself, for example `--gpus-per-trial 0.25`"
 _NUM_STEPS = 3
 """Adam's states exist from the first step on, and from the second one every buffer is used again."""
 WAIT_S = 900.0
@@ -98,7 +98,8 @@ def measure(run: RunSettings, config: MethodConfig) -> RawMeasurement:
         raise PipelineError(
             f"Ray reports a GPU here, but torch {torch.__version__} sees none",
             where=_FLAG,
-            hint="the node needs a driver and torch for CUDA; `deploy/Dockerfile` builds an image with it",
+            hint="install a GPU driver and torch for CUDA on the node; `deploy/Dockerfile` builds an image "
+            "with torch for CUDA",
         )
     name = torch.cuda.get_device_name()
     try:
@@ -168,7 +169,8 @@ class ClusterProbe:
             )
         if late:
             logger.warning(
-                "%d of %d GPU nodes were busy: their GPUs are assumed to have at least as much memory",
+                "%d of %d GPU nodes were busy and not measured: their GPUs are assumed to have at least as "
+                "much memory as the measured ones",
                 len(late),
                 len(asked),
             )

@@ -166,7 +166,7 @@ class ProgressLines(tune.Callback):
         trial = ", ".join([f"trial {record.begin.number:02d}{at}", *figures])
         if not _can_be_chosen(record):
             return (
-                f"none yet; nearest: {trial} (it cannot be chosen while its start phase lasts or its mask is "
+                f"none yet; closest: {trial} (not eligible: its start phase is not over, or its mask is "
                 "trivial)"
             )
         missed = f"misses the criterion by {shortfall(best.violation)}"

@@ -61,7 +61,7 @@ def _check_target(version: ModelVersion, dataset: str, aspect: str) -> None:
         raise PipelineError(
             f"{version.uri} was trained on {of}, but the flags name {wanted}",
             where="--model-name",
-            hint=f"`{naming.target_flags(version.tags['dataset'], version.tags.get('aspect', ''))}`",
+            hint=f"use `{naming.target_flags(version.tags['dataset'], version.tags.get('aspect', ''))}`",
         )
 
 
@@ -84,7 +84,7 @@ def _check_same_task(version: ModelVersion, holder: ModelVersion | None, places:
         raise PipelineError(
             f"{version.uri} cannot replace version {holder.version}, which was trained on {other}",
             where="--model-name",
-            hint="register it under a name of its own: "
+            hint="register the model under another name: "
             f"`{shlex.join([*register, *places])} --model-name NAME`",
         )
 
@@ -171,7 +171,9 @@ def _surpass(
             f"{version.uri} was not promoted: it is {reason}",
             hint="`--force` promotes the model anyway, and records this in a tag of the version",
         )
-    terminal.answer(f"--force: {version.uri} is {reason}; the tag `forced` says so")
+    terminal.answer(
+        f"promoting because of `--force`, although {version.uri} is {reason}; the tag `forced` records this"
+    )
     model_registry.tag(tracker, version, {"forced": reason})
 
 

@@ -147,9 +147,10 @@ def _criterion(run: RunSettings, wanted: Wanted) -> Criterion:
         if rate is not None and not math.isclose(rate, of_study.rate or 0.0, abs_tol=1e-5):
             there = "at p >= 0.5" if of_study.rate is None else at_rate(of_study.rate)
             raise PipelineError(
-                f"the study's models were judged {there}, but the criterion judges them {at_rate(rate)}",
+                f"the study judged its models {there}, but this criterion judges them {at_rate(rate)}",
                 where="--criterion",
-                hint="search with `--target-selection-rate`, or leave out the rate",
+                hint="start a search with `--target-selection-rate`, or leave the selection rate out of the "
+                "criterion",
             )
         return dataclasses.replace(wanted.criterion, rate=of_study.rate)
     if wanted.min_precision is None:
@@ -158,7 +159,10 @@ def _criterion(run: RunSettings, wanted: Wanted) -> Criterion:
         return with_min_precision(of_study, wanted.min_precision)
     except ValueError as error:
         raise PipelineError(
-            str(error), where="--min-precision", hint=f'give the whole criterion: --criterion "{of_study}"'
+            str(error),
+            where="--min-precision",
+            hint="state a whole criterion with a bound on val_token_precision, starting from the study's: "
+            f'--criterion "{of_study}"',
         ) from error
 
 

@@ -151,7 +151,7 @@ def settled(run: RunSettings, features: Features, *, sample: bool, is_asked_for:
         fixed = criteria.above_chance(run.criterion, _density(features))
         logger.warning("note: %s; the fixed criterion is used instead: %s (%s)", error, fixed, fixed.why)
         return dataclasses.replace(run, criterion=fixed, criterion_kind=criteria.PAPER)
-    told = f"{at_rate(found.rate)} after {counted(found.num_epochs, 'epoch')}" + (
+    told = f"{at_rate(found.rate)}, best of {counted(found.num_epochs, 'epoch')}" + (
         ", cached" if is_cached else ""
     )
     if found.own_rate is not None:
@@ -251,7 +251,10 @@ def precision_at(rate: float, scores: Mapping[str, float], prefix: str) -> tuple
 
 def filled_up(own_rate: float) -> str:
     """How tokens were counted that a rival's threshold does not select."""
-    return f"its threshold selects {100 * own_rate:.1f} %, and random tokens fill up the rest"
+    return (
+        f"its threshold selects only {100 * own_rate:.1f} % of the tokens; randomly chosen tokens are "
+        "counted up to the selection rate"
+    )
 
 
 def _with_scores(asked: Rival, best: BestEpoch) -> Rival:
@@ -292,8 +295,8 @@ def _train(run: RunSettings, working: Path) -> None:
     """
     name = lookup.title(run.method)
     logger.info(
-        "the threshold on precision is measured with %s, which is trained first on %s, %s, for %s; later "
-        "searches reuse the result, which is kept beside the features",
+        "training %s first, on %s, %s, for %s: its precision sets the threshold of the criterion. Later "
+        "searches reuse the result, which is stored beside the features",
         name,
         title(run.dataset, run.aspect),
         at_rate(run.config().target_selection_rate),
@@ -319,7 +322,7 @@ def _train(run: RunSettings, working: Path) -> None:
 def _fail(reason: str) -> NoReturn:
     name = lookup.title(criteria.RIVAL)
     raise RivalFailed(
-        f"{name}, which gives the threshold on precision, could not be trained: {reason}",
+        f"could not train {name}, whose precision sets the criterion's threshold: {reason}",
         where="--criterion relative",
-        hint="`--criterion paper` has fixed thresholds; more `--epochs` may also help",
+        hint="use `--criterion paper`, which has fixed thresholds, or try more `--epochs`",
     )

@@ -133,7 +133,7 @@ def check_complete(home: Location, name: str, where: str, otherwise: str) -> Non
         return
     if (study / LEDGER).exists():
         raise PipelineError(
-            "no such file, and the study cannot be resumed without it",
+            "this file is missing, and the study cannot be resumed without it",
             where=str(study / SETTINGS),
             hint="its trials are in MLflow; start a new study with another `--name`",
         )
@@ -232,7 +232,7 @@ def claimed(directory: Path, *, resume: bool, kind: Kind = STUDY) -> Iterator[No
         raise PipelineError(
             f"cannot write to the folder `{directory}`: {error.strerror}",
             where="--storage",
-            hint="name a folder of your own",
+            hint="choose a folder in which you may write",
         ) from error
     try:
         _sweep(directory)

@@ -34,8 +34,8 @@ def write(tracker: Tracker, study_run_id: str, target: Path | Location, where: s
     text = findings.of(findings.linked(tracker, found, folder))
     if not found.predictions and _RATIONALES in _content(target):
         raise PipelineError(
-            f"the rationales of the best trial cannot be read, so `{target}`, which shows them, was not "
-            "replaced",
+            f"`{target}` was not replaced, because it shows rationales of the best trial that can no longer "
+            "be read",
             where=where,
             hint="restore the artifacts, or name another file with `--output`",
         )

@@ -124,7 +124,7 @@ def no_better_than(constant: Mapping[str, float], scores: Mapping[str, float]) -
     both = "; ".join(
         f"{columns.plain(name)} {ours:.3f} against {theirs:.3f}" for name, (ours, theirs) in figures.items()
     )
-    return [f"note: the model predicts no better than one answer for all texts ({both})"]
+    return [f"note: the model predicts no better than a constant answer for all texts ({both})"]
 
 
 def of_race(racers: Sequence[Racer], names: Mapping[str, str], run: RunSettings) -> list[str]:
@@ -143,7 +143,8 @@ def of_race(racers: Sequence[Racer], names: Mapping[str, str], run: RunSettings)
         for one in racers
     )
     broken = any(result.value < 0 for one in racers for result in (one.trial, *one.results))
-    below = "; a training that breaks a bound counts as minus its violation" if broken else ""
+    counted_below = "; a training that misses a bound counts with a negative value, the size of the miss"
+    below = counted_below if broken else ""
     return [f"the best trials by their seeds' mean of {score}: {stood}{below}"]
 
 
@@ -266,8 +267,8 @@ def _missed(
     if reached is None:
         return [
             *said,
-            "In no trial is there an epoch that could be chosen: the mask is trivial, or the start phase is "
-            "not over. If trainings failed, the lines above and MLflow say why.",
+            "No trial has an epoch that could be chosen: in every epoch the mask is trivial or the start "
+            "phase is not over. If trainings failed, see the lines above or MLflow for the reasons.",
             "What to do: give more `--epochs`. At the start every token is selected, and rationales become "
             "short only after `dense_epochs`.",
         ]
@@ -278,7 +279,8 @@ def _missed(
         f"This would register {names.get(chosen.trial_id, 'the trial')} with {figures} "
         f"(its epoch {chosen.epoch + 1}):",
         f"  {register} {stated(relaxed, criterion)}",
-        "`promote` checks the same bounds on test, where scores are often lower: a lower bound leaves room.",
+        "`promote` checks the same bounds on test, where scores are often lower: bounds slightly below the "
+        "validation scores are safer.",
     ]
 
 

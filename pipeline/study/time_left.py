@@ -186,7 +186,7 @@ def _upper_third(values: Sequence[float]) -> float:
 def told(seconds: float | None) -> str:
     """A time left in words, no finer than it is known."""
     if seconds is None:
-        return "time left known after an epoch"
+        return "time left: known after the first epoch"
     if seconds < _SOON_S:
         return f"about {max(5, 5 * round(seconds / 5))} s left"
     minutes = round(seconds / 60)

@@ -184,7 +184,10 @@ class TrialTracking:
                 if skipped.keys() - self.skipped.keys():
                     names = ", ".join(sorted(skipped))
                     logger.warning(
-                        "trial %s epoch %d: not a finite number: %s", record.trial_id, number + 1, names
+                        "trial %s epoch %d: not logged, because the value is not finite: %s",
+                        record.trial_id,
+                        number + 1,
+                        names,
                     )
                 self.skipped += skipped
                 there.last_epoch = number
@@ -218,7 +221,7 @@ class TrialTracking:
         """End runs of trials that the ledger does not know: somebody has taken their files away."""
         for trial_id in sorted(known.keys() - {record.trial_id for record in self.ledger.trials()}):
             logger.warning(
-                "MLflow has a run of trial %s, but the ledger has no file of it: a new run replaces it",
+                "MLflow has a run of trial %s, but the trial's ledger file is missing: a new run replaces it",
                 trial_id,
             )
             if known[trial_id].is_open:

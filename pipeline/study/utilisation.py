@@ -42,7 +42,10 @@ class Utilisation:
     None where no worker ran two."""
 
     def __str__(self) -> str:
-        text = f"{self.useful_rate:.0%} of the cores' time between first and last report was training"
+        text = (
+            f"{self.useful_rate:.0%} of the cores' time between the first and the last report was spent on "
+            "training"
+        )
         if self.trial_overhead_s is not None:
             text += f"; a further trial cost {self.trial_overhead_s:.2f} s besides its epochs"
         return text

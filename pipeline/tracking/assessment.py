@@ -76,7 +76,7 @@ def of_version(tracker: Tracker, version: ModelVersion, given: argparse.Namespac
     run_id = version.run_id or package.metadata.get("run_id")
     if not run_id:
         raise PipelineError(
-            f"{version.uri} names no run that trained it, so a reading of the test split cannot be recorded",
+            f"{version.uri} does not name the run that trained it, so the test reading cannot be recorded",
             hint="register models with `python -m pipeline.search`",
         )
     return Subject(
@@ -142,8 +142,8 @@ def explained_by(subject: Subject, name: str) -> Subject:
     config = subject.model.config
     if "explainer" not in config.to_dict():
         raise PipelineError(
-            f"the model of {subject.label} selects its own rationale: only a classifier of whole texts has "
-            "several explanations",
+            f"the model of {subject.label} selects its own rationale; `--explainer` applies only to "
+            "classifiers that read the whole text",
             where="--explainer",
             hint="leave out the flag",
         )
@@ -174,11 +174,12 @@ def features_of(metadata: Mapping[str, Any], given: argparse.Namespace) -> Featu
         given_fingerprint = fingerprint_of(request)
         if given_fingerprint != wanted:
             raise PipelineError(
-                "the model was not trained on the data in this folder, or not with these flags (its "
-                f"features are {wanted[:16]}, not {given_fingerprint[:16]}): its scores would not be "
-                "comparable",
+                "the data in this folder, or the flags, are not those of the model's training: they give "
+                f"features {given_fingerprint[:16]}, but the model was trained on features {wanted[:16]}; "
+                "the scores would not be comparable",
                 where=str(request.data_dir),
-                hint="give the folder that the version's tag `origin` in MLflow names",
+                hint="give the data folder of the training: MLflow shows it as tag `origin` of the model "
+                "version",
             )
     found = origin.cached(wanted, cache_folder(given.cache_dir))
     if found is not None:
@@ -205,10 +206,10 @@ def _request(metadata: Mapping[str, Any], given: argparse.Namespace) -> FeatureR
 def _check_fingerprint(given: str, wanted: str, where: str) -> None:
     if given != wanted:
         raise PipelineError(
-            f"the model was trained on features {wanted[:16]}, but the data and flags given make "
-            f"{given[:16]}: its scores would not be comparable",
+            f"the model was trained on features {wanted[:16]}, but the given data and flags produce features "
+            f"{given[:16]}; the scores would not be comparable",
             where=where,
-            hint="use the search's files and `--embedding`, or the cache that the search filled "
+            hint="give the data files and the `--embedding` of the search, or its cache folder "
             "(`--cache-dir`)",
         )
 
@@ -279,7 +280,9 @@ def describe(subject: Subject, reading: TestReading, width: int | None = None) -
     low, high = features.task.score_range
     if features.task.kind == "regression" and (low, high) != (0, 1):
         error = math.sqrt(reading.scores["test_mse"]) * (high - low)
-        lines.append(f"error of a prediction: {error:.3f} (root of the mean square, of {low:g} to {high:g})")
+        lines.append(
+            f"root mean squared error of the predictions: {error:.3f} (scores range from {low:g} to {high:g})"
+        )
     lines += _group_lines(reading, features.dataset, width)
     lines += [f"note: {note}" for note in features.notes]
     return "\n".join(lines)

@@ -92,8 +92,8 @@ def _check_journal(file: Path) -> None:
         if first:
             json.loads(first)
     except (OSError, ValueError) as error:
-        reason = one_line(error) if isinstance(error, OSError) else "the file is no journal of Optuna"
-        raise refused(url, reason, "name another file; one that is not there is created") from error
+        reason = one_line(error) if isinstance(error, OSError) else "the file is not an Optuna journal"
+        raise refused(url, reason, "give another file; a file that does not exist is created") from error
 
 
 def _check_database(url: str) -> None:
@@ -120,6 +120,6 @@ def _check_database(url: str) -> None:
         scheme = url.partition("://")[0]
         usual = tracking_address.usual_name(scheme.partition("+")[0].lower())
         hint = f"did you mean `{usual}://`?" if usual else f"give it as {_FORMS}"
-        raise refused(url, f"no kind of database is called `{scheme}`", hint) from error
+        raise refused(url, f"unknown kind of database `{scheme}`", hint) from error
     except (SQLAlchemyError, ImportError, ValueError) as error:
         raise refused(url, one_line(error)) from error

@@ -157,10 +157,10 @@ def differing(these: Mapping[str, str], those: Mapping[str, str]) -> str | None:
     """
     for key, label in _TASK_TAGS.items():
         if key in these and key in those and these[key] != those[key]:
-            return f"{label} {those[key]}, and not {these[key]}"
+            return f"{label} {those[key]} instead of {these[key]}"
     both = all(key in tags for key in (ORIGIN_TAG, "data_fingerprint") for tags in (these, those))
     if both and all(these[key] != those[key] for key in (ORIGIN_TAG, "data_fingerprint")):
-        return f"the data in {those[ORIGIN_TAG]}, and not in {these[ORIGIN_TAG]}"
+        return f"the data in {those[ORIGIN_TAG]} instead of {these[ORIGIN_TAG]}"
     return None
 
 
@@ -178,7 +178,7 @@ def refuse_another(tracker: Tracker, name: str, tags: Mapping[str, str]) -> None
     other = differing(tags, newest.tags)
     if other is not None:
         raise PipelineError(
-            f"the registered model `{name}` was trained on {other}",
+            f"the registered model `{name}` is for another task or corpus: {other}",
             where="--model-name",
             hint="name another model, as in `--model-name NAME`",
         )
@@ -334,7 +334,7 @@ def _known(tracker: Tracker, name: str) -> str:
         versions = tracker.client.search_model_versions(f"name = '{name}'")
     numbers = ", ".join(str(number) for number in sorted(int(version.version) for version in versions))
     aliases = ", ".join(f"`{alias}` = {number}" for alias, number in sorted(models[name].aliases.items()))
-    return f"it has version {numbers or 'none'} and alias {aliases or 'none'}"
+    return f"the model has versions {numbers or 'none'} and aliases {aliases or 'none'}"
 
 
 def versions_of_runs(
@@ -429,8 +429,8 @@ def load_version_package(tracker: Tracker, name: str, which: str | int, destinat
         raise LostFiles(f"{version.uri} has no file `{checkpoints.WEIGHTS}`", uri)
     if registered and file_digest(weights) != registered:
         raise LostFiles(
-            f"`{checkpoints.WEIGHTS}` of {version.uri} is not the file that was registered: its sha256 is "
-            f"not the version's tag `{_DIGEST_TAG}`, {registered}",
+            f"`{checkpoints.WEIGHTS}` of {version.uri} was changed after registration: its sha256 does not "
+            f"match the version's tag `{_DIGEST_TAG}` ({registered})",
             uri,
         )
     return found

@@ -63,7 +63,7 @@ def _check_is_database(file: Path, flag: str) -> None:
         raise PipelineError(
             f"expected a SQLite database, but `{file}` is another kind of file",
             where=flag,
-            hint="name another file; one that is not there is created",
+            hint="give another file; a file that does not exist is created",
         )
 
 
@@ -87,5 +87,5 @@ def check_can_be_made(file: Path, flag: str) -> None:
         raise PipelineError(
             f"cannot write `{file}`: no permission to write in `{place}`",
             where=flag,
-            hint="name a folder of your own",
+            hint="choose a folder in which you may write",
         )

@@ -90,7 +90,9 @@ def _is_sample(run: TrackedRun) -> bool:
 def _check_is_trial(run: TrackedRun) -> None:
     named = f"run {run.run_id} (`{run.name}`)"
     if "comparison" in run.tags:
-        raise PipelineError(f"{named} is a comparison", hint="name the run of one of its trainings")
+        raise PipelineError(
+            f"{named} is a comparison", hint="give the run of one of the comparison's trainings"
+        )
     if _FINGERPRINT not in run.tags:
         raise PipelineError(f"{named} is not a trial of a search or a comparison: it has no `{_FINGERPRINT}`")
     if run.status == "RUNNING":
@@ -159,12 +161,13 @@ def _check_agrees_with_itself(found: Record) -> None:
     tag = found.tracked.tags.get("seed")
     if tag is not None and tag != str(found.seed):
         raise PipelineError(
-            f"the tags of run {found.tracked.run_id} say seed {tag}, but its `{CONFIG_ARTIFACT}` {found.seed}"
+            f"the tags of run {found.tracked.run_id} give seed {tag}, but its `{CONFIG_ARTIFACT}` gives seed "
+            f"{found.seed}"
         )
     logged = config_of(found.tracked)
     for name in sorted(logged.keys() & found.config.keys()):
         if logged[name] != found.config[name]:
             raise PipelineError(
-                f"the parameters of run {found.tracked.run_id} say {name} = {logged[name]}, but its "
-                f"`{CONFIG_ARTIFACT}` {found.config[name]}"
+                f"the parameters of run {found.tracked.run_id} give {name} = {logged[name]}, but its "
+                f"`{CONFIG_ARTIFACT}` gives {found.config[name]}"
             )

@@ -45,9 +45,7 @@ def relocate(database: Path, *, dry_run: bool = False) -> str:
             hint="check that no other program uses the database",
         ) from error
     if not changes:
-        return (
-            f"nothing to change: in {database}, every path of artifacts that are on this machine is correct"
-        )
+        return f"nothing to change: all artifact paths in {database} that point to this machine are correct"
     counts = Counter(table for table, _, _ in changes)
     listed = ", ".join(f"{number} of {table}" for table, number in counts.items())
     said, then = ("would be", "would then begin") if dry_run else ("were", "now begin")

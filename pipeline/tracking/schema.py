@@ -57,14 +57,15 @@ def refuse_another_schema(uri: str, *, may_be_empty: bool = True) -> None:
     installed = version("mlflow")
     if revision is None or revision in {one.revision for one in script.walk_revisions()}:
         raise PipelineError(
-            f"`{shown}` belongs to an older MLflow (its schema is {revision or 'of before 1.0'}); MLflow "
-            f"{installed} would have to migrate it, and the older one could then not open it",
+            f"`{shown}` was written by an older MLflow (schema {revision or 'from before 1.0'}). MLflow "
+            f"{installed} can use it only after an upgrade, and the older MLflow could then no longer open "
+            "it",
             hint=_use_a_copy(uri),
         )
     raise PipelineError(
         f"`{shown}` belongs to a newer MLflow (its schema is {revision}); "
         f"MLflow {installed} here is older and cannot use it",
-        hint="install the MLflow that made it, or give another `--tracking-uri`",
+        hint="install the MLflow version that wrote the database, or give another `--tracking-uri`",
     )
 
 
@@ -73,8 +74,8 @@ def _use_a_copy(uri: str) -> str:
     file = uris.file_of_sqlite(uri)
     if file is None:
         return (
-            "restore a dump of it into another database, upgrade that one with `mlflow db upgrade`, and name "
-            "it with `--tracking-uri`; or ask the owner of this one to upgrade it"
+            "copy the database (dump and restore), upgrade the copy with `mlflow db upgrade` and name the "
+            "copy with `--tracking-uri`; or ask the owner to upgrade the database"
         )
     copy = Path(f"{file.stem}-copy{file.suffix}")
     log, copied_log = (one.with_name(f"{one.name}-wal") for one in (file, copy))

@@ -29,7 +29,9 @@ def config_of(run: TrackedRun) -> dict[str, Any]:
         winner = run.tags.get("winner_run_id")
         raise PipelineError(
             f"run {run.run_id} is the study `{run.name}`, which has no hyper-parameters of its own",
-            hint=f"its winner is run {winner}" if winner else "name the run of one of its trials",
+            hint=f"name the run of a trial, such as the winner's: {winner}"
+            if winner
+            else "name the run of one of its trials",
         )
     return {name: read_back(text) for name, text in run.params.items() if name != "seed"}
 
@@ -158,8 +160,8 @@ def study_of_target(tracker: Tracker, dataset: str, aspect: str, name: str | Non
         raise PipelineError(
             f"{what} {experiment} in {tracker.uri}",
             where="--name" if name else None,
-            hint=f"run `python -m pipeline.search {naming.target_flags(dataset, aspect)}`, or say with "
-            "`--storage`, `--tracking-uri` or `--sample` where its results are",
+            hint=f"run `python -m pipeline.search {naming.target_flags(dataset, aspect)}`, or name the place "
+            "of the study's results with `--storage`, `--tracking-uri` or `--sample`",
         )
     return found
 
@@ -177,8 +179,8 @@ def study_named(tracker: Tracker, name: str) -> TrackedRun:
     if not found:
         runs = tracker.search(list(experiments.values()), f"tags.{STUDY_TAG} != ''") if experiments else []
         names = [run.name for run in runs if PARENT_TAG not in run.tags]
-        elsewhere = "say with `--storage`, `--tracking-uri` or `--sample` where its results are"
-        near = did_you_mean(name, names) or (names and f"its studies are {', '.join(names[:5])}")
+        elsewhere = "name the place of the results with `--storage`, `--tracking-uri` or `--sample`"
+        near = did_you_mean(name, names) or (names and f"studies in this store: {', '.join(names[:5])}")
         raise PipelineError(
             f"there is no study `{name}` in {tracker.uri}",
             where="--name",

@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import re
+import shlex
 import shutil
 import tempfile
 import time
@@ -113,8 +114,8 @@ class Tracker:
         if not create and not path.is_file():
             raise PipelineError(
                 f"there is no tracking database `{path}`",
-                hint="name the folder of results with `--storage` (`--sample`: runs/sample), or the store "
-                "with `--tracking-uri`; `python -m pipeline.search` makes one",
+                hint="name the results folder with `--storage` (`--sample`: runs/sample) or the MLflow store "
+                "with `--tracking-uri`; `python -m pipeline.search` creates a database",
             )
         make_folder(path.parent, tracking_address.FLAG)
         self._database = path
@@ -128,7 +129,7 @@ class Tracker:
     @contextlib.contextmanager
     def _opening(self) -> Iterator[None]:
         message = f"cannot use the tracking store `{self.uri}`"
-        with translated(message, hint="see `--tracking-uri`"), self._alone():
+        with translated(message, hint="check `--tracking-uri`"), self._alone():
             yield
 
     def _alone(self) -> contextlib.AbstractContextManager[object]:
@@ -157,7 +158,8 @@ class Tracker:
                     raise PipelineError(
                         f"the experiment `{name}` was deleted",
                         where=self.uri,
-                        hint=f"`mlflow experiments restore --experiment-id {found.experiment_id}`",
+                        hint=f"restore it with `MLFLOW_TRACKING_URI={shlex.quote(self.uri)} mlflow "
+                        f"experiments restore --experiment-id {found.experiment_id}`",
                     )
                 if NOTE_TAG not in found.tags:
                     note = descriptions.of_experiment(dataset, aspect)
@@ -427,8 +429,8 @@ class Tracker:
 _ANSWERED = {
     "401": "the server does not accept this user and password: give them in the address, or in "
     "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
-    "403": "the server does not let this user in: ask its owner for the permission",
-    "404": "check the address and its path: the server that answers there is none of MLflow",
+    "403": "this user has no permission on the server: ask the server's owner for it",
+    "404": "check the address and its path: the server at this address is not an MLflow server",
 }
 """What to do, by the status of a server's answer."""
 _STATUS = re.compile(r"\berror code (40[134])\b")

@@ -92,14 +92,16 @@ class Package:
         words = self.vocabulary
         if not all(isinstance(word, str) for word in words) or len(words) != len(self.model.embeddings):
             raise StateError(
-                f"{counted(len(words), 'word does', 'words do')} not fit "
-                f"{counted(len(self.model.embeddings), 'word vector')}"
+                f"expected one word for each of {counted(len(self.model.embeddings), 'word vector')}, but "
+                f"got {counted(len(words), 'word')}"
             )
         for said, head in zip(self.targets(), self.model.task.heads, strict=True):
             _check_target(said, head)
         for pair in self.tokenizer_files.items():
             if not all(isinstance(text, str) for text in pair):
-                raise StateError(f"expected texts as the files of the tokenizer, but got {str(pair)[:100]}")
+                raise StateError(
+                    f"expected text as content of the tokenizer's files, but got {str(pair)[:100]}"
+                )
 
     def targets(self) -> list[dict[str, Any]]:
         """What the metadata say of each target, the main one first: `class_names`, `score_range`.
@@ -126,10 +128,7 @@ def _check_target(said: Mapping[str, Any], head: Task) -> None:
     if not all(isinstance(name, str) for name in names):
         raise StateError(f"expected names of classes, but got {str(names)[:100]}")
     if names and head.kind == "classification" and len(names) != head.num_classes:
-        raise StateError(
-            f"{counted(len(names), 'name of a class does', 'names of classes do')} not fit "
-            f"{counted(head.num_classes, 'class')}"
-        )
+        raise StateError(f"expected {counted(head.num_classes, 'class name')}, but got {len(names)}")
 
 
 def save_package(directory: Path, package: Package) -> None:
@@ -223,13 +222,13 @@ def _referred(reference: Mapping[str, Any] | None) -> dict[str, torch.Tensor]:
         given = pretrained.read_weights(pretrained.opened(reference["name"]))
     except PipelineError as error:
         raise StateError(
-            f"the package names its frozen encoder, whose weights it does not hold: {error.message}",
+            f"cannot load the frozen encoder, whose weights are stored outside the package: {error.message}",
             hint=f"put the encoder that the model was trained with at `{reference['name']}`",
         ) from error
     if digest_of(given) != reference["digest"]:
         raise StateError(
-            f"the encoder at `{reference['name']}` is another one than the model was trained with",
-            hint="put the encoder that it was trained with there",
+            f"the encoder at `{reference['name']}` is not the encoder that the model was trained with",
+            hint=f"put the original encoder of the training at `{reference['name']}`",
         )
     return {part + one: value for part in reference["parts"] for one, value in given.items()}
 
@@ -259,10 +258,10 @@ def _model_of(
         {name: tuple(value.shape) for name, value in held.items()} for held in (weights, planned)
     )
     if wrong := sorted(name for name in shapes | wanted if shapes.get(name) != wanted.get(name)):
-        raise StateError(
-            f"the weights do not fit: `{wrong[0]}` is {shapes.get(wrong[0], 'not there')}, "
-            f"but {wanted.get(wrong[0], 'nothing')} was expected"
-        )
+        name = wrong[0]
+        got = f"has shape {shapes[name]}" if name in shapes else "is missing"
+        expected = f"shape {wanted[name]}" if name in wanted else "no such weight"
+        raise StateError(f"the weights do not match the model: `{name}` {got}, but {expected} was expected")
     model = _as_described(description, given)
     say_defaults(model.config.defaults_for(description["config"]), "the model's config")
     model.load_state_dict(weights)
@@ -418,7 +417,11 @@ def say_defaults(filled: Mapping[str, Any], where: Path | str) -> None:
     """Say which hyper-parameters something written by an older version had no word of."""
     if filled:
         listed = ", ".join(f"`{name}` = {value}" for name, value in filled.items())
-        logger.info("%s is older than %s: the defaults are used", where, listed)
+        logger.info(
+            "%s was written by an older version without some hyper-parameters; defaults are used: %s",
+            where,
+            listed,
+        )
 
 
 def config_of_best(directory: Path) -> Mapping[str, Any]:

@@ -99,9 +99,11 @@ class BestEpoch:
         scores, low, drawn = found["scores"], found.get("lower_bound"), found.get("intervals", {})
         numbers = [found.get("value"), found.get("violation"), *scores.values()]
         if type(found.get("epoch")) is not int or not all(map(_is_number, numbers)):
-            raise ValueError(f"expected the number of an epoch, and numbers, but got {_shown(found)}")
+            raise ValueError(
+                f"expected a whole number as `epoch` and numbers as scores, but got {_shown(found)}"
+            )
         if not isinstance(found.get("degenerate", 0), str | None):
-            raise ValueError(f"expected a name as `degenerate`, but got {_shown(found['degenerate'])}")
+            raise ValueError(f"expected text or null as `degenerate`, but got {_shown(found['degenerate'])}")
         if not (low is None or _is_number(low)) or not _are_intervals(drawn):
             raise ValueError(f"expected intervals of three numbers, but got {_shown([low, drawn])}")
         return cls(

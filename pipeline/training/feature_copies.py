@@ -58,7 +58,7 @@ def send(features: Features, derived: Sequence[Path], storage: Location) -> Loca
                 f"the content differs from its sha256 in the manifest: expected {entry['sha256']}, "
                 f"but got {sent}",
                 where=str(features.directory / name),
-                hint="remove the folder: it is built again",
+                hint="remove the folder; the features are then built again",
             )
     (copy / INDEX).write(document)
     return copy

@@ -330,9 +330,10 @@ def language_model_scores(
     def build() -> pa.Table:
         if not may_train:
             raise PipelineError(
-                "expected the language model's scores beside the features, but there are none",
+                "the scores of the language model are missing beside the features",
                 where=str(language_model_dir(features, config)),
-                hint="remove the features' folder: the features are fetched again, with the scores",
+                hint="remove the features' folder; the features are then fetched again, together with the "
+                "scores",
             )
         loader = training_loader(features)
         trainer = trained_language_model(features, config, device)

@@ -194,4 +194,4 @@ def _costing_nothing(what: str) -> Iterator[None]:
     try:
         yield
     except _FAILURES as error:
-        logger.warning("cannot %s the state within an epoch: %s", what, error)
+        logger.warning("cannot %s the state of an unfinished epoch: %s", what, error)

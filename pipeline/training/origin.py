@@ -51,7 +51,7 @@ def cached(fingerprint: str, cache_dir: Path, *directories: Path) -> Features | 
         try:
             found = load_features(directory, verify=True)
         except UserError as error:
-            logger.warning("%s: building the features again", error)
+            logger.warning("%s: the features are built again", error)
             continue
         if found.fingerprint == fingerprint:
             return found
@@ -83,8 +83,8 @@ def features_again(
     here, made_of = provenance_of(request)
     if here != fingerprint:
         raise PipelineError(
-            f"the run was trained on features {fingerprint[:_DIGITS]}, but the data and flags given make "
-            f"{here[:_DIGITS]}: {_difference(known, made_of)}",
+            f"the run was trained on features {fingerprint[:_DIGITS]}, but the given data and flags produce "
+            f"features {here[:_DIGITS]}: {_difference(known, made_of)}",
             where=f"--data-dir {given.data_dir}" if given.data_dir else None,
             hint="name the run's own files with `--data-dir`, `--embedding` and `--option`, "
             "or the cache that holds its features with `--cache-dir`",
@@ -107,7 +107,7 @@ def _request(
         values["embedding"] = given.embedding
     if values.get("embedding") == _FILE:
         raise PipelineError(
-            "the run's word vectors came from a file, but no file is named",
+            "the run's word vectors came from a file; the path of this file is needed",
             where="--embedding",
             hint="name the file that was given to the search",
         )
@@ -125,14 +125,15 @@ def _request(
 def _difference(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """What tells features of two origins apart, in words."""
     if not recorded:
-        return "what differs is not known, because the run does not record from what its features were built"
+        return "the difference is not known, because the run does not record how its features were built"
     found = []
     for kind, label in (("parameters", ""), ("digests", "sha256 of ")):
         old, new = recorded[kind], here[kind]
         for name in sorted(old.keys() | new.keys()):
             if old.get(name) != new.get(name):
                 found.append(f"{label}{name} was {_short(old.get(name))} and is {_short(new.get(name))}")
-    return "; ".join(found) or "files and parameters are the same, but the version of `feature_store` is not"
+    same = "the files and parameters are the same, but the version of `feature_store` differs"
+    return "; ".join(found) or same
 
 
 def _short(value: Any) -> str:
@@ -146,7 +147,7 @@ def _warn_of_other_bytes(recorded: Mapping[str, Any], built: Features) -> None:
     other = [name for name, digest in recorded.get("files", {}).items() if files.get(name) != digest]
     if other:
         logger.warning(
-            "%s: built from the same data, but the bytes differ from the file with which the run was trained",
+            "%s: rebuilt from the same data, but not byte-identical to the files of the training",
             ", ".join(other),
         )
 

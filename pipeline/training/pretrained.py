@@ -124,7 +124,7 @@ def opened(name: str) -> Source:
         raise PipelineError(
             "the tokenizer puts no mark such as [CLS] around a text",
             where=where,
-            hint="take an encoder of BERT's kind",
+            hint="use a BERT-like encoder, whose tokenizer adds such marks",
         )
     return Source(folder, name, architecture, tokenizer, prefix, suffix)
 
@@ -170,7 +170,8 @@ def _folder(name: str) -> Path:
         return Path(snapshot_download(name, allow_patterns=_FETCHED))
     except Exception as error:  # each version of the hub's client has its own
         raise PipelineError(
-            f"`{name}` is no folder here, and cannot be fetched from the hub: {_first_line(error)}",
+            f"`{name}` is not a folder on this machine, and cannot be fetched from the hub: "
+            f"{_first_line(error)}",
             where=_FLAG,
             hint=f"without a network, name {_WANTED}",
         ) from error
@@ -181,7 +182,7 @@ def _check_files(folder: Path, where: str) -> None:
         raise PipelineError(
             f"expected {_CONFIG} in `{folder}`, but there is none",
             where=where,
-            hint="name the folder that holds the model's files itself",
+            hint="give the folder that directly contains the model's files",
         )
     if (folder / _WEIGHTS).is_file() or (folder / _INDEX).is_file():
         return
@@ -190,7 +191,8 @@ def _check_files(folder: Path, where: str) -> None:
         raise PipelineError(
             f"expected {_WEIGHTS} in `{folder}`, but got {pickled[0]}, which may run code when it is read",
             where=where,
-            hint="load it where you trust it and write it with `save_pretrained`, which writes safetensors",
+            hint="if you trust this file, load the model and save it with `save_pretrained`, which writes "
+            "safetensors",
         )
     raise PipelineError(
         f"expected {_WEIGHTS} in `{folder}`, but it holds no weights",
@@ -256,9 +258,10 @@ def read_weights(source: Source) -> dict[str, torch.Tensor]:
     lacking = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     if lacking:
         raise PipelineError(
-            f"the weights lack {counted(len(lacking), 'tensor')} of the architecture, such as `{lacking[0]}`",
+            f"{counted(len(lacking), 'tensor of the architecture is', 'tensors of the architecture are')} "
+            f"missing from the weights, such as `{lacking[0]}`",
             where=where,
-            hint=f"do {_CONFIG} and {_WEIGHTS} belong together?",
+            hint=f"check that {_CONFIG} and {_WEIGHTS} come from the same model",
         )
     found = model.state_dict()
     return {name: value for name, value in found.items() if not name.startswith("pooler.")}
@@ -297,7 +300,7 @@ def split_words(words: list[str], source: Source) -> list[list[int]]:
     lost = sum(row == [unknown] for row in rows[2:])
     if found and lost / len(found) > _MANY_UNKNOWN:
         logger.warning(
-            "the tokenizer of `%s` knows no piece of %s of the %s: was it made for this language?",
+            "the tokenizer of `%s` cannot represent %s of the %s: check that it was made for this language",
             source.name,
             f"{lost:,}",
             counted(len(found), "word", spec=","),

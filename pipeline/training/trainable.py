@@ -198,7 +198,8 @@ class Trial:
             rate = found.scores["val_selection_rate"]
             which = "all tokens have" if found.degenerate == "degenerate_all" else "no token has"
             said = f"(nearly) {which} p >= 0.5"
-            said += f" (a threshold holds the rate of {rate:.3f})" if self.run.hold_rate else ""
+            held = f"; the selection rate of {rate:.3f} is held only by a separate threshold"
+            said += held if self.run.hold_rate else ""
             raise TrainingFailure(found.degenerate, f"epoch {self.trainer.epoch}: {said}")
 
     def _choose(self, found: Validation, number: int) -> BestEpoch:

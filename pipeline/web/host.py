@@ -31,9 +31,9 @@ def listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         raise PipelineError(
-            f"cannot listen there: {getattr(error, 'strerror', None) or error}",
+            f"cannot listen on this address: {getattr(error, 'strerror', None) or error}",
             where=f"--host {host} --port {port}",
-            hint="`--port 0` takes a free one; `--host` is an address of this machine",
+            hint="use `--port 0` for a free port; `--host` must be an address of this machine",
         ) from error
 
 

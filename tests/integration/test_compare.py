@@ -54,7 +54,7 @@ def test_resuming_trains_what_is_missing_alone(compared: Compared):
     before = {child.run_id for child in compared.children}
     done = run([*compared.command, "--resume"], cwd=compared.folder)
     assert done.returncode == 0, done.stderr
-    assert "3 of 4 are done already" in done.stderr
+    assert "3 of 4 trainings are already done" in done.stderr
     children = compared.tracker.children(compared.children[0].tags[PARENT_TAG])
     new = [child for child in children if child.run_id not in before]
     assert [child.tags[TRIAL_TAG] for child in new] == ["hardkuma-seed1"]
@@ -112,7 +112,9 @@ def shared(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 def test_a_killed_comparison_ends_on_two_nodes_with_the_same_table(shared: Shared, compared: Compared):
     assert shared.resumed.returncode == 0, shared.resumed.stderr
-    assert "4 of 4" not in shared.resumed.stderr and " of 4 are done already" in shared.resumed.stderr
+    assert (
+        "4 of 4" not in shared.resumed.stderr and " of 4 trainings are already done" in shared.resumed.stderr
+    )
     assert shared.resumed.stdout == compared.stdout
     files = [f"{shared.storage}/comparisons/shared/table.{kind}" for kind in ("html", "json", "md", "tex")]
     assert shared.resumed.stderr.endswith(f"tables: {', '.join(files)}\n")

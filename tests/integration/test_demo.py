@@ -83,7 +83,10 @@ def test_a_shared_page_says_so_and_listens_for_others(tmp_path: Path):
     ("flags", "message"),
     [
         (["--model", "nothing"], "no alias `champion` of model `nothing`"),
-        (["--model", f"{NAME}@champion"], f"no alias `champion` of model `{NAME}`; it has version 1"),
+        (
+            ["--model", f"{NAME}@champion"],
+            f"no alias `champion` of model `{NAME}`; the model has versions 1 ",
+        ),
     ],
 )
 def test_a_mistake_ends_the_command_with_2_and_a_hint(tmp_path: Path, flags: list[str], message: str):

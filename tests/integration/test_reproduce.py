@@ -61,13 +61,19 @@ def test_a_run_of_a_comparison_is_the_same_and_the_comparison_is_none(compared: 
     assert last_line(done).startswith("agrees bit for bit: ")
     refused = reproduce(compared, searched.cache, child.tags[PARENT_TAG])
     assert refused.returncode == 2
-    assert "(`first`) is a comparison\n\nhint: name the run of one of its trainings" in refused.stderr
+    assert (
+        "(`first`) is a comparison\n\nhint: give the run of one of the comparison's trainings"
+        in refused.stderr
+    )
 
 
 def test_a_study_is_refused_and_its_winner_named(searched: Searched):
     done = reproduce(searched, searched.cache, searched.parent.run_id)
     assert done.returncode == 2
-    assert f"hint: its winner is run {searched.parent.tags['winner_run_id']}\n" in done.stderr
+    assert (
+        f"hint: name the run of a trial, such as the winner's: {searched.parent.tags['winner_run_id']}\n"
+        in done.stderr
+    )
     assert done.stdout == ""
 
 

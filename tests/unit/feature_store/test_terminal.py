@@ -37,7 +37,10 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120])
 def test_prose_is_cut_between_words(width: int):
-    text = "82% of the cores' time between first and last report was training; a further trial cost 0.27 s"
+    text = (
+        "82% of the cores' time between the first and the last report was spent on training; "
+        "a further trial cost 0.27 s"
+    )
     found = fitted(text, width).split("\n")
     assert " ".join(found) == text
     assert all(len(line) <= width for line in found)
@@ -342,7 +345,7 @@ def test_while_a_command_cleans_up_the_table_says_so_and_a_second_signal_gives_t
     one = Screened(SLOW)
     one.until(lambda text: "ready" in text and "trial 03" in text)
     one.process.send_signal(number)
-    end = "stopping ... (once more: stop at once)"
+    end = "stopping ... (press Ctrl-C again to stop at once)"
     shown = one.until(lambda text: text.endswith(end) and "cleaning" in text)
     assert shown.count("trial 03") == 1, "nothing is torn"
     assert one.screen.cursor.hidden

@@ -110,8 +110,8 @@ def test_an_output_gets_the_other_formats_beside_it(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "error"),
     [
-        (["--dataset", "beer"], "--dataset: the page of all tables holds every comparison in the storage"),
-        (["--tracking-uri", "sqlite:///x.db"], "--tracking-uri: the page of all tables holds every comp"),
+        (["--dataset", "beer"], "--dataset: this flag has no effect with `--tables`, which reads every"),
+        (["--tracking-uri", "sqlite:///x.db"], "--tracking-uri: this flag has no effect with `--tables`"),
         (["--name", "x"], "argument --name/--study: not allowed with argument --tables"),
         (["--output", "."], "--output: `.` is a folder"),
     ],
@@ -126,7 +126,10 @@ def test_hyper_parameters_that_nobody_knows_any_more_are_said_and_hide_no_number
     compare(tmp_path, base={"bygone": 1})
     (found,) = all_tables.gather(Storage(str(tmp_path)).opened())
     assert [one.method for one in found.outcomes] == ["infocal", "hardkuma"]
-    said = "InfoCal: its hyper-parameters are those of another version (unknown hyper-parameter `bygone`"
+    said = (
+        "InfoCal: its settings are from another version of this project and are no longer valid "
+        "(unknown hyper-parameter `bygone`"
+    )
     assert found.remarks[0].startswith(said)
 
 

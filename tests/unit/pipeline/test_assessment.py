@@ -71,7 +71,7 @@ def test_features_are_built_again_where_the_cache_is_empty(tmp_path: Path):
 
 def test_features_of_another_fingerprint_are_refused():
     with pytest.raises(
-        PipelineError, match="was trained on features 0{16}, but the data and flags given make"
+        PipelineError, match="was trained on features 0{16}, but the given data and flags produce"
     ) as caught:
         assessment.features_of(metadata(data_fingerprint="0" * 64), flags())
     assert sample_features().fingerprint[:16] in str(caught.value)
@@ -103,8 +103,8 @@ def test_own_data_of_another_folder_are_refused_though_the_cache_holds_the_model
     assert assessment.features_of(of_first, flags(tmp_path / "cache")).directory == features.directory
     with pytest.raises(
         PipelineError,
-        match="b/tickets: the model was not trained on the data in this folder, .* "
-        rf"\(its features are {features.fingerprint[:16]}, not \w{{16}}\)",
+        match="b/tickets: the data in this folder, or the flags, are not those of .* "
+        rf"they give features \w{{16}}, but the model was trained on features {features.fingerprint[:16]};",
     ):
         assessment.features_of(of_first, other)
 
@@ -115,7 +115,7 @@ def test_damaged_features_are_built_again(tmp_path: Path, caplog: pytest.LogCapt
     broken = cache / sample_features().directory.relative_to(sample_cache())
     (broken / "test.arrow").write_bytes(b"short")
     assert assessment.features_of(wanted(), flags(cache)).table("val").num_rows > 0
-    assert "building the features again" in caplog.text
+    assert "the features are built again" in caplog.text
 
 
 # ------------------------------------------------------------------------------------------- subjects
@@ -202,7 +202,7 @@ def test_a_version_without_a_run_cannot_be_read(tmp_path: Path):
     tracker, _ = store_with_model(tmp_path / "store")
     source = tracker.client.get_model_version_download_uri(NAME, "1")
     tracker.client.create_model_version(NAME, source=source)
-    with pytest.raises(PipelineError, match="models:/infocal-beer-palate/2 names no run"):
+    with pytest.raises(PipelineError, match="models:/infocal-beer-palate/2 does not name the run"):
         assessment.of_version(tracker, model_registry.find(tracker, NAME, 2), flags(), tmp_path / "out")
 
 

@@ -157,12 +157,12 @@ def test_what_is_stored_is_read_back(best: BestEpoch):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"epoch": "3"}, "the number of an epoch, and numbers"),
-        ({"epoch": True}, "the number of an epoch, and numbers"),
-        ({"value": None}, "the number of an epoch, and numbers"),
+        ({"epoch": "3"}, "a whole number as `epoch` and numbers as scores"),
+        ({"epoch": True}, "a whole number as `epoch` and numbers as scores"),
+        ({"value": None}, "a whole number as `epoch` and numbers as scores"),
         ({"scores": [0.5]}, "an epoch with its `scores`"),
-        ({"scores": {"val_mse": "low"}}, "the number of an epoch, and numbers"),
-        ({"degenerate": 1}, "a name as `degenerate`"),
+        ({"scores": {"val_mse": "low"}}, "a whole number as `epoch` and numbers as scores"),
+        ({"degenerate": 1}, "text or null as `degenerate`"),
         ({"intervals": {"val_mse": [0.1, 0.2]}}, "intervals of three numbers"),
         ({"intervals": [0.1]}, "intervals of three numbers"),
         ({"lower_bound": "low"}, "intervals of three numbers"),

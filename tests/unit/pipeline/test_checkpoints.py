@@ -128,7 +128,7 @@ def test_a_missing_file_is_named(package: Path, name: str):
 def test_digests_that_leave_a_file_out_are_refused(package: Path, content: str):
     # or a package could be altered by shortening its list of digests
     (package / "digests.json").write_text(content)
-    with pytest.raises(StateError, match="digests.json: expected a digest of each of .*vocabulary.json"):
+    with pytest.raises(StateError, match="digests.json: expected a digest for each of .*vocabulary.json"):
         load_package(package)
 
 
@@ -190,7 +190,9 @@ def test_a_new_best_epoch_replaces_the_old_one(tmp_path: Path):
 def test_a_best_epoch_of_other_features_is_refused(tmp_path: Path):
     save_best(tmp_path / "best", small_infocal(), {}, [])
     with pytest.raises(
-        StateError, match=r"best: the weights do not fit: `\S+` is \(.*\), but \(.*\) was expected"
+        StateError,
+        match=r"best: the weights do not match the model: `\S+` has shape \(.*\), but shape \(.*\) was "
+        "expected",
     ):
         load_best(tmp_path / "best", torch.randn(12, 7))
 
@@ -270,7 +272,10 @@ def test_a_state_of_before_a_hyper_parameter_existed_has_its_default(tmp_path: P
     forget(tmp_path, "lm_form", "coherence_form")
     with caplog.at_level("INFO", "pipeline.training.checkpoints"):
         assert load_state(tmp_path, small_trainer()) == {"n": 1}
-    assert "is older than `lm_form` = drawn, `coherence_form` = drawn: the defaults are used" in caplog.text
+    assert (
+        "was written by an older version without some hyper-parameters; defaults are used: `lm_form` = "
+        "drawn, `coherence_form` = drawn" in caplog.text
+    )
     with pytest.raises(StateError, match="other hyper-parameters .*'lm_form': \\('drawn', 'expected'\\)"):
         load_state(tmp_path, small_trainer(lm_form="expected"))
 
@@ -302,7 +307,10 @@ def test_a_package_of_before_a_hyper_parameter_existed_has_its_default(package: 
     stored_files.write_digests(package, FILES[:3])
     with caplog.at_level("INFO", "pipeline.training.checkpoints"):
         assert load_package(package).model.config.lm_form == "drawn"
-    assert "the model's config is older than `lm_form` = drawn" in caplog.text
+    assert (
+        "the model's config was written by an older version without some hyper-parameters; defaults are "
+        "used: `lm_form` = drawn" in caplog.text
+    )
 
 
 def test_a_package_that_cannot_be_written_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -392,9 +400,9 @@ def flip_bit(path: Path, position: int) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda path: None, "it is not there"),
-        (lambda path: path.write_text("x"), "it is a file"),
-        (lambda path: path.mkdir(), "it has no file `digests.json`"),
+        (lambda path: None, "the folder is missing"),
+        (lambda path: path.write_text("x"), "got a file"),
+        (lambda path: path.mkdir(), "the folder has no file `digests.json`"),
     ],
     ids=["nowhere", "a file", "an empty folder"],
 )
@@ -403,7 +411,7 @@ def test_a_place_without_a_package_is_said_in_words(
 ):
     place = tmp_path / "place"
     make(place)
-    with pytest.raises(StateError, match=f"^{place}: expected the folder of a model, but {said}$") as caught:
+    with pytest.raises(StateError, match=f"^{place}: expected a folder with a model, but {said}$") as caught:
         checkpoints.load_package(place)
     assert "`pipeline.train` to its `--output`" in (caught.value.hint or "")
 
@@ -466,7 +474,7 @@ def reseal(package: Path, name: str, content: object) -> None:
         ({"format": None}, "expected format 1, but got None"),
         (
             {"config": {"hidden_size": 10**6}},
-            "the weights do not fit: `.*` is .*, but .*1000000.* was expected",
+            "the weights do not match the model: `.*` has shape .*, but shape .*1000000.* was expected",
         ),
         ({"config": {"learning_rate": -1.0}}, "`learning_rate` must be > 0, but got -1.0"),
         ({"config": 3}, "cannot be read: "),
@@ -503,7 +511,7 @@ def test_words_that_do_not_fit_the_vectors_are_refused(package: Path, words: obj
 
 def test_class_names_that_do_not_fit_the_classes_are_refused():
     model = small_infocal(Task(kind="classification", num_classes=3))
-    with pytest.raises(StateError, match="2 names of classes do not fit 3 classes"):
+    with pytest.raises(StateError, match="expected 3 class names, but got 2"):
         Package(model, WORDS, {"class_names": ["a", "b"]})
 
 

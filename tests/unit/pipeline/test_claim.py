@@ -45,7 +45,7 @@ def test_a_second_process_is_refused_and_the_first_one_keeps_it(claims: Location
     with claim.held(claims, "first"):
         refused = pytest.raises(
             PipelineError,
-            match=rf"another process is running the study `first`: {os.getpid()} on `\S+`, last",
+            match=rf"the study `first` is already being run by process {os.getpid()} on `\S+` \(last",
         )
         with refused, claim.held(claims, "first"):
             pass
@@ -119,5 +119,5 @@ def test_a_claim_that_was_taken_is_said(
         deadline = time.monotonic() + 30
         while not caplog.messages and time.monotonic() < deadline:
             time.sleep(0.02)
-    assert caplog.messages[0].startswith("another process has taken the study over")
+    assert caplog.messages[0].startswith("another process now runs this study")
     assert claims.names() == [], "it is not written again"

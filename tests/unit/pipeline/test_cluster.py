@@ -186,8 +186,8 @@ def fake_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("cpus", "gpus", "message"),
     [
-        (64.0, 0.0, "--cpus-per-trial: a trial asks for 64 CPU, but this machine has 2"),
-        (1.0, 0.25, "--gpus-per-trial: a trial asks for 0.25 GPU, but this machine has 0"),
+        (64.0, 0.0, "--cpus-per-trial: one trial needs 64 CPU, but this machine has 2"),
+        (1.0, 0.25, "--gpus-per-trial: one trial needs 0.25 GPU, but this machine has 0"),
     ],
 )
 def test_a_trial_that_could_never_start_is_refused(

@@ -208,10 +208,10 @@ def test_an_interrupted_comparison_says_how_to_go_on(
             ["--set", "hardkuma.target_selection_rate=0.5", "--target-selection-rate", "0.1"],
             "error: --set hardkuma.target_selection_rate=0.5: methods are compared at one selection rate",
         ),
-        (["--cpus-per-run", "9999"], "error: --cpus-per-run: a run asks for 9999 CPU, but this machine has "),
+        (["--cpus-per-run", "9999"], "error: --cpus-per-run: one run needs 9999 CPU, but this machine has "),
         (
             ["--device", "auto", "--gpus-per-run", "99"],
-            "error: --gpus-per-run: a run asks for 99 GPU, but this machine has ",
+            "error: --gpus-per-run: one run needs 99 GPU, but this machine has ",
         ),
         (
             ["--device", "cpu", "--gpus-per-run", "0.5"],
@@ -294,7 +294,9 @@ def test_settings_come_back_as_they_were_written(under_way: Comparison):
 
 def test_settings_of_another_comparison_are_refused(under_way: Comparison):
     under_way.prepared.save(under_way.folder.directory)
-    with pytest.raises(StateError, match=r"comparison.json: .* comparison `other`, but got those of `first`"):
+    with pytest.raises(
+        StateError, match=r"comparison.json: .* comparison `other`, but got the settings of `first`"
+    ):
         ComparisonSettings.load(under_way.folder.directory, "other")
 
 

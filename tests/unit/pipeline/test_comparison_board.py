@@ -101,7 +101,7 @@ def test_epochs_of_an_interrupted_training_count_as_what_they_took(tmp_path: Pat
 
 
 def test_before_an_epoch_nothing_is_known_of_the_time(tmp_path: Path):
-    text = "comparison: 0 of 4 trainings ended, 0 running; time left known after an epoch"
+    text = "comparison: 0 of 4 trainings ended, 0 running; time left: known after the first epoch"
     assert board(tmp_path).summary() == [text]
 
 

@@ -272,7 +272,9 @@ def test_a_search_in_which_every_trial_fails_says_so_and_fails(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     searching(monkeypatch, *(functools.partial(failed, trial_id=name) for name in "abc"))
-    message = "^none of the 3 trials finished an epoch; the last one ended with: errors.LostError: no disk$"
+    message = (
+        "^none of the 3 trials finished an epoch; the last trial failed with: errors.LostError: no disk$"
+    )
     with pytest.raises(PipelineError, match=message) as caught:
         conducted(tracker, tmp_path)
     assert caught.value.hint == (
@@ -434,7 +436,7 @@ def test_while_mlflow_is_away_a_search_goes_on_and_is_written_later(
     monkeypatch.setattr(mirror.Mirror, "drain", functools.partialmethod(mirror.Mirror.drain, patience_s=0.0))
     with monkeypatch.context() as away:
         away.setattr(Tracker, "log_metrics", raising(PipelineError("connection refused")))
-        with pytest.raises(PipelineError, match="MLflow could not be written for 0 s: connection refused"):
+        with pytest.raises(PipelineError, match="could not write to MLflow for 0 s: connection refused"):
             conducted(tracker, tmp_path)
     text = synchronise(study_settings(), results(tmp_path), tracker.uri, COMMAND)
     assert f"registered {NAME} version 1" in text
@@ -453,7 +455,7 @@ def test_a_study_that_is_not_over_is_written_as_far_as_it_is(
     train(ledger, "open", 1)
     text = synchronise(study_settings(), results(tmp_path), tracker.uri, COMMAND)
     assert text == (
-        f"MLflow has 3 epochs of 2 trials: these are all\n2 of 3 trials have not ended; to resume: {COMMAND}"
+        f"MLflow now has all 3 epochs of 2 trials\n2 of 3 trials have not ended; to resume: {COMMAND}"
     )
     run = parent(tracker)
     assert [child.status for child in tracker.children(run.run_id)] == ["FINISHED", "KILLED"]
@@ -643,7 +645,7 @@ def test_the_second_best_is_never_taken_in_silence(
 
     searching(monkeypatch, trial("a", value=0.1), trial("b", value=0.2), lose)
     with pytest.raises(
-        PipelineError, match="the weights of the best epoch of the best trial, trial-01, are missing"
+        PipelineError, match="the weights of trial-01 .best epoch. are missing; this trial is the best one$"
     ) as caught:
         conducted(tracker, tmp_path, num_trials=2)
     assert caught.value.where == str(tmp_path / "runs/studies/first" / checkpoint("b", 1))
@@ -654,14 +656,14 @@ def test_the_second_best_is_never_taken_in_silence(
     # nor by `register`, whatever the criterion is
     other = Criterion.parse("best val_token_f1")
     for wanted, said, flags in (
-        (Wanted(), "the best trial", ""),
-        (Wanted(criterion=other), "a trial that may be the best one", " --criterion 'best val_token_f1'"),
-        (Wanted(min_precision=0.01), "a trial that may be the best one", " --min-precision 0.01"),
+        (Wanted(), "is the best one", ""),
+        (Wanted(criterion=other), "may be the best one", " --criterion 'best val_token_f1'"),
+        (Wanted(min_precision=0.01), "may be the best one", " --min-precision 0.01"),
         # what the command states is met by the trial that it names
-        (Wanted(min_precision=0.99), "a trial that may be the best one", " --min-precision 0.5"),
+        (Wanted(min_precision=0.99), "may be the best one", " --min-precision 0.5"),
     ):
         with pytest.raises(
-            PipelineError, match=f"the best epoch of {said}, trial-01, are missing"
+            PipelineError, match=f"the weights of trial-01 .best epoch. are missing; this trial {said}$"
         ) as refused:
             register(prepared, results(tmp_path), tracker.uri, wanted)
         assert (refused.value.hint or "").endswith(f"/runs{flags} --trial 0")
@@ -680,7 +682,7 @@ def test_a_study_that_has_lost_all_weights_is_not_called_one_without_epochs(
     told = r"checkpoint_\d+: the weights of every trial are missing \(2 trials reported epochs\)"
     with pytest.raises(PipelineError, match=told) as caught:
         conducted(tracker, tmp_path, num_trials=2)
-    assert "restore this folder" in str(caught.value.hint)
+    assert "restore the folders of all trials" in str(caught.value.hint)
     prepared = StudySettings.load(tmp_path / "runs/studies/first", "first")
     with pytest.raises(PipelineError, match=told):
         register(prepared, results(tmp_path), tracker.uri, Wanted())
@@ -724,7 +726,9 @@ def test_a_study_of_other_data_is_refused_before_it_trains(
     assert version.tags["task_kind"] == "regression"
     model_registry.tag(tracker, version, {"task_kind": "classification", "classes": "billing, technical"})
     searching(monkeypatch, lambda study: pytest.fail("it trained"))
-    with pytest.raises(PipelineError, match="`infocal-beer-palate` was trained on a task of kind class"):
+    with pytest.raises(
+        PipelineError, match="`infocal-beer-palate` is for another task or corpus: a task of kind class"
+    ):
         conducted(tracker, tmp_path / "second", name="second")
 
 
@@ -738,7 +742,7 @@ def test_a_criterion_for_another_selection_rate_is_refused(
     stated = Criterion.parse("best val_token_f1, at 8 % of the tokens")
     with pytest.raises(
         PipelineError,
-        match="--criterion: the study's models were judged at p >= 0.5, .* at 8 % of the tokens",
+        match="--criterion: the study judged its models at p >= 0.5, .* at 8 % of the tokens",
     ):
         register(prepared, results(tmp_path), tracker.uri, Wanted(criterion=stated))
 

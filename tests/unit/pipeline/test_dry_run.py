@@ -72,7 +72,7 @@ def test_a_dry_run_on_own_data_says_what_the_criterion_waits_for(tmp_path, capsy
     plan = capsys.readouterr().out
     assert "data         train 20 texts, " in plan
     assert "; val 3 texts, " in plan and " tokens, 1 annotated; test 3 texts" in plan
-    assert "training     batches of 8, all weights at full strength after 233.5 epochs" in plan
+    assert "training     batches of 8, all losses at full weight after 233.5 epochs" in plan
     assert (
         "criterion    best val_token_f1 with val_token_precision >= HardKuma's - 0.02, "
         "val_selection_rate >= 0.01, val_selection_rate <= 0.5, at 20 % of the tokens\n"
@@ -100,14 +100,14 @@ def test_a_dry_run_on_own_data_says_what_the_criterion_waits_for(tmp_path, capsy
         (["--optuna-storage", "mysql://bob:a/b@127.0.0.1:9/optuna"], "--optuna-storage"),
         (["--tracking-uri", "sqlite:///FILE"], "--tracking-uri"),
         (["--optuna-storage", "nonsense"], "--optuna-storage: expected a URL"),
-        (["--optuna-storage", "mysqll://bob@h/db"], "no kind of database is called `mysqll`"),
+        (["--optuna-storage", "mysqll://bob@h/db"], "unknown kind of database `mysqll`"),
         (["--optuna-storage", "postgres://bob:x@h/db"], "hint: did you mean `postgresql://`?"),
         (["--tracking-uri", "http://REFUSING"], "cannot use the tracking store"),
         (["--tracking-uri", "http://REFUSING"], "hint: the server does not accept this user and password"),
-        (["--gpus-per-trial", "1"], "--gpus-per-trial: a trial asks for 1 GPU, but this machine has 0"),
+        (["--gpus-per-trial", "1"], "--gpus-per-trial: one trial needs 1 GPU, but this machine has 0"),
         (["--optuna-storage", "journal:///FILE/o.log"], "--optuna-storage"),
         (["--optuna-storage", "journal:///none/o.log"], "there is no folder `none`"),
-        (["--optuna-storage", "journal:///FILE"], "the file is no journal of Optuna"),
+        (["--optuna-storage", "journal:///FILE"], "the file is not an Optuna journal"),
         (["--optuna-storage", "sqlite:///none/o.db"], "there is no folder `none`"),
     ],
 )
@@ -145,7 +145,7 @@ def test_a_comparison_on_own_data_is_planned_without_a_trace(tmp_path, monkeypat
     assert "criterion    best val_token_f1 with val_selection_rate >= 0.01" in plan
     assert "selection    20.0% of the tokens\n" in plan
     assert "trainings    4 of 50 epochs: 2 methods with seeds 0, 1\n" in plan
-    assert "  infocal                  batches of 8, all weights at full strength after " in plan
+    assert "  infocal                  batches of 8, all losses at full weight after " in plan
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
     (tmp_path / "own" / "test.jsonl").write_text('{"text": "so", "label": "never seen"}\n')
     assert run_command(compare.main, flags) == 2

@@ -131,7 +131,7 @@ def test_a_disk_that_takes_nothing_is_one_line_that_names_the_file(
 ):
     assert run_command(raising(OSError(code, os.strerror(code), "runs/study.json")), []) == 2
     error, _, hint = capsys.readouterr().err.splitlines()
-    assert error == f"error: runs/study.json: cannot be written: {os.strerror(code)}"
+    assert error == f"error: runs/study.json: cannot write the file: {os.strerror(code)}"
     assert hint.startswith("hint: free space on the disk")
 
 
@@ -139,7 +139,9 @@ def test_a_database_that_lacks_room_is_one_line(capsys: pytest.CaptureFixture[st
     cause = sqlite3.OperationalError("database or disk is full")
     error = sqlalchemy.exc.OperationalError("CREATE TABLE studies (...)", {}, cause)
     assert run_command(raising(error), []) == 2
-    assert capsys.readouterr().err.startswith("error: cannot be written: database or disk is full\n\nhint: ")
+    assert capsys.readouterr().err.startswith(
+        "error: cannot write a file: database or disk is full\n\nhint: "
+    )
 
 
 def test_of_many_files_that_could_not_be_copied_one_is_named():
@@ -169,7 +171,7 @@ def test_a_full_disk_below_stdout_is_said_once(num_lines: int):
             [sys.executable, "-c", source], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert done.returncode == 2
-    assert done.stderr.startswith("error: cannot be written: No space left on device\n\nhint: free space")
+    assert done.stderr.startswith("error: cannot write a file: No space left on device\n\nhint: free space")
     assert done.stderr.count("\n") == 3
 
 

@@ -188,7 +188,7 @@ def test_more_lines_than_a_batch_keep_their_order(
     assert explain.main(["--package", str(package), "--input", str(file), "--json"]) == 0
     texts = [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()]
     assert texts == [f"body {i}" for i in range(130)] + ["last one"]
-    assert caplog.messages == [f"{file}:131: empty line left out", f"{file}:132: empty line left out"]
+    assert caplog.messages == [f"{file}:131: empty line skipped", f"{file}:132: empty line skipped"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--input", "-"]])
@@ -268,9 +268,9 @@ def test_lines_without_a_token_are_named_and_left_out(
     assert explain.main([*arguments, "--input", str(tmp_path / "texts"), "--json"]) == 0
     assert [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()] == ["手机", "现金"]
     assert [message.removeprefix(f"{tmp_path}/") for message in caplog.messages] == [
-        "texts:3: empty line left out",
-        "texts:2: line without a token left out",
-        "texts:5: line without a token left out",
+        "texts:3: empty line skipped",
+        "texts:2: the line has no token and is skipped",
+        "texts:5: the line has no token and is skipped",
     ]
     assert run_command(explain.main, [*arguments, "--text", "手机", "--text", "。"]) == 2
     assert "text 2 of 2 has no token: '。'" in capsys.readouterr().err
@@ -326,7 +326,7 @@ def test_a_line_that_is_not_utf8_is_named_after_the_lines_before_it():
     [
         (
             ["--package", "none", "--text", "a"],
-            "error: none: expected the folder of a model, but it is not there\n\nhint: a search writes",
+            "error: none: expected a folder with a model, but the folder is missing\n\nhint: a search writes",
         ),
         (["--package", "none", "--text", "a", "--text", " "], "error: --text: text 2 of 2 is empty"),
         (

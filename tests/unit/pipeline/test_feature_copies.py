@@ -155,8 +155,8 @@ def test_a_wrong_file_is_refused_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("index", "message"),
     [
-        (b"[1]", "copy.json: expected the index of a copy, but got something else"),
-        (b'{"files": {"a": 5}}', "copy.json: expected the index of a copy, but got something else"),
+        (b"[1]", "copy.json: expected the index of a copy, but the content does not match"),
+        (b'{"files": {"a": 5}}', "copy.json: expected the index of a copy, but the content does not match"),
         (
             b'{"files": {"../a": {"sha256": "0"}}}',
             "the copy's index names `../a`, which is outside the folder",

@@ -208,7 +208,7 @@ def test_unknown_criterion_stays_unknown(text):
         (
             tracked("parent", {}, {}, TAGS | {PARENT_TAG: "above"}, name="trial-03"),
             "run parent (`trial-03`) is not the run of a study",
-            "it is a trial of run above",
+            "name the run of the study: `--run above`",
         ),
     ],
 )
@@ -405,14 +405,14 @@ def test_importance_finds_what_the_criterion_depends_on():
     shares, note = findings.importance(trials(grid, [value["a"] for value in grid]), AB)
     assert list(shares) == ["a", "b"]
     assert shares["a"] > 0.95 and sum(shares.values()) == pytest.approx(1)
-    assert "over 25 trials (fANOVA)" in note
+    assert "(fANOVA over 25 trials)" in note
     assert findings.importance(trials(grid, [value["a"] for value in grid]), AB)[0] == shares, "seeded"
 
 
 @pytest.mark.parametrize(
     ("values", "objectives", "reason"),
     [
-        ([], [], "it takes 20 trials that were trained to their end, and there are 0."),
+        ([], [], "it needs 20 trials that were trained to the end, and there are 0."),
         ([{"a": 1, "b": 2}] * 25, [0.1, *[None] * 24], "and there is 1."),
         ([{"a": i, "b": 2} for i in range(19)], [i / 10 for i in range(19)], "and there are 19."),
         (
@@ -429,7 +429,7 @@ def test_importance_finds_what_the_criterion_depends_on():
 )
 def test_importance_says_why_there_is_none(values, objectives, reason):
     shares, note = findings.importance(trials(values, objectives), AB)
-    assert shares == {} and note.startswith("No importance: ") and reason in note
+    assert shares == {} and note.startswith("Importance is not computed: ") and reason in note
 
 
 def test_importance_leaves_out_what_was_not_varied():

@@ -32,7 +32,7 @@ def test_the_gpus_of_a_cluster_are_shared_as_measured(cards: Any, caplog: pytest
         found = gpus.chosen(settings(), lambda: CUDA)
     assert found.packs_gpus
     assert found.run.device == "auto"
-    assert "GPUs: 2; trials share them" in caplog.text
+    assert "GPUs: 2; one trial is measured, then as many trials share a GPU as fit" in caplog.text
 
 
 def test_without_gpus_trials_run_on_the_cpu(cards: Any, caplog: pytest.LogCaptureFixture):
@@ -109,15 +109,15 @@ def test_trials_that_wait_for_a_gpu_node_say_so(cards: Any, caplog: pytest.LogCa
 @pytest.mark.parametrize(
     ("number", "torch", "message"),
     [
-        (0.0, None, "but it has none$"),
-        (2.0, None, "but it has 2, and none is free$"),
-        (2.0, Torch("2.13.0+cpu", False), "but it has 2, and torch 2.13.0.cpu cannot use them$"),
+        (0.0, None, "but the cluster has none$"),
+        (2.0, None, "but the cluster has 2, and none is free$"),
+        (2.0, Torch("2.13.0+cpu", False), "but the cluster has 2, and torch 2.13.0.cpu cannot use them$"),
     ],
 )
 def test_who_asks_for_cuda_is_not_given_the_cpu(number: float, torch: Torch | None, message: str, cards: Any):
     cards(number)
     asked = study_settings(run_settings(device="cuda"), chooses_gpus=True)
-    with pytest.raises(PipelineError, match=f"--device cuda: expected GPUs in the cluster, {message}"):
+    with pytest.raises(PipelineError, match=f"--device cuda: usable GPUs are needed, {message}"):
         gpus.chosen(asked, lambda: torch)
     cards(2.0)
     assert gpus.chosen(asked, lambda: CUDA).packs_gpus

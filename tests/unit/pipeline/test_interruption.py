@@ -91,7 +91,7 @@ def test_the_first_signal_stops_cleanly(number: int, code: int, arguments: tuple
         one.send_signal(number)
         out, err = one.communicate(timeout=60)
     assert (one.returncode, out) == (code, "cleaning\n")
-    assert err == "\nstopping ... (once more: stop at once)\nerror: interrupted\n"
+    assert err == "\nstopping ... (press Ctrl-C again to stop at once)\nerror: interrupted\n"
 
 
 def test_an_interrupt_that_python_drops_is_raised_again():
@@ -99,7 +99,7 @@ def test_an_interrupt_that_python_drops_is_raised_again():
         one.send_signal(signal.SIGTERM)
         out, err = one.communicate(timeout=60)
     assert (one.returncode, out) == (143, "cleaning\n")
-    assert err == "\nstopping ... (once more: stop at once)\nerror: interrupted\n"
+    assert err == "\nstopping ... (press Ctrl-C again to stop at once)\nerror: interrupted\n"
 
 
 def test_no_timer_runs_unless_an_interrupt_was_dropped():
@@ -146,7 +146,7 @@ sys.exit(run_command(command, []))
         [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=False, timeout=50
     )
     assert done.returncode == 143
-    assert done.stderr == "\nstopping ... (once more: stop at once)\nerror: interrupted\n"
+    assert done.stderr == "\nstopping ... (press Ctrl-C again to stop at once)\nerror: interrupted\n"
 
 
 def test_another_error_that_python_drops_is_said():
@@ -171,7 +171,7 @@ def test_nothing_is_raised_again_while_a_command_cleans_up():
         one.send_signal(signal.SIGINT)
         out, err = one.communicate(timeout=60)
     assert (one.returncode, out) == (130, "cleaning\ncleaned\n")
-    assert err == "\nstopping ... (once more: stop at once)\nerror: interrupted\n"
+    assert err == "\nstopping ... (press Ctrl-C again to stop at once)\nerror: interrupted\n"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -174,7 +174,7 @@ def test_a_table_in_the_folder_of_another_is_left_out_and_not_resumed(tmp_path, 
     assert run_command(compare.main, command(tmp_path)) == 0
     shutil.copytree(tmp_path / "language-models" / "lm", tmp_path / "language-models" / "other")
     (one,) = language_models.gather(language_models_home(tmp_path))
-    said = "expected the settings of the table of language models `other`, but got those of `lm`"
+    said = "expected the settings of the table of language models `other`, but got the settings of `lm`"
     assert one.name == "lm" and said in caplog.text
     with pytest.raises(StateError, match=said):
         compare.main(command(tmp_path, "--resume", "--name", "other"))

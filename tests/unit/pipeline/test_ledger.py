@@ -128,7 +128,10 @@ def test_a_byte_that_changed_is_never_read(tmp_path_factory: pytest.TempPathFact
     ("line", "message"),
     [
         ({"event": "epoch", "number": 0}, "the checksum does not match the line"),
-        ({"event": "begin"}, "only the first line may begin a trial|not a line of a ledger|Field required"),
+        (
+            {"event": "begin"},
+            "expected the start of a trial on the first line|not a line of a ledger|Field required",
+        ),
         (["begin"], "not a line of a ledger"),
     ],
 )
@@ -138,7 +141,7 @@ def test_another_line_is_named(tmp_path: Path, line: object, message: str):
     lines = path.read_text().splitlines()
     lines[1] = json.dumps(line)
     path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(StateError, match=rf"{path}:2: expected an event of a trial, but got something else"):
+    with pytest.raises(StateError, match=rf"{path}:2: this line is not a valid event of the trial"):
         Ledger(tmp_path)
 
 
@@ -169,7 +172,10 @@ def test_a_file_that_is_missing_is_noticed(tmp_path: Path, trial_id: str):
     a_ledger(tmp_path)
     file_of(tmp_path, trial_id).unlink()
     number = ["over", "open"].index(trial_id)
-    with pytest.raises(StateError, match=f"{LEDGER}: .*the file is missing of trial {number}$") as caught:
+    with pytest.raises(
+        StateError,
+        match=f"{LEDGER}: the file of trial {number} is missing; expected one file for each trial$",
+    ) as caught:
         Ledger(tmp_path)
     assert "another `--name`" in str(caught.value.hint)
 
@@ -179,7 +185,7 @@ def test_two_files_of_a_trial_are_refused(tmp_path: Path):
     path = file_of(tmp_path, "a")
     other = path.with_name("0001-a.jsonl")
     other.write_text(path.read_text())
-    with pytest.raises(StateError, match=f"{other}:1: .*the trial a has another file"):
+    with pytest.raises(StateError, match=f"{other}:1: .*trial a already has another file"):
         Ledger(tmp_path)
 
 
@@ -193,7 +199,9 @@ def test_a_time_that_no_calendar_has_is_refused(tmp_path: Path, time: float | No
     text = json.dumps({**event, "time": time})
     lines[1] = f'{text[:-1]}, "crc32": {zlib.crc32(text.encode())}}}'
     path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(StateError, match=rf"{path}:2: expected an event of a trial, .*\(time: "):
+    with pytest.raises(
+        StateError, match=rf"{path}:2: this line is not a valid event of the trial .*\(time: "
+    ):
         Ledger(tmp_path)
 
 

@@ -95,7 +95,7 @@ def test_scores_that_decide_have_room_before_all_others(decisive: tuple[str, ...
 
 def test_before_the_first_epoch_the_training_is_said_to_start():
     lines = [text for text, _ in board()(80, 10, is_over=False)]
-    assert lines[0] == "time left known after an epoch"
+    assert lines[0] == "time left: known after the first epoch"
     assert "starting" in lines[-1]
     assert "0/4" in lines[-1]
 

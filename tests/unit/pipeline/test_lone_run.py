@@ -120,7 +120,7 @@ def test_mlflow_that_is_gone_at_the_end_leaves_the_model(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(lone_run.LoneRun, "finish", finish)
     with pytest.raises(
-        PipelineError, match="the end of the training is not in MLflow: the server is gone"
+        PipelineError, match="cannot write the end of the training to MLflow: the server is gone"
     ) as caught:
         train.main(FLAGS)
     assert caught.value.hint == "the model is complete: mine"

@@ -295,7 +295,7 @@ def test_a_trial_that_may_not_write_trains_on(
     (Path(study.path) / MIDWAY).write_text("in the way", encoding="utf-8")
     worker = Worker(tmp_path / "first").train(settings(), None, Midway(study, "b", EVERY_BATCH))
     assert len(worker.results) == 2
-    assert "cannot write the state within an epoch" in caplog.text
+    assert "cannot write the state of an unfinished epoch" in caplog.text
 
 
 def test_states_are_written_no_more_often_than_is_worth_it(

@@ -52,7 +52,7 @@ def test_while_it_is_away_it_is_tried_again_and_said_once(caplog: pytest.LogCapt
         assert tracking.done.acquire(timeout=30)
     assert len(caplog.messages) == 2
     assert (
-        "MLflow cannot be written (cannot log step 0: connection refused); the search continues"
+        "cannot write to MLflow (cannot log step 0: connection refused); the search continues"
         in caplog.messages[0]
     )
     assert "MLflow is reachable again" in caplog.messages[1]
@@ -66,7 +66,7 @@ def test_the_end_waits_for_it():
 
 def test_the_end_does_not_wait_for_ever():
     with pytest.raises(
-        PipelineError, match=r"MLflow could not be written for 0 s: cannot log step 0"
+        PipelineError, match=r"could not write to MLflow for 0 s: cannot log step 0"
     ) as caught:
         mirror(FakeTracking(num_failures=1000)).drain(patience_s=0.05)
     assert caught.value.hint is not None

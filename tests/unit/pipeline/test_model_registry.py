@@ -202,7 +202,7 @@ def test_weights_put_in_the_place_of_registered_ones_are_refused(tracker: Tracke
     stored.write_bytes(content)
     stored_files.write_digests(stored.parent, checkpoints.read_json(folder / "digests.json"))
     with pytest.raises(
-        PipelineError, match="`model.safetensors` of models:/.*/1 is not the file that was reg"
+        PipelineError, match="`model.safetensors` of models:/.*/1 was changed after registration"
     ):
         model_registry.load_version_package(tracker, NAME, 1, tmp_path / "second")
 
@@ -231,9 +231,10 @@ def test_tags_are_written_as_parameters_are(tmp_path: Path):
         (
             NAME,
             "best",
-            "no alias `best` of model `infocal-beer-palate`; it has version 1 and alias `challenger` = 1",
+            "no alias `best` of model `infocal-beer-palate`; the model has versions 1 and aliases "
+            "`challenger` = 1",
         ),
-        (NAME, 7, "no version 7 of model `infocal-beer-palate`; it has version 1"),
+        (NAME, 7, "no version 7 of model `infocal-beer-palate`; the model has versions 1 "),
         (
             "infocal-beer-palete",
             "champion",

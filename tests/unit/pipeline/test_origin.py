@@ -73,7 +73,7 @@ def test_damaged_features_are_built_again(tmp_path: Path, caplog: pytest.LogCapt
     built = again(recorded(features_dir=str(folder)), flags(tmp_path / "cache"))
     assert built.directory.is_relative_to(tmp_path / "cache")
     assert f"{folder}: the folder cannot be read" in caplog.text
-    assert "building the features again" in caplog.text
+    assert "the features are built again" in caplog.text
 
 
 def test_a_run_of_before_origins_were_recorded_takes_the_preset_and_the_flags(tmp_path: Path):
@@ -101,8 +101,7 @@ def test_other_bytes_from_the_same_data_are_said(tmp_path: Path, caplog: pytest.
         again(recorded(origin=made_of), flags(tmp_path))
     said = [r.getMessage() for r in caplog.records if r.name == "pipeline.training.origin"]
     assert said == [
-        "embeddings.npy: built from the same data, but the bytes differ from the file with which the run was "
-        "trained"
+        "embeddings.npy: rebuilt from the same data, but not byte-identical to the files of the training"
     ]
 
 
@@ -114,7 +113,8 @@ def test_other_data_are_refused_and_what_differs_is_said(tmp_path: Path):
         again(recorded(), flags(data_dir=str(other_data(tmp_path)), embedding="random"))
     error = caught.value
     match = re.fullmatch(
-        r"the run was trained on features (\w{16}), but the data and flags given make (\w{16}): (.*)",
+        r"the run was trained on features (\w{16}), but the given data and flags "
+        r"produce features (\w{16}): (.*)",
         error.message,
     )
     assert match is not None
@@ -132,7 +132,7 @@ def test_another_option_is_refused_by_its_name(tmp_path: Path):
 
 
 def test_without_a_record_of_the_origin_nobody_knows_what_differs(tmp_path: Path):
-    with pytest.raises(PipelineError, match="0{16}, but .*what differs is not known"):
+    with pytest.raises(PipelineError, match="0{16}, but .*the difference is not known"):
         again(recorded(origin={}), flags(tmp_path), fingerprint="0" * 64)
 
 
@@ -142,7 +142,7 @@ def test_the_cached_features_say_what_differs_where_the_run_does_not(tmp_path: P
 
 
 def test_equal_data_and_parameters_with_another_fingerprint_are_of_another_version(tmp_path: Path):
-    with pytest.raises(PipelineError, match="the same, but the version of `feature_store` is not"):
+    with pytest.raises(PipelineError, match="the same, but the version of `feature_store` differs"):
         again(recorded(), flags(tmp_path), fingerprint="0" * 64)
 
 

@@ -79,7 +79,7 @@ def test_trials_that_the_cores_bound_share_the_whole_memory():
 
 
 def test_a_trial_that_no_card_holds_is_refused():
-    message = r"^--gpus-per-trial auto: a trial takes 16.5 GiB, but the smallest GPU \(T4\) has 16.0 GiB$"
+    message = r"^--gpus-per-trial auto: one trial needs 16.5 GiB, but the smallest GPU \(T4\) has 16.0 GiB$"
     with pytest.raises(PipelineError, match=message) as caught:
         packing(card(reserved=16 * GIB), 1.0)
     assert "--set batch_size=16" in caught.value.hint

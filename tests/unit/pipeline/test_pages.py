@@ -507,8 +507,8 @@ def test_importance_has_a_chart_and_a_table_or_a_reason():
     (bar,) = drawn(page)["importance"]["data"]
     assert bar["y"] == ["lambda_ib"] and bar["text"] == ["100.0\N{NO-BREAK SPACE}%"]
     assert table(page, "shares") == [["hyper-parameter", "importance"], ["lambda_ib", "100.0 %"]]
-    page = study_page(importance={}, importance_note="No importance: too few.")
-    assert "importance" not in drawn(page) and "No importance: too few." in page.words
+    page = study_page(importance={}, importance_note="Importance is not computed: too few.")
+    assert "importance" not in drawn(page) and "Importance is not computed: too few." in page.words
 
 
 def test_study_without_a_trial():

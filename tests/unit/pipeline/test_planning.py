@@ -48,16 +48,20 @@ def test_the_flags_reach_the_settings():
 def test_a_flag_that_was_given_as_a_hyper_parameter_is_named():
     with pytest.raises(PipelineError, match="unknown hyper-parameter `bf16`") as caught:
         planning.run_settings(flags("--set", "bf16=true"), {})
-    assert caught.value.hint == "it is a flag: `--bf16`"
+    assert caught.value.hint == "use the flag `--bf16` instead of a hyper-parameter"
 
 
 @pytest.mark.parametrize(("epochs", "is_told"), [(2, True), (3, True), (4, False)])
 def test_too_few_epochs_on_the_sample_are_told(epochs: int, is_told: bool, caplog: pytest.LogCaptureFixture):
     with caplog.at_level("INFO"):
         planning.run_settings(flags("--sample", "--epochs", str(epochs)), {})
-    told = [record.getMessage() for record in caplog.records if "ask for at least" in record.getMessage()]
+    told = [
+        record.getMessage()
+        for record in caplog.records
+        if "rationales are not yet short" in record.getMessage()
+    ]
     assert bool(told) == is_told
-    assert all(one.endswith("ask for at least `--epochs 4`") for one in told)
+    assert all(one.endswith("use `--epochs 4` or more") for one in told)
 
 
 def test_an_alias_of_an_aspect_becomes_its_name():
@@ -156,16 +160,20 @@ def test_a_variant_fixes_what_makes_it_one():
 @pytest.mark.parametrize(
     ("method", "asked", "message"),
     [
-        ("infocal-no-adv", ["--set", "lambda_g=1.0"], "with lambda_g = 0.0, but 1.0 was asked for"),
+        (
+            "infocal-no-adv",
+            ["--set", "lambda_g=1.0"],
+            "lambda_g = 0.0, but got 1.0",
+        ),
         (
             "infocal-dense",
             ["--target-selection-rate", "0.1"],
-            "with target_selection_rate = 1.0, but 0.1 was asked for",
+            "target_selection_rate = 1.0, but got 0.1",
         ),
     ],
 )
 def test_a_variant_without_what_makes_it_one_is_refused(method: str, asked: list[str], message: str):
-    with pytest.raises(PipelineError, match=f"^--method: `{method}` is the variant {message}$"):
+    with pytest.raises(PipelineError, match=f"^--method: variant `{method}` requires {message}$"):
         planning.run_settings(flags("--method", method, *asked), {})
 
 
@@ -217,7 +225,7 @@ def test_data_without_a_human_rationale_are_refused_before_training(tmp_path: Pa
     cache = str(tmp_path / "cache")
     given = flags("--data-dir", str(tmp_path / "data"), "--embedding", "random", "--cache-dir", cache)
     with pytest.raises(
-        PipelineError, match="none of the 46 annotated validation texts of beer/palate has a human"
+        PipelineError, match="none of the 46 validation texts of beer/palate that are read for human"
     ):
         planning.with_features(given, planning.run_settings(given, {}))
 
@@ -263,7 +271,7 @@ def test_epochs_that_end_before_the_weights_are_in_force_are_refused(tmp_path: P
     ) as e:
         planning.with_features(given, planning.run_settings(given, {}))
     assert e.value.hint == (
-        "ask for at least 57, better 109, or shorten the start: "
+        "use `--epochs 57` or more (109 or more is better), or shorten the start phase: "
         "`--set dense_epochs=EPOCHS --set ramp_epochs=EPOCHS`"
     )
     assert not list((tmp_path / "cache" / "features").glob("jsonl*")), "before features are built"
@@ -282,7 +290,7 @@ def test_the_epochs_that_are_asked_for_are_the_fewest_that_are_accepted(num_text
         return
     with pytest.raises(PipelineError, match="but got 1: the losses") as caught:
         epoch_check.check(run)
-    found = re.search(r"at least (\d+), better (\d+),", caught.value.hint or "")
+    found = re.search(r"`--epochs (\d+)` or more \((\d+) or more is better\),", caught.value.hint or "")
     assert found is not None
     fewest, better = map(int, found.groups())
     assert better > fewest
@@ -331,7 +339,7 @@ def test_a_threshold_on_precision_is_refused_where_predictions_decide():
         ["--dataset", "cail-small", "--aspect", "charges", "--min-precision", "0.5"]
     )
     with pytest.raises(
-        PipelineError, match="--min-precision: cail-small/charges is judged by its predictions, not by human"
+        PipelineError, match="--min-precision: models for cail-small/charges are chosen by their predictions"
     ):
         planning.run_settings(given, {})
 
@@ -349,7 +357,8 @@ def test_posts_without_a_rationale_are_refused_only_where_the_criterion_reads_th
     given = without_rationales(tmp_path)
     run = planning.run_settings(given, {})
     with pytest.raises(
-        PipelineError, match="none of the 200 annotated validation texts of hatexplain has a human rationale"
+        PipelineError,
+        match="none of the 200 validation texts of hatexplain that are read for human rationales",
     ):
         planning.with_features(given, run)
     bound = Bound(metric="val_selection_rate", limit=0.5, kind="at_most")
@@ -395,11 +404,9 @@ def test_a_bar_that_is_known_to_be_out_of_reach_is_told_before_training(
 ):
     stated = dataclasses.replace(criterion(limit), rate=rate)
     planning._warn_of_bar(run_settings(aspect=aspect, criterion=stated), num_texts)
-    assert (
-        f"val_token_precision >= {limit} cannot be reached with these {num_texts}" in caplog.text
-    ) == is_told
+    assert (f"val_token_precision >= {limit} is out of reach with {num_texts}" in caplog.text) == is_told
     assert ("--min-precision" in caplog.text) == is_told
-    assert ("precision 0.82 on 9000, where 8 % of the tokens are selected" in caplog.text) == is_told
+    assert ("precision was 0.82 with 9000 texts, selecting 8 % of the tokens" in caplog.text) == is_told
 
 
 # ----------------------------------------------------------------------- what trials on other nodes can do
@@ -424,8 +431,10 @@ def test_the_gpus_of_a_cluster_are_not_looked_for_on_this_machine(
 
 def test_a_start_that_is_searched_is_said_with_its_longest():
     run = planning.run_settings(flags("--method", "fresh", "--set", "support_epochs=3.0"), {})
-    assert "at full strength after 3 epochs" in epoch_check.start_of(run, 3)
-    assert epoch_check.start_of(run, 6).endswith("after the start that is searched, at most 6 epochs")
+    assert "at full weight after 3 epochs" in epoch_check.start_of(run, 3)
+    assert epoch_check.start_of(run, 6).endswith(
+        "after the start phase, whose length is searched (at most 6 epochs)"
+    )
 
 
 # ------------------------------------------------------------------------- the criterion that a search has
@@ -496,9 +505,7 @@ def test_own_data_have_a_rival_where_somebody_marked_a_rationale(tmp_path: Path,
     if marked:
         assert planning.with_features(given, asked).criterion_kind == "relative"
         return
-    with pytest.raises(
-        PipelineError, match="--criterion relative: nobody marked a rationale in a validation"
-    ):
+    with pytest.raises(PipelineError, match="--criterion relative: no validation text has a human rationale"):
         planning.with_features(given, asked)
 
 
@@ -506,6 +513,4 @@ def test_the_note_of_a_bar_out_of_reach_is_of_fixed_bars_alone(caplog: pytest.Lo
     planning._warn_of_bar(searched(), 9000)
     assert caplog.messages == []
     planning._warn_of_bar(searched("--criterion", "paper"), 9000)
-    assert (
-        "val_token_precision >= 0.878 cannot be reached with these 9000 training texts" in caplog.messages[0]
-    )
+    assert "val_token_precision >= 0.878 is out of reach with 9000 training texts" in caplog.messages[0]

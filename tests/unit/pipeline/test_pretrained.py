@@ -77,7 +77,8 @@ def test_a_tokenizer_of_another_language_is_said(written: Path, caplog: pytest.L
         assert caplog.messages == []
         pretrained.split_words(["<pad>", "<unk>", *["good"] * 9, "酒"], source)
     assert caplog.messages == [
-        f"the tokenizer of `{written}` knows no piece of 1 of the 10 words: was it made for this language?"
+        f"the tokenizer of `{written}` cannot represent 1 of the 10 words: check that it was made for this "
+        "language"
     ]
 
 
@@ -137,7 +138,7 @@ def test_a_file_instead_of_a_folder(written: Path):
 
 def test_a_folder_of_something_else(tmp_path: Path):
     error = refused(tmp_path, "expected config.json in `.*`, but there is none$")
-    assert error.hint == "name the folder that holds the model's files itself"
+    assert error.hint == "give the folder that directly contains the model's files"
 
 
 def test_a_folder_without_weights(folder: Path):
@@ -179,7 +180,11 @@ def test_weights_of_another_architecture(folder: Path):
     held = load_file(path)
     del held["encoder.layer.1.output.dense.weight"]
     save_file(held, path, metadata={"format": "pt"})
-    refused(folder, "lack 1 tensor of the architecture, such as `encoder.layer.1.output.dense.weight`$")
+    refused(
+        folder,
+        "1 tensor of the architecture is missing from the weights, such as "
+        "`encoder.layer.1.output.dense.weight`$",
+    )
 
 
 def test_an_architecture_that_nobody_knows(folder: Path):
@@ -299,7 +304,7 @@ def test_a_searched_folder_that_is_not_there(
     assert searched(SPACE + FOLDERS.format(folder=written, other=other), [], tmp_path) == 2
     said = capsys.readouterr().err
     assert f"space.toml: no folder `{other}` of a pretrained encoder\n" in said
-    assert "hint: name it by its whole path, which starts with `/`" in said
+    assert "hint: give the absolute path of the folder" in said
 
 
 # ---------------------------------------------------------------- a whole trial

@@ -70,7 +70,7 @@ def test_semicolons_quotes_and_blank_lines(tmp_path: Path):
 def test_columns_that_mean_nothing_are_named(tmp_path: Path):
     found = table(tmp_path, "precision,MSE,Selection rate\n0.5,0.02,0.1\n")
     assert found.notes[0] == "columns that are not checked: `MSE`, `Selection rate`"
-    assert "call it `selected`" in found.notes[1]
+    assert "rename the column to `selected`" in found.notes[1]
 
 
 @pytest.mark.parametrize(

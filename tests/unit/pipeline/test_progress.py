@@ -280,8 +280,8 @@ def test_a_criterion_is_never_missed_by_nothing(recorder: Recorder, violation: f
 
 
 NONE_YET = (
-    "none yet; nearest: trial 00 at epoch 1, precision 0.600, recall 0.300, selected "
-    "0.100 (it cannot be chosen while its start phase lasts or its mask is trivial)"
+    "none yet; closest: trial 00 at epoch 1, precision 0.600, recall 0.300, selected "
+    "0.100 (not eligible: its start phase is not over, or its mask is trivial)"
 )
 
 
@@ -427,7 +427,7 @@ def test_before_an_epoch_it_is_not_known(recorder: Recorder):
     lines = lines_of(recorder, 4)
     assert lines.seconds_left() is None
     assert board(lines)[:2] == [
-        "0 of 4 trials ended, 0 running; time left known after an epoch",
+        "0 of 4 trials ended, 0 running; time left: known after the first epoch",
         "best so far: none",
     ]
 

@@ -139,7 +139,7 @@ def test_model_below_the_threshold_is_refused_with_the_numbers(
     way_on = captured.err.splitlines()[-1]
     reached = math.floor(100 * precision) / 100
     assert way_on.startswith("hint: `python -m pipeline.promote --dataset beer")
-    assert f" --min-precision {reached:g}` sets a threshold that the model meets" in way_on
+    assert f" --min-precision {reached:g}` sets a lower threshold, which this model meets" in way_on
     assert "0.99" not in way_on
     assert "all_tokens" in captured.out
     assert model_registry.champion(tracker, NAME) is None
@@ -151,7 +151,7 @@ def test_the_command_that_a_refusal_names_promotes_the_model(
     tracker: Tracker, capsys: pytest.CaptureFixture[str]
 ):
     assert run_command(promote.main, command(tracker, "--min-precision", "0.99")) == 2
-    named = re.search(r"`python -m pipeline\.promote (.+)` sets a threshold", capsys.readouterr().err)
+    named = re.search(r"`python -m pipeline\.promote (.+)` sets a lower threshold", capsys.readouterr().err)
     assert named is not None
     assert promote.main(shlex.split(named[1])) == 0
     assert model_registry.find(tracker, NAME, model_registry.CHAMPION).version == 1
@@ -227,7 +227,7 @@ def test_a_model_of_another_target_is_not_judged(
         PipelineError, match=f"was trained on beer/palate, but the flags name {wanted}"
     ) as caught:
         promote.main(given)
-    assert caught.value.hint == "`--dataset beer --aspect palate`"
+    assert caught.value.hint == "use `--dataset beer --aspect palate`"
     assert "test_readings" not in tracker.run(run_id).tags, "refused before the test split is read"
 
 
@@ -325,7 +325,7 @@ LESS_RECALL = "test_token_recall is 0.7000, and the champion's is 0.7200"
             LOOSE,
             WIDE,
             GOOD,
-            [f"{BELOW_STRICT} (the champion misses no bound: test_token_precision 0.9000)", LESS_F1],
+            [f"{BELOW_STRICT} (the champion meets every bound: test_token_precision 0.9000)", LESS_F1],
         ),
         (LOOSE, STRICT, GOOD, WIDE, []),
         (STRICT, STRICT, scores_on_test(0.9, 0.7), GOOD, [LESS_RECALL]),
@@ -334,7 +334,7 @@ LESS_RECALL = "test_token_recall is 0.7000, and the champion's is 0.7200"
             STRICT,
             WIDE,
             scores_on_test(0.5, 0.3),
-            [f"{BELOW_STRICT} (the champion misses less: test_token_precision 0.5000)"],
+            [f"{BELOW_STRICT} (the champion misses the criterion by less: test_token_precision 0.5000)"],
         ),
         (LOOSE, LOOSE, scores_on_test(0.8, 0.73), GOOD, []),
         (LOOSE, LOOSE, GOOD, GOOD, []),
@@ -422,13 +422,13 @@ def test_a_champion_without_scores_on_these_data_is_scored(
         (
             {"classes": "1, 2, 3"},
             {"classes": "billing, technical"},
-            "the classes billing, technical, and not",
+            "the classes billing, technical instead of",
         ),
         ({"task_kind": "regression"}, {"task_kind": "classification"}, "a task of kind classification"),
         (
             {"origin": "/b/tickets", "data_fingerprint": "b"},
             {"origin": "/a/tickets", "data_fingerprint": "a"},
-            "the data in /a/tickets, and not in /b/tickets",
+            "the data in /a/tickets instead of /b/tickets",
         ),
     ],
 )
@@ -503,11 +503,14 @@ def test_the_threshold_on_test_is_what_the_rival_reaches_there(
     # both select nearly every token of test, so their precision is the share of marked tokens
     precision = tracker.run(run_id).metrics["test_token_precision"]
     limit = round(precision - 0.02, 3)
-    said = f"HardKuma's {precision:.3f} on test, where it selects"
+    said = f"HardKuma's test precision of {precision:.3f} (where it selects"
     printed = capsys.readouterr().out
     assert f"test_token_precision >= {limit:g}: met ({said}" in printed
     # nobody has trained this model
-    assert "note: the model predicts no better than one answer for all texts (test_explained_rate" in printed
+    assert (
+        "note: the model predicts no better than a constant answer for all texts (test_explained_rate"
+        in printed
+    )
     found = model_registry.find(tracker, NAME, model_registry.CHAMPION)
     assert found.version == version.version
     assert float(found.tags["rival_test_token_precision"]) == pytest.approx(precision, abs=1e-6)

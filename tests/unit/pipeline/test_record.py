@@ -95,14 +95,14 @@ def test_a_study_is_refused_and_its_winner_named(tracker: Tracker):
     tracker.finish(study, tags={"winner_run_id": "abc"})
     with pytest.raises(PipelineError, match=f"run {study} is the study `first`") as caught:
         read_record(tracker, study)
-    assert caught.value.hint == "its winner is run abc"
+    assert caught.value.hint == "name the run of a trial, such as the winner's: abc"
 
 
 def test_a_comparison_is_refused(tracker: Tracker):
     run_id = tracker.start_run(tracker.experiment("beer", "palate"), "first", {}, {"comparison": "first"})
     with pytest.raises(PipelineError, match=r"\(`first`\) is a comparison") as caught:
         read_record(tracker, run_id)
-    assert caught.value.hint == "name the run of one of its trainings"
+    assert caught.value.hint == "give the run of one of the comparison's trainings"
 
 
 def test_what_is_no_trial_is_refused(tracker: Tracker):
@@ -130,7 +130,7 @@ def test_a_trial_that_died_before_its_settings_were_stored_is_refused(tracker: T
     ("document", "message"),
     [
         ("{", "Invalid JSON"),
-        ("[]", "expected the settings of a trial, but got something else"),
+        ("[]", "expected the settings of a trial, but the content does not match"),
         (stored(run={}), r"run.dataset: Field required"),
         (
             stored(run=dataclasses.asdict(run_settings()) | {"num_epochs": "2"}),
@@ -146,10 +146,10 @@ def test_settings_that_are_none_are_refused(tracker: Tracker, document: str, mes
 
 def test_a_run_that_contradicts_itself_is_refused(tracker: Tracker):
     config = run_settings().config().to_dict()
-    with pytest.raises(PipelineError, match="say seed 7, but its `config.json` 0"):
+    with pytest.raises(PipelineError, match="give seed 7, but its `config.json` gives seed 0"):
         read_record(tracker, logged(tracker, stored(), seed="7"))
     other = stored(config=config | {"lambda_g": 0.125})
-    with pytest.raises(PipelineError, match=r"say lambda_g = 1.0, but its `config.json` 0.125"):
+    with pytest.raises(PipelineError, match=r"give lambda_g = 1.0, but its `config.json` gives 0.125"):
         read_record(tracker, logged(tracker, other))
 
 

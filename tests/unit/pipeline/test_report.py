@@ -103,7 +103,7 @@ def test_a_name_is_enough_whatever_the_data_set(store, tmp_path):
     ):
         report.main(store.arguments("--name", "second"))
     assert report.main(store.arguments("--name", "second", "--aspect", "palate")) == 0
-    for name, hint in (("third", "its studies are "), ("secnd", "did you mean `second`?")):
+    for name, hint in (("third", "studies in this store: "), ("secnd", "did you mean `second`?")):
         with pytest.raises(PipelineError, match=f"--name: there is no study `{name}` in sqlite") as caught:
             report.main(store.arguments("--name", name))
         assert str(caught.value.hint).startswith(hint)

@@ -67,7 +67,7 @@ def test_a_trial_is_reproduced_bit_for_bit(tracker: Tracker, trial: str, capsys:
     shown = [line.split() for line in lines if line.startswith(("objective", "val_", "train_objective"))]
     assert [row[0] for row in shown][:3] == ["objective", "train_objective", "val_token_precision"]
     assert {(row[1], row[4]) for row in shown} == {("2", "0")}
-    assert "note: the best epoch's weights are the same bytes" in lines
+    assert "note: the weights of the best epoch are identical (byte comparison)" in lines
     num_metrics = int(lines[-1].split()[4])
     assert lines[-1] == f"agrees bit for bit: {num_metrics} metrics over 2 epochs"
     assert num_metrics > 50
@@ -108,7 +108,7 @@ def test_a_failure_is_reproduced(
     assert reproduce.main(flags(tracker, run_id)) == 0
     out = capsys.readouterr().out
     failed = f"degenerate_all at epoch {num_logged + 1} ((nearly) all tokens have p >= 0.5)"
-    assert f"note: recorded {failed}, again {failed}" in out
+    assert f"note: recorded training: {failed}; repeated training: {failed}" in out
     assert out.splitlines()[-1].startswith("agrees bit for bit: ")
 
 
@@ -118,7 +118,10 @@ def test_an_error_that_has_no_name_is_reproduced_by_another_error(
     tags = {"failure": "error", "failure_message": "RuntimeError: it broke"}
     run_id = record_trial(tracker, run_settings(num_epochs=3), stop_after=1, tags=tags)
     assert reproduce.main(flags(tracker, run_id)) == 1
-    assert verdict(capsys) == "differs: recorded error at epoch 2 (RuntimeError: it broke); again no failure"
+    assert verdict(capsys) == (
+        "differs: the recorded training had error at epoch 2 (RuntimeError: it broke), "
+        "the repeated training had no failure"
+    )
     real = Trial.epoch
 
     def breaks(self: Trial, midway: Any = None) -> Epoch:
@@ -157,7 +160,7 @@ def test_a_changed_metric_is_found(
         assert reproduce.main(flags(tracker, run_id)) == 1
     out = capsys.readouterr().out
     assert out.splitlines()[-1].startswith("differs: first at epoch 2 in val_mse (recorded 0.3")
-    assert "note: largest difference 0.0e+00 at epoch 1, 2.5e-01 at epoch 2\n" in out
+    assert "note: largest difference by epoch: 0.0e+00 at epoch 1, 2.5e-01 at epoch 2\n" in out
     first, second = (r.getMessage() for r in caplog.records if r.getMessage().startswith("epoch "))
     assert first.startswith("epoch 1/2  ")
     assert "  as recorded; about " in first
@@ -183,7 +186,8 @@ def test_a_failure_that_does_not_come_back_is_a_difference(
     run_id = record_trial(tracker, run_settings(num_epochs=3), stop_after=1, tags=tags)
     assert reproduce.main(flags(tracker, run_id)) == 1
     assert verdict(capsys) == (
-        "differs: recorded non_finite at epoch 2 ({'objective': nan}); again no failure"
+        "differs: the recorded training had non_finite at epoch 2 ({'objective': nan}), "
+        "the repeated training had no failure"
     )
 
 
@@ -216,7 +220,7 @@ def test_code_that_is_not_known_is_said(
     run_id = record_trial(tracker, run_settings(num_epochs=1), tags={"git_commit": commit})
     assert reproduce.main(flags(tracker, run_id)) == 0
     assert (
-        f"the code is {commit}; the run does not record by which code it was trained"
+        f"the current code is {commit}; the run does not record the exact code with which it was trained"
         in capsys.readouterr().out
     )
 

@@ -114,12 +114,12 @@ def test_the_rival_is_trained_once_and_its_precision_less_two_points_is_the_thre
     said = (
         f"threshold {bound.limit:g}: HardKuma's precision on validation, {found.precision:.3f}, less 0.02, "
     )
-    assert first.criterion.why.startswith(said + "at 18 % of the tokens after 4 epochs;")
+    assert first.criterion.why.startswith(said + "at 18 % of the tokens, best of 4 epochs;")
     assert first.criterion.why.endswith("the paper's threshold: 0.878")
     assert any("HardKuma epoch 2/4" in message for message in caplog.messages), "progress is shown"
     second = settled(searched(features), features)
     assert (second.criterion.bounds, second.rival) == (first.criterion.bounds, first.rival)
-    assert second.criterion.why.startswith(said + "at 18 % of the tokens after 4 epochs, cached;")
+    assert second.criterion.why.startswith(said + "at 18 % of the tokens, best of 4 epochs, cached;")
     verify_derived(features)
     # what is kept selects at the rate, on the texts that it was set on
     model = rival.model_of(found, features)
@@ -265,5 +265,5 @@ def test_the_threshold_says_what_the_rival_selects_itself(
     # a tenth of the marked tokens, 0.9 %, lies among the other 91 %
     rest = 0.1 * (RATE / 2) / (1 - RATE / 2)
     assert bound.limit == pytest.approx((0.9 + rest) / 2 - 0.02, abs=1e-3)
-    assert "its threshold selects 9.0 %, and random tokens fill up the rest" in found.criterion.why
+    assert "its threshold selects only 9.0 % of the tokens; randomly chosen tokens are" in found.criterion.why
     assert Rival(**found.rival).own_rate == RATE / 2

@@ -56,7 +56,7 @@ def older(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize("create", [True, False])
 def test_an_older_database_is_refused_and_left_as_it_is(older: Path, create: bool):
     before = state_of(older.parent)
-    with pytest.raises(PipelineError, match="belongs to an older MLflow") as caught:
+    with pytest.raises(PipelineError, match="was written by an older MLflow") as caught:
         Tracker(of_sqlite(older), create=create)
     assert caught.value.where is None, "it may come from a default or from the environment"
     assert str(caught.value.hint) == (
@@ -80,14 +80,14 @@ def test_no_command_migrates_it(
     monkeypatch.chdir(tmp_path)
     before = state_of(older.parent)
     assert run_command(main, [*arguments, "--tracking-uri", of_sqlite(older)]) == 2
-    assert "belongs to an older MLflow" in capsys.readouterr().err
+    assert "was written by an older MLflow" in capsys.readouterr().err
     assert state_of(older.parent) == before
 
 
 def test_the_commands_of_the_hint_make_a_copy_usable_and_leave_the_database(tmp_path: Path, monkeypatch):
     file = database_of(tmp_path / "the team's", OLDER["2.14.3"])
     before = state_of(file.parent)
-    with pytest.raises(PipelineError, match="belongs to an older MLflow") as caught:
+    with pytest.raises(PipelineError, match="was written by an older MLflow") as caught:
         schema.refuse_another_schema(of_sqlite(file))
     (tmp_path / "mine").mkdir()
     monkeypatch.chdir(tmp_path / "mine")
@@ -103,10 +103,10 @@ def test_the_commands_of_the_hint_make_a_copy_usable_and_leave_the_database(tmp_
 def test_the_database_of_a_server_is_upgraded_by_its_owner(monkeypatch: pytest.MonkeyPatch):
     found = ({"experiments", "alembic_version"}, OLDER["2.14.3"])
     monkeypatch.setattr(schema, "_found_on_server", lambda uri: found)
-    with pytest.raises(PipelineError, match="belongs to an older MLflow") as caught:
+    with pytest.raises(PipelineError, match="was written by an older MLflow") as caught:
         schema.refuse_another_schema("postgresql://ada:hush@h/db")
     hint = str(caught.value.hint)
-    assert "ask the owner" in hint and "***" not in hint and "another database" in hint
+    assert "ask the owner" in hint and "***" not in hint and "upgrade the copy" in hint
 
 
 def test_a_database_of_a_newer_version_says_that_ours_is_old(tmp_path: Path):
@@ -117,7 +117,7 @@ def test_a_database_of_a_newer_version_says_that_ours_is_old(tmp_path: Path):
     before = state_of(tmp_path)
     with pytest.raises(PipelineError, match=r"belongs to a newer MLflow .* here is older") as caught:
         Tracker(of_sqlite(tmp_path / "mlflow.db"), create=False)
-    assert "install the MLflow that made it" in str(caught.value.hint)
+    assert "install the MLflow version that wrote the database" in str(caught.value.hint)
     assert state_of(tmp_path) == before
 
 
@@ -153,7 +153,7 @@ def test_a_command_that_reads_makes_no_tables_in_an_empty_database(tmp_path: Pat
 def test_the_copy_of_an_open_database_has_its_log(tmp_path: Path):
     file = database_of(tmp_path / "team", OLDER["2.14.3"])
     file.with_name(f"{file.name}-wal").touch()
-    with pytest.raises(PipelineError, match="belongs to an older MLflow") as caught:
+    with pytest.raises(PipelineError, match="was written by an older MLflow") as caught:
         schema.refuse_another_schema(of_sqlite(file))
     copies = f"`cp {file} {file.stem}-copy.db && cp {file}-wal {file.stem}-copy.db-wal && mlflow"
     assert copies in str(caught.value.hint)

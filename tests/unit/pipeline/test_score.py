@@ -152,7 +152,7 @@ def test_the_page_says_what_was_compared(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_mask_of_everything_is_called_degenerate(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     masks = [{"id": "a", "rationale": [1] * 4}, {"id": "b", "rationale": [1] * 5}]
     found = scored(files(tmp_path, masks=masks), capsys)
-    assert "the masks are degenerate_all" in found["notes"]
+    assert "the masks select (nearly) all tokens" in found["notes"]
 
 
 # ----------------------------------------------------------------------------------- which texts are compared
@@ -281,18 +281,18 @@ def test_wrong_flags_are_named(arguments: list[str], message: str, capsys: pytes
             "m.jsonl:1: expected positions below 4, the number of tokens of the text, but got 5",
         ),
         ([{"id": "a", "rationale": None}], "m.jsonl:1: expected a rationale, but got null"),
-        ([{"id": "z", "rationale": [1]}], "m.jsonl: its only text is not in"),
+        ([{"id": "z", "rationale": [1]}], "m.jsonl: no text of this file (1 in all) occurs in"),
         (
             [{"id": "y", "rationale": [1]}, {"id": "z", "rationale": [1]}],
-            "m.jsonl: none of its 2 texts is in",
+            "m.jsonl: no text of this file (2 in all) occurs in",
         ),
         (
             [{"id": "c", "rationale": [1, 0, 0]}],
-            "human.jsonl: nobody annotated the only text that is in both files",
+            "human.jsonl: the only text that both files contain has no human rationale",
         ),
         (
             [{"id": "a", "tokens": ["soft", "and", "thick", "."], "rationale": [1, 0, 0, 0]}],
-            "m.jsonl:1: `a` has other tokens than in",
+            "m.jsonl:1: the text `a` has other tokens here than in",
         ),
     ],
 )
@@ -388,4 +388,6 @@ def test_a_rationale_of_another_document_is_refused(
         assert scored(arguments, capsys)["scores"]["eraser"]["token_precision"] == 1
         return
     said = refused(arguments, capsys)
-    assert f"m.jsonl:1: the rationale of `a` is of the document `d2` here, but of `{of_human}` in" in said
+    assert (
+        f"m.jsonl:1: the rationale of `a` is for document `d2` here, but for document `{of_human}` in" in said
+    )

@@ -164,7 +164,12 @@ def test_debug_shows_where_a_mistake_was_found(capsys: pytest.CaptureFixture[str
     [
         ("1", (1, False), None),
         ("3", (3, False), "seeds        3 for the best trial"),
-        ("auto", (1, True), "seeds        the best 4 trials race: at most 8 further trainings"),
+        (
+            "auto",
+            (1, True),
+            "seeds        the best 4 trials are trained with further seeds and compared by their mean: at "
+            "most 8 further trainings",
+        ),
     ],
 )
 def test_seeds_are_a_number_or_a_race(
@@ -246,7 +251,8 @@ def test_a_model_of_another_corpus_is_refused_before_a_rival_or_a_language_model
     assert run_command(search.main, [*SAMPLE, "--trials", "1", "--epochs", "12"]) == 2
     said = capsys.readouterr().err
     assert (
-        "--model-name: the registered model `infocal-beer-palate` was trained on a task of kind class" in said
+        "--model-name: the registered model `infocal-beer-palate` is for another task or corpus: a task of "
+        "kind class" in said
     )
     with pytest.raises(pytest.fail.Exception, match="it went on"):
         run_command(search.main, [*SAMPLE, "--model-name", "another", "--epochs", "12"])
@@ -336,11 +342,11 @@ def test_gpus_are_chosen_where_no_flag_says_how_many(
     ("flags", "num_gpus", "line"),
     [
         ([], 0, "none here: trials run on the CPU"),
-        ([], 2, "2, shared as the measurement of one trial allows"),
+        ([], 2, "2; one trial is measured, then as many trials share a GPU as fit"),
         (
             ["--address", "10.0.0.1:6379"],
             0,
-            "GPUs of the cluster, shared as the measurement of one trial allows",
+            "GPUs of the cluster; one trial is measured, then as many trials share a GPU as fit",
         ),
         (["--device", "cpu"], 2, "none (device cpu)"),
         (["--gpus-per-trial", "0.5"], 2, "0.5 a trial (device auto)"),
@@ -381,7 +387,7 @@ def test_automatic_packing_is_stored_and_left_to_the_cluster(
         ),
         (
             ["--device", "cpu", "--address", "10.0.0.1:6379"],
-            "this flag places trials on any GPU, but `--device` is cpu",
+            "this flag needs GPUs that Ray chooses, but `--device` is cpu",
             "use `--device auto`",
         ),
     ],
@@ -572,7 +578,7 @@ def test_a_stored_command_that_is_none_is_named(
     for command in ("python -m pipeline.search 'open", "python -m pipeline.search --trials many"):
         dataclasses.replace(StudySettings.load(study, "first"), command=command).save(study)
         assert run_command(search.main, ["--sample", "--name", "first", "--resume"]) == 2
-        assert f"{SETTINGS} of `first`: expected the command that started it" in capsys.readouterr().err
+        assert f"{SETTINGS} of `first`: expected a stored command line" in capsys.readouterr().err
 
 
 def test_a_study_that_died_before_its_features_were_there_is_resumed_with_its_own_flags(
@@ -607,7 +613,9 @@ def test_a_study_whose_settings_are_gone_is_no_new_one(
     (empty_folder / "runs/sample/studies/first/ledger").mkdir(parents=True)
     assert run_command(search.main, [*SAMPLE, "--name", "first", "--resume"]) == 2
     said = capsys.readouterr().err
-    assert "studies/first/study.json: no such file, and the study cannot be resumed without it" in said
+    assert (
+        "studies/first/study.json: this file is missing, and the study cannot be resumed without it" in said
+    )
     assert "leave out `--resume`" not in said
 
 
@@ -674,8 +682,10 @@ def test_a_study_whose_features_are_gone_goes_on_with_the_same_ones_only(
     capsys.readouterr()
     assert run_command(search.main, ["--sample", "--name", "first", "--resume"]) == 2
     said = capsys.readouterr().err
-    assert "error: --resume --name first: the study's features, built, are missing" in said
-    assert "give different features, other\n\nhint: name the folder of the study's own files" in said
+    assert "error: --resume --name first: the features of the study (built) are missing" in said
+    assert (
+        "give other features (other)\n\nhint: name the data folder with which the study was started" in said
+    )
 
 
 def test_an_unknown_study_is_answered_with_the_known_ones(

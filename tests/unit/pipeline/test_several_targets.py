@@ -95,10 +95,13 @@ def test_another_target_may_choose_the_model(target: str):
     ("given", "message"),
     [
         (flags("--criterion-target", "article"), "no target `article`; the targets are `charges`, .*`mean`"),
-        (flags("--criterion-target", "charges", aspect="charges"), "a model of one target is chosen by this"),
+        (
+            flags("--criterion-target", "charges", aspect="charges"),
+            "this flag needs several targets, but the model has only one",
+        ),
         (
             flags("--criterion-target", "smell", aspect="palate,smell", dataset="beer"),
-            "palate.smell is judged by human rationales",
+            "palate.smell are chosen by human rationales",
         ),
     ],
 )
@@ -269,7 +272,7 @@ def test_a_package_of_other_targets_is_refused(package: Package, targets: object
 def test_names_of_classes_that_do_not_fit_a_side_target_are_refused(package: Package):
     targets = [dict(one) for one in package.metadata["targets"]]
     targets[1]["class_names"] = ["264"]
-    with pytest.raises(StateError, match="1 name of a class does not fit 6 classes"):
+    with pytest.raises(StateError, match="expected 6 class names, but got 1"):
         Package(package.model, package.vocabulary, package.metadata | {"targets": targets})
 
 

@@ -165,7 +165,7 @@ def test_settings_of_another_type_are_named(tmp_path: Path, change: dict[str, ob
     path = folder / SETTINGS
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(
-        StateError, match=f"{path}: expected the settings of a study, but got something else .{place}"
+        StateError, match=f"{path}: expected the settings of a study, but the content does not match .{place}"
     ):
         StudySettings.load(folder, "first")
 
@@ -180,7 +180,8 @@ def test_settings_cannot_send_a_study_to_another_folder(tmp_path: Path):
     (tmp_path / "study").mkdir()
     study_settings(name="../../elsewhere").save(tmp_path / "study")
     message = (
-        r"study.json: expected the settings of the study `study`, but got those of `\.\./\.\./elsewhere`"
+        r"study.json: expected the settings of the study `study`, "
+        r"but got the settings of `\.\./\.\./elsewhere`"
     )
     with pytest.raises(StateError, match=message):
         StudySettings.load(tmp_path / "study", "study")
@@ -435,7 +436,8 @@ def test_a_resumed_study_says_which_defaults_its_open_trials_get(
         folder.mkdir(parents=True)
         checkpoints.write_json(folder / checkpoints.CONFIG, {"config": config})
     study.say_defaults()
-    (said,) = [message for message in caplog.messages if "the defaults are used" in message]
+    (said,) = [message for message in caplog.messages if "defaults are used" in message]
     assert said == (
-        "the checkpoint of trial 01 is older than `discriminator_slope` = 0.05: the defaults are used"
+        "the checkpoint of trial 01 was written by an older version without some hyper-parameters; "
+        "defaults are used: `discriminator_slope` = 0.05"
     )

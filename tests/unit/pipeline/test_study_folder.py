@@ -89,7 +89,7 @@ def test_another_process_is_kept_out_until_it_has_ended(tmp_path: Path, resume: 
         assert other.stdin is not None
         assert other.stdout.readline() == "mine\n"
         with (
-            pytest.raises(PipelineError, match="another process is running the study `a`"),
+            pytest.raises(PipelineError, match="the study `a` is already being run by process"),
             claimed(tmp_path / "a", resume=resume),
         ):
             pass
@@ -136,7 +136,7 @@ def test_a_name_at_the_uri_is_taken_by_a_study_that_trained(remote: Storage):
     with taken, opened(remote, "a", resume=False):
         pass
     with opened(remote, "a", resume=True):
-        running = pytest.raises(PipelineError, match="another process is running the study `a`")
+        running = pytest.raises(PipelineError, match="the study `a` is already being run by process")
         with running, opened(remote, "a", resume=True):
             pass
 
@@ -165,7 +165,7 @@ def test_a_study_and_a_comparison_of_one_name_are_two(tmp_path: Path):
     taken = pytest.raises(PipelineError, match="there is a comparison `a` already")
     with taken, opened(storage, "a", resume=False, kind=COMPARISON):
         pass
-    running = pytest.raises(PipelineError, match="another process is running the comparison `a`")
+    running = pytest.raises(PipelineError, match="the comparison `a` is already being run by process")
     with opened(storage, "a", resume=True, kind=COMPARISON) as comparison:
         with running, opened(storage, "a", resume=True, kind=COMPARISON):
             pass

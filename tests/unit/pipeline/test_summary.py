@@ -236,14 +236,14 @@ def test_a_winner_that_predicts_no_better_than_one_answer_is_said_to(
         version=4,
         constant=constant,
     )
-    note = "note: the model predicts no better than one answer for all texts"
+    note = "note: the model predicts no better than a constant answer for all texts"
     assert (f"{note} ({figures})" in said) if figures else (note not in said)
 
 
 def test_trivial_masks_alone_are_said_to_be_so():
     trivial = candidate(value=-1.0, violation=1.0, degenerate="degenerate_all")
     text = text_of([trivial], version=None)
-    assert "In no trial is there an epoch that could be chosen: the mask is trivial" in text
+    assert "No trial has an epoch that could be chosen: in every epoch the mask is trivial" in text
     assert "pipeline.register" not in text
 
 
@@ -254,7 +254,7 @@ def test_a_trial_whose_start_is_not_over_is_not_recommended():
     assert chosen.trial_id == MISSED.trial_id and relaxed.is_met(MISSED.scores)
     assert "start not over" in table([unready], "beer", criterion(), {})
     alone = text_of([unready], version=None)
-    assert "In no trial is there an epoch that could be chosen" in alone
+    assert "No trial has an epoch that could be chosen" in alone
     assert "pipeline.register" not in alone
     assert not judged([unready], criterion(0.0))[0].is_met
 
@@ -326,7 +326,7 @@ def test_a_trivial_mask_is_called_one():
     )
     assert "degenerate all" in text
     assert "missed by" not in text
-    assert "In no trial is there an epoch that could be chosen" in text
+    assert "No trial has an epoch that could be chosen" in text
     assert "--min-precision" not in text
 
 

@@ -33,7 +33,7 @@ def test_a_study_is_written_and_the_result_alone_stands_on_stdout(
     tracker = new_store(tmp_path / "runs")
     assert sync.main(["--name", "first", "--storage", str(tmp_path / "runs")]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("MLflow has 1 epoch of 1 trial: these are all\n")
+    assert out.startswith("MLflow now has all 1 epoch of 1 trial\n")
     study = latest_study(tracker, tracker.experiment("beer", "palate"), "first")
     assert study is not None
     assert [run.status for run in tracker.children(study.run_id)] == ["KILLED"]
@@ -63,7 +63,9 @@ def test_a_study_without_settings_is_told_as_the_search_tells_it(
         (place.directory / name).unlink()
     assert run_command(sync.main, ["--name", "first", "--storage", str(tmp_path / "runs")]) == 2
     said = capsys.readouterr().err
-    assert "studies/first/study.json: no such file, and the study cannot be resumed without it" in said
+    assert (
+        "studies/first/study.json: this file is missing, and the study cannot be resumed without it" in said
+    )
 
 
 def test_a_study_is_written_where_its_first_command_tracked_it(

@@ -343,7 +343,7 @@ def test_where_all_is_over_nothing_is_left():
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (None, "time left known after an epoch"),
+        (None, "time left: known after the first epoch"),
         (0, "about 5 s left"),
         (44, "about 45 s left"),
         (95, "about 2 min left"),

@@ -141,8 +141,8 @@ def test_server_that_refuses_is_named(refusing_server: str):
     ("status", "way"),
     [
         ("401", "does not accept this user"),
-        ("403", "ask its owner"),
-        ("404", "none of MLflow"),
+        ("403", "ask the server's owner"),
+        ("404", "not an MLflow server"),
         ("400", "see"),
     ],
 )
@@ -390,7 +390,7 @@ def test_config_of_a_study_is_refused(tracker: Tracker, experiment: str):
     tracker.finish(study, tags={"winner_run_id": "abc"})
     with pytest.raises(PipelineError, match="is the study `one`") as caught:
         config_of(tracker.run(study))
-    assert caught.value.hint == "its winner is run abc"
+    assert caught.value.hint == "name the run of a trial, such as the winner's: abc"
 
 
 def test_a_database_may_be_made_by_several_processes_at_once(tmp_path: Path):

@@ -446,8 +446,8 @@ def test_a_dead_selector_does_not_pass_because_its_rate_is_held(tmp_path: Path, 
     assert found["failure"] == "degenerate_none"
     said = found["failure_message"]
     assert (
-        said
-        == "degenerate_none: epoch 1: (nearly) no token has p >= 0.5 (a threshold holds the rate of 0.180)"
+        said == "degenerate_none: epoch 1: (nearly) no token has p >= 0.5; the selection rate of 0.180 is "
+        "held only by a separate threshold"
     )
 
 

@@ -111,17 +111,19 @@ def test_a_failure_agrees_where_reason_and_epoch_do(other: Failure | None, agree
 
 
 def test_failures_are_told_apart_in_words():
-    end = "recorded degenerate_none at epoch 3 (selection rate 0.000)"
+    end = "the recorded training had degenerate_none at epoch 3 (selection rate 0.000)"
     assert compare(Trajectory(TWO, LOST), Trajectory(TWO, LOST)).sentence() == (
-        "agrees bit for bit: 2 metrics over 2 epochs, and the failure"
+        "agrees bit for bit: 2 metrics over 2 epochs, and the failure is the same"
     )
-    assert compare(Trajectory(TWO, LOST), Trajectory(TWO)).sentence() == f"differs: {end}; again no failure"
+    assert compare(Trajectory(TWO, LOST), Trajectory(TWO)).sentence() == (
+        f"differs: {end}, the repeated training had no failure"
+    )
     at_once = Failure(0, "non_finite", "x")
     assert compare(Trajectory(TWO), Trajectory({}, at_once)).sentence() == (
-        "differs: recorded no failure; again non_finite at epoch 1 (x)"
+        "differs: the recorded training had no failure, the repeated training had non_finite at epoch 1 (x)"
     )
     assert compare(Trajectory({}, at_once), Trajectory({}, at_once)).sentence() == (
-        "agrees bit for bit: no epoch was finished, and it failed in the same way"
+        "agrees bit for bit: both trainings failed in the same way before the end of the first epoch"
     )
 
 
@@ -155,7 +157,7 @@ def test_the_table_begins_with_what_is_asked_for_and_goes_on_with_what_differs_m
         "d           1       0.5    0.5           0",
         "c           1       0.5    0.7         0.2",
         "b           1       0.5    0.6         0.1",
-        "... and 1 metric more: `--json` writes each at each epoch",
+        "... and 1 metric more: `--json` writes every metric for every epoch",
     ]
 
 

@@ -124,7 +124,7 @@ def test_a_trial_that_the_ledger_has_lost_is_told_and_does_not_stay_running(
     failed.unlink()
     tracking(tracker, study, Ledger(tmp_path)).sync(is_running=True)
     assert [run.status for run in tracker.children(study)] == ["FINISHED", "KILLED", "FAILED"]
-    assert "MLflow has a run of trial open, but the ledger has no file of it" in caplog.text
+    assert "MLflow has a run of trial open, but the trial's ledger file is missing" in caplog.text
 
 
 def test_a_long_message_is_cut(tracker: Tracker, study: str, tmp_path: Path):
@@ -256,7 +256,7 @@ def test_numbers_that_are_not_finite_are_left_out_and_said(
     mirrored = tracking(tracker, study, ledger)
     with caplog.at_level(logging.WARNING, "pipeline.study.trial_tracking"):
         mirrored.sync(is_running=True)
-        assert caplog.messages == ["trial t epoch 1: not a finite number: val_mae"]
+        assert caplog.messages == ["trial t epoch 1: not logged, because the value is not finite: val_mae"]
         mirrored.warn_skipped()
     assert "val_mae (2 x)" in caplog.messages[-1]
     assert "val_mae" not in tracker.children(study)[0].metrics

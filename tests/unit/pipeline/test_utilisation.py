@@ -56,7 +56,7 @@ def test_nothing_is_said_where_nothing_lies_between(epochs: list[Epoch]):
 
 def test_words_and_metrics():
     assert str(Utilisation(0.875, 0.256)) == (
-        "88% of the cores' time between first and last report was training; "
+        "88% of the cores' time between the first and the last report was spent on training; "
         "a further trial cost 0.26 s besides its epochs"
     )
     assert Utilisation(0.5, None).metrics() == {"useful_rate": 0.5}

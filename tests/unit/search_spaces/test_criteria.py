@@ -12,10 +12,10 @@ from search_spaces.lookup import criterion
 
 def test_the_relative_threshold_is_the_rivals_precision_less_two_points():
     stated = criterion("beer", "palate").at_rate(0.08)
-    found = criteria.relative(stated, 0.7614, "HardKuma", "at 8 % of the tokens after 10 epochs, cached")
+    found = criteria.relative(stated, 0.7614, "HardKuma", "at 8 % of the tokens, best of 10 epochs, cached")
     assert str(found) == "best val_token_recall with val_token_precision >= 0.741, at 8 % of the tokens"
     assert found.why == (
-        "threshold 0.741: HardKuma's precision on validation, 0.761, less 0.02, at 8 % of the tokens after "
+        "threshold 0.741: HardKuma's precision on validation, 0.761, less 0.02, at 8 % of the tokens, best of "
         "10 epochs, cached; the paper's threshold: 0.878"
     )
 

@@ -53,8 +53,8 @@ def test_a_port_in_use_is_said_before_a_model_is_loaded(capsys: pytest.CaptureFi
         port = str(taken.getsockname()[1])
         assert run_command(demo.main, ["--package", str(tmp_path / "none"), "--port", port]) == 2
     said = capsys.readouterr().err
-    assert f"--host 127.0.0.1 --port {port}: cannot listen there: Address already in use" in said
-    assert "hint: `--port 0` takes a free one" in said
+    assert f"--host 127.0.0.1 --port {port}: cannot listen on this address: Address already in use" in said
+    assert "hint: use `--port 0` for a free port" in said
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,8 @@ def test_a_registered_model_is_shown_by_its_name_with_version_and_run(tmp_path: 
         ),
         (
             NAME,
-            "no alias `champion` of model `infocal-beer-palate`; it has version 1 and alias `challenger` = 1",
+            "no alias `champion` of model `infocal-beer-palate`; the model has versions 1 and aliases "
+            "`challenger` = 1",
         ),
         (f"{NAME}/7", "no version 7 of model"),
         ("runs:/abc/model", "expected `models:/NAME@ALIAS` or `models:/NAME/VERSION`, but got"),
