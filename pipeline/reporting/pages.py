@@ -272,9 +272,16 @@ def _verdict(findings: Findings) -> str:
     epoch = "" if winner.epoch is None else f" at epoch {winner.epoch + 1}"
     if winner.is_met:
         return f"The best trial is {winner.name}{epoch}: {figures_of}, on validation. It meets the criterion."
-    short = "" if winner.objective is None else f", missed by {-winner.objective:.3f}"
+    short = "" if winner.objective is None else f", {_missed(winner.objective)}"
     missed = "No trial meets the criterion" + ("." if findings.versions else ", so nothing was registered.")
     return f"{missed} The nearest is {winner.name}{epoch}: {figures_of}, on validation{short}."
+
+
+def _missed(objective: float) -> str:
+    """By how much a trial misses the criterion; 1 and more: its start phase lasts, or its mask is trivial."""
+    if objective > -1:
+        return f"missed by {-objective:.3f}"
+    return "not to be chosen (its start phase is not over, or its mask is trivial)"
 
 
 def _with_error(trial: TrialResult, score: str) -> str:
@@ -360,10 +367,7 @@ def _own_rows(findings: Findings) -> list[ScoreRow]:
 
 def _trial_row(trial: TrialResult, findings: Findings) -> dict[str, Any]:
     is_best = findings.winner is not None and trial.run_id == findings.winner.run_id
-    if trial.objective is None:
-        verdict = "–"
-    else:
-        verdict = "met" if trial.is_met else f"missed by {-trial.objective:.3f}"
+    verdict = "–" if trial.objective is None else "met" if trial.is_met else _missed(trial.objective)
     ended = "stopped early" if trial.is_stopped_early else trial.status.lower()
     return {
         "links": findings.links.get(trial.run_id),

@@ -225,8 +225,13 @@ def _chosen(
             f"({summary.figures_of(other, study.settings.run.dataset, criterion)})"
         )
     said = "no trial meets" if number is None else f"trial-{number:02d} does not meet"
+    why = ""
     if chosen.degenerate is not None:
-        said += f" (its mask is trivial: {chosen.degenerate.replace('_', ' ')})"
+        why = f"; the mask of trial-{study.ledger.number(chosen.trial_id):02d} is trivial: "
+        why += chosen.degenerate.replace("degenerate_", "it selects (nearly) ")
     elif not chosen.is_result:
-        said += " (its training ended before the start phase was over)"
-    raise CriterionNotMet(f"{said} the criterion ({criterion}): nothing was registered", hint=hint)
+        why = "; the training ended before the start phase was over"
+    raise CriterionNotMet(
+        f"{said} the criterion ({criterion}), so nothing was registered{why}",
+        hint=hint or "search again with more epochs, or with other hyper-parameters",
+    )

@@ -15,8 +15,8 @@ def test_the_relative_threshold_is_the_rivals_precision_less_two_points():
     found = criteria.relative(stated, 0.7614, "HardKuma", "at 8 % of the tokens, best of 10 epochs, cached")
     assert str(found) == "best val_token_recall with val_token_precision >= 0.741, at 8 % of the tokens"
     assert found.why == (
-        "threshold 0.741: HardKuma's precision on validation, 0.761, less 0.02, at 8 % of the tokens, best of "
-        "10 epochs, cached; the paper's threshold: 0.878"
+        "threshold 0.741: HardKuma's precision on validation, 0.761, less 0.02, at 8 % of the tokens, "
+        "best of 10 epochs, cached; the paper's threshold: 0.878"
     )
 
 
