@@ -53,7 +53,10 @@ def _parser() -> argparse.ArgumentParser:
             text = f"target of the data set ({aspects_in_words()})"
             command.add_argument("--aspect", "--task", help=text)
         if name != "verify":
-            text = f"folder that contains DATASET/ (default: {_ENV_DATA})"
+            text = (
+                "folder that contains DATASET/; for jsonl and eraser, the folder of your data "
+                f"(default: {_ENV_DATA})"
+            )
             command.add_argument("--data-dir", type=Path, help=text)
         if name != "fetch":
             text = f"folder of built features (default: {ENV_CACHE}, else ~/.cache/infocal)"
@@ -64,8 +67,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_build_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--sample", action="store_true", help="the made-up corpus instead of real data")
-    command.add_argument("--sample-seed", type=int, default=0)
+    command.add_argument("--sample", action="store_true", help="use the made-up corpus instead of real data")
+    command.add_argument(
+        "--sample-seed", type=int, default=0, help="seed of the made-up corpus (default: %(default)s)"
+    )
     command.add_argument(
         "--max-length",
         type=int,
@@ -87,7 +92,9 @@ def _add_build_options(command: argparse.ArgumentParser) -> None:
         type=int,
         help="number of values in each word vector (default: the file's, or the data set's)",
     )
-    command.add_argument("--seed", type=int, default=0)
+    command.add_argument(
+        "--seed", type=int, default=0, help="seed of the word vectors (default: %(default)s)"
+    )
     command.add_argument(
         "--option",
         metavar="NAME=VALUE",
@@ -121,7 +128,7 @@ def _list(args: argparse.Namespace) -> None:
         for aspect in source.aspects or (None,):
             label = f"  raw files{f' of {aspect}' if aspect else ''}:"
             if data_dir is None:
-                terminal.answer(f"{label} no folder named (--data-dir or {_ENV_DATA})")
+                terminal.answer(f"{label} not known: name the data folder with `--data-dir` or {_ENV_DATA}")
                 continue
             try:
                 found = source.inputs(data_dir, aspect)

@@ -25,10 +25,10 @@ def annotator_shares(features: Features) -> pa.ChunkedArray | None:
 
     def missing() -> pa.Table:
         raise MissingDataError(
-            "the features were built by a version that did not keep what each annotator of a training text "
-            "marked",
+            "these features were built by an older version, which did not store the marks of each single "
+            "annotator of a training text",
             where=str(features.directory),
-            hint="remove this folder: the features are built again",
+            hint="remove this folder; the features are then built again",
         )
 
     return derived(features, STEP, VERSION, {}, missing)[STEP]

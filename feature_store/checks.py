@@ -79,7 +79,7 @@ def _check_split(features: Features, split: str) -> list[str]:
         for row in batch.select(["example_id", "tokens", "token_ids"]).to_pylist():
             if features.vocabulary.encode(row["tokens"]) != row["token_ids"]:
                 problems.append(
-                    f"`{split}`: `{row['example_id']}` has other token numbers than the vocabulary"
+                    f"`{split}`: the token ids of `{row['example_id']}` do not match the vocabulary"
                 )
     return problems
 

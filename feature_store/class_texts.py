@@ -30,7 +30,7 @@ def read_class_texts(path: Path) -> dict[str, str]:
     """
     where = str(path)
     if not path.is_file():
-        what = "this is a folder" if path.is_dir() else "there is none"
+        what = "this is a folder" if path.is_dir() else "it does not exist"
         raise MissingDataError(f"expected a file, but {what}", where=where, hint=f"the file holds {_FORMAT}")
     try:
         with path.open("rb") as file:
@@ -89,7 +89,8 @@ def class_words(features: "Features", target: str, path: Path) -> tuple[tuple[in
             f"{len(missing)} of the {classes} of `{target}` have no text: {quoted(missing[:5])}"
             f"{', ...' if len(missing) > 5 else ''}",
             where=where,
-            hint=f"the file has texts of {quoted(list(texts)[:5])}{', ...' if len(texts) > 5 else ''}",
+            hint="add the missing texts; the file has texts for "
+            f"{quoted(list(texts)[:5])}{', ...' if len(texts) > 5 else ''}",
         )
     tokenize = make_tokenizer(features.tokenizer, features.tokenizer_files)
     vocabulary, found = features.vocabulary, []
@@ -97,7 +98,7 @@ def class_words(features: "Features", target: str, path: Path) -> tuple[tuple[in
         words = [token.text for token in tokenize(texts[name])]
         if not any(word in vocabulary for word in words):
             raise BadInputError(
-                f"no training text has a word of the text of class `{name}`",
+                f"no word in the text of class `{name}` occurs in a training text",
                 where=where,
                 hint="the texts must be in the language of the data set",
             )

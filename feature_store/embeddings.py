@@ -75,7 +75,7 @@ def word2vec(
     num_tokens = sum(frequencies.values())
     epochs = min(_MAX_EPOCHS, max(_MIN_EPOCHS, _EPOCH_TOKENS // max(1, num_tokens)))
     said = counted(len(frequencies), "word"), counted(num_tokens, "token"), counted(epochs, "epoch")
-    logger.info("word2vec: %s, %s, %s", *said)
+    logger.info("training word2vec: %s, %s, %s", *said)
     model = Word2Vec(
         vector_size=size,
         window=WINDOW,
@@ -139,7 +139,7 @@ def from_file(path: Path, vocabulary: Vocabulary, *, size: int, max_bytes: int) 
     with np.errstate(over="ignore"):
         mean = matrix[found].mean(axis=0)
     if not np.isfinite(mean).all():
-        raise BadInputError("the mean of its vectors is not finite", where=str(path))
+        raise BadInputError("the mean of the word vectors in this file is not finite", where=str(path))
     found[PAD_ID] = True
     matrix[~found] = mean
     return matrix, int(found.sum()) - 1
@@ -182,8 +182,8 @@ def _stated_size(text: str, where: str) -> int:
 
 
 _ENDS_IN_NUMBERS = (
-    "if the word ends in numbers, begin the file with a line `WORDS {size}`: the number of words, and the "
-    "size of their vectors"
+    "if words in this file end in numbers, put the line `WORDS {size}` first: the number of words and the "
+    "number of values of each vector"
 )
 
 

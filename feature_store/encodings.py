@@ -35,7 +35,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
             shown = argument[:_SHOWN].encode("ascii", "backslashreplace").decode()
             raise RequestError(
                 f"expected arguments in {_file_encoding().upper()}, but got `{shown}`",
-                hint="write it in UTF-8" if _file_encoding() == "utf-8" else _HINT,
+                hint="write the argument in UTF-8" if _file_encoding() == "utf-8" else _HINT,
             )
 
 

@@ -99,8 +99,8 @@ class EraserFile:
         if not self.num_soft_alone:
             return []
         return [
-            f"{self.path.name}: {counted(self.num_soft_alone, 'document')} without `{_HARD}`: tokens with a "
-            f"soft prediction above {_HALF:g} are selected there"
+            f"{self.path.name}: {counted(self.num_soft_alone, 'document has', 'documents have')} no "
+            f"`{_HARD}`: there, tokens with a soft prediction above {_HALF:g} count as selected"
         ]
 
     def _annotated(self, record: Mapping[str, object], name: str, where: str) -> dict[str, dict[str, Any]]:
@@ -135,7 +135,7 @@ class EraserFile:
             document = None if entry.get("docid") is None else check_id(entry["docid"], "docid", where)
             docid = document or name
             if docid in found:
-                raise BadInputError(f"two `rationales` of the document `{docid[:60]}`", where=where)
+                raise BadInputError(f"document `{docid[:60]}` occurs twice in `rationales`", where=where)
             found[docid] = {**self._document(entry, where), "document": document}
         nothing: dict[str, Any] = {"tokens": None, "num_tokens": None, "positions": [], "scores": None}
         return found or {name: {**nothing, "document": None}}

@@ -271,8 +271,8 @@ def _without_rationale(record: Mapping[str, object]) -> str:
     """What to do about a line without a rationale, by the format that its keys belong to."""
     if record.keys() & {"annotation_id", *OF_PREDICTIONS}:
         return (
-            "ERASER's predictions have `annotation_id` in every line, beside `rationales` or "
-            f"`{OF_PREDICTIONS[-1]}`"
+            "in ERASER predictions, every line needs `annotation_id` and `rationales` (or "
+            f"`{OF_PREDICTIONS[-1]}`)"
         )
     return (
         "a line has `rationale`, a 0/1 mask or [start, end) spans; or, as ERASER's predictions, "

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from feature_store.segmenter import Segmenter, Word, is_one_block
+from feature_store.wording import counted
 
 _NAMED = 5
 """Entries that a note names."""
@@ -63,4 +64,6 @@ def _note(
     if not apart:
         return said
     named = ", ".join(f"`{text[:30]}`" for text in apart[:_NAMED]) + (", ..." if len(apart) > _NAMED else "")
-    return f"{said}; {len(apart)} without effect, because the tokenizer cuts texts inside them: {named}"
+    which = counted(len(apart), "has", "have")
+    parts = "it" if len(apart) == 1 else "them"
+    return f"{said}; {which} no effect, because the tokenizer always splits {parts}: {named}"

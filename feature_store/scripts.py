@@ -80,7 +80,9 @@ def clauses(words: Mapping[str, int], tokenizer: str) -> str | None:
     for name, count in tokens.most_common(1):
         length = letters[name] / count
         if count >= _CLAUSE_RATE * total and length > _LONGEST_WORDS.get(name, _LONGEST_ELSEWHERE):
-            cure = '`tokenizer = "chinese"` cuts words' if name == CHINESE else "give the words as `tokens`"
+            cure = "give the words as `tokens`"
+            if name == CHINESE:
+                cure = 'write `tokenizer = "chinese"` to split the texts into words'
             return (
                 f"{count} of {total} training tokens are {name} and have {length:.0f} characters on average: "
                 f"`{tokenizer}` makes a token of each clause; {cure}"

@@ -112,10 +112,10 @@ class _SplitWriter:
             return f"{said} (`--set max_length=N` sets the limit)"
         marked = lost + counts["rationale_tokens"]
         return (
-            f"{said}. {lost} of {marked} tokens that humans marked ({lost / marked:.1%}) are lost: "
+            f"{said}. This loses {lost} of {marked} tokens that humans marked ({lost / marked:.1%}): "
             f"{counted(counts['cut_part_of_rationale'], 'text loses', 'texts lose')} a part of the "
-            f"rationale, {counts['cut_whole_rationale']} all of it; "
-            f"`--set max_length={self.needed}` keeps every one"
+            f"rationale and {counts['cut_whole_rationale']} the whole rationale; "
+            f"`--set max_length={self.needed}` keeps all of them"
         )
 
     def close(self) -> None:
@@ -151,8 +151,8 @@ def stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> p
             raise BadInputError(
                 f"too few examples: nothing is left for the split `{split}` ({sizes})",
                 where=files,
-                hint="give every split a text; without a file for `val`, a part of the training texts is "
-                "used for `val`",
+                hint="put at least one text into every split; if there is no `val` file, a part of the "
+                "training texts is used as `val`",
             )
         with pa.memory_map(str(staged_file(stage, split))) as source:
             check_keys((batch.column("example_id") for batch in batches(source)), split)

@@ -134,7 +134,7 @@ class Task:
         for name in weights:
             if not self.sides:
                 raise ConfigError(
-                    f"`target_weights` is for several targets, but there is one; it names `{name}`",
+                    f"`target_weights` names `{name}`, but weights need several targets, and there is one",
                     hint="leave it out, or name several targets with `--aspect A,B`",
                 )
             if name not in known:
@@ -172,18 +172,19 @@ class Task:
         if self.sides:
             names = [self.name, *(side.name for side in self.sides)]
             if not all(names) or len(set(names)) < len(names) or any(side.sides for side in self.sides):
-                raise ConfigError(f"each of several targets needs a name of its own, but got {names}")
+                raise ConfigError(f"expected a different name for each target, but got {names}")
             if self.weight + sum(side.weight for side in self.sides) == 0:
                 raise ConfigError(
-                    f"the weights of all targets are 0: nothing would be learnt of {', '.join(names)}",
-                    hint="leave one above 0",
+                    f"all target weights are 0, so nothing would be learnt ({', '.join(names)})",
+                    hint="give at least one target a weight above 0",
                 )
         if self.kind == "regression" and not (
             self.target_variance > 0 and math.isfinite(self.target_variance)
         ):
             raise ConfigError(
-                f"`target_variance` must be a positive number, but got {self.target_variance}",
-                hint="all training scores are equal: there is nothing to learn from them",
+                "all training scores are equal, so there is nothing to learn (target variance 0)"
+                if self.target_variance == 0
+                else f"`target_variance` must be a positive number, but got {self.target_variance}"
             )
         if self.kind == "classification" and self.num_classes < 2:
             raise ConfigError(f"a classification needs at least 2 classes, but got {self.num_classes}")
@@ -377,13 +378,13 @@ class MethodConfig:
         """Refuse a rationale for each target where there is one, or where the method cannot select them."""
         if not task.sides:
             raise ConfigError(
-                "`rationales` per_head is for several targets, but there is one",
+                "`rationales` = per_head needs several targets, but there is one",
                 hint="leave it out, or name several targets with `--aspect A,B`",
             )
         if not self.selects_per_head:
             raise ConfigError(
-                "`rationales` per_head needs a method with a selector; this one has one rationale for all "
-                "targets",
+                "`rationales` = per_head needs a method with a selector; this method has one rationale for "
+                "all targets",
                 hint="leave it out, or use a method with a selector, such as `infocal` (in a comparison: "
                 "`--set infocal.rationales=per_head`)",
             )
@@ -559,9 +560,9 @@ class InfoCalConfig(RateConfig):
         RateConfig.__post_init__(self)
         if self.calibration_loss == "policy_gradient" and self.sampling != "straight_through":
             raise ConfigError(
-                "`calibration_loss` policy_gradient needs masks that are drawn hard, but `sampling` is "
-                f"{self.sampling}",
-                hint="leave `sampling` at straight_through",
+                "`calibration_loss` = policy_gradient needs hard masks (`sampling` = straight_through), but "
+                f"`sampling` is {self.sampling}",
+                hint="set `sampling` to straight_through",
             )
 
 

@@ -44,7 +44,8 @@ class TaskGraph:
         except graphlib.CycleError as error:
             circle = " reads ".join(f"`{name}`" for name in reversed(error.args[1]))
             raise ConfigError(
-                f"`{FIELD}` {text}: {circle}; no target can be predicted first", hint="leave one of them out"
+                f"`{FIELD}` {text} has a circle ({circle}), so no target can be predicted first",
+                hint="leave one of them out",
             ) from error
         before = tuple(tuple(names.index(one) for one in stated.get(name, ())) for name in names)
         order: list[int] = []

@@ -323,7 +323,7 @@ class Trainer:
         """
         broken = {name: value for name, value in means.items() if not np.isfinite(value)}
         if broken:
-            raise TrainingFailure("non_finite", f"epoch {self.epoch + 1}: {broken}")
+            raise TrainingFailure("non_finite", f"epoch {self.epoch + 1}: not finite: {broken}")
 
     def train_step(self, batch: Batch) -> Terms:
         """One update of the model by the method's objective, then `finish_step`.

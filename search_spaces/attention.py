@@ -2,7 +2,7 @@
 
 from search_spaces.space import Range, Search
 
-_OURS = "ours: nothing weighs the rationale, so what is tuned is how well the whole text is read"
+_OURS = "ours: the loss has no weight for rationales, so what is tuned is how the text is read"
 
 SEARCH = Search(
     spaces={

@@ -97,7 +97,7 @@ class Criterion:
             ValueError: if it has no bound on that metric.
         """
         if metric not in [bound.metric for bound in self.bounds]:
-            raise ValueError(f"the criterion has no bound on `{metric}`; its bounds are {self}")
+            raise ValueError(f"the criterion has no bound on `{metric}`: {self}")
         if all(bound.limit == limit for bound in self.bounds if bound.metric == metric):
             return self
         changed = [

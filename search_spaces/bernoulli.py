@@ -12,14 +12,14 @@ SEARCH = Search(
                 low=0.0,
                 high=0.04,
                 step=0.004,
-                why=_OURS + "twice what was best on beer, where .05 was too much",
+                why=_OURS + "twice the best value on beer; .05 was too large there",
             ),
             Range(
                 name="lambda_sparsity",
                 low=0.0,
                 high=0.01,
                 step=0.001,
-                why=_OURS + "beside a rate that is held it only speeds up the way there",
+                why=_OURS + "where the selection rate is held, this only shortens the way to it",
             ),
         ),
         "wide": (

@@ -2,7 +2,7 @@
 
 from search_spaces.space import Range, Search
 
-_OURS = "ours: nothing weighs the rationale, so what is tuned is how well the whole text is read"
+_OURS = "ours: the loss has no weight for rationales, so what is tuned is how the text is read"
 _DROPOUTS = "the values of [Mathew2021] are .1, .2 and .5"
 _WEIGHT = "ours: around the 100 of [Mathew2021] for BiRNN and the .001 for BERT, of values from .001 to 100"
 _PIECES = "ours: around the .1 of [Devlin2019]"

@@ -51,13 +51,13 @@ def relative(stated: Criterion, precision: float, rival: str, told: str) -> Crit
         told: how it was measured.
     """
     bound = _at_least(round(max(0.0, precision - MARGIN), 3))
-    own = f"{rival}'s precision on validation, {precision:.3f}, less {MARGIN:g}"
+    own = f"{rival}'s validation precision of {precision:.3f} minus {MARGIN:g}"
     why = f"threshold {bound.limit:g}: {own}, {told}"
     fixed = paper_bar(stated)
     return replace(
         stated,
         bounds=(bound, *for_rival(stated).bounds),
-        why=why if fixed is None else f"{why}; the paper's threshold: {fixed:g}",
+        why=why if fixed is None else f"{why} (the paper's threshold is {fixed:g})",
     )
 
 
@@ -103,8 +103,8 @@ def above_chance(stated: Criterion, density: float) -> Criterion:
         return stated
     limit = round(density + min(density, 1 - density) / 2, 3)
     why = (
-        f"threshold {limit:g} lies well above the precision of random rationales, {density:.3f}, the share "
-        "of the validation tokens that people marked"
+        f"threshold {limit:g}: clearly above {density:.3f}, the precision of random rationales (share of the "
+        "validation tokens that people marked)"
     )
     return replace(stated, bounds=(_at_least(limit), *stated.bounds), why=why)
 
@@ -120,6 +120,6 @@ def paper_bar(stated: Criterion) -> float | None:
 
 def expected(stated: Criterion, rival: str) -> str:
     """The relative criterion in words, before the rival was measured."""
-    bounds = [f"{PRECISION} >= {rival}'s - {MARGIN:g}", *map(str, for_rival(stated).bounds)]
+    bounds = [f"{PRECISION} >= ({rival}'s {PRECISION} - {MARGIN:g})", *map(str, for_rival(stated).bounds)]
     rate = "" if stated.rate is None else f", {at_rate(stated.rate)}"
     return f"best {stated.metric} with {', '.join(bounds)}{rate}"

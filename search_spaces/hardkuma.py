@@ -16,7 +16,7 @@ SEARCH = Search(
                 low=0.0,
                 high=0.1,
                 step=0.01,
-                why=_OURS + "to where the mask dies on beer; .03 was best there",
+                why=_OURS + "up to the value at which the masks become empty on beer; .03 was best there",
             ),
             PENALTY,
         ),

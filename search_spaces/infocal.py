@@ -65,8 +65,8 @@ def _audible(values: Mapping[str, float], measured: Mapping[str, float]) -> Spac
             low=float(f"{value * _LEAST_SHARE / measured[name]:.1g}"),
             high=float(f"{value * _MOST_SHARE / measured[name]:.1g}"),
             log=True,
-            why=f"shares of the gradient from {_LEAST_SHARE:g} to {_MOST_SHARE:g}: at {value:g} it is "
-            f"{measured[name]:g}; the paper's grid lies mostly below",
+            why=f"values whose share of the gradient is {_LEAST_SHARE:g} to {_MOST_SHARE:g} (at {value:g} "
+            f"the share is {measured[name]:g}); most of the paper's grid is below",
         )
         for name, value in values.items()
     )
@@ -106,7 +106,8 @@ PAPER_HATEXPLAIN: Space = (
         low=0.001,
         high=0.01,
         step=0.001,
-        why=_OURS + "posts have a fifth of a review's tokens, and L_ib is a sum over them: ten times beer's",
+        why=_OURS + "ten times beer's range: L_ib is a sum over tokens, and posts have a fifth of a review's "
+        "tokens",
     ),
     Range(name="lambda_g", low=0.2, high=2.0, step=0.2, why=_OURS + "beer's and CAIL's [0.2, 2.0]"),
     Range(name="lambda_mi", low=0.0, high=1.0, step=0.1, why=_OURS + "beer's and CAIL's [0, 1]"),

@@ -54,7 +54,7 @@ def _find(table: Mapping[str, _T], name: str, what: str, where: str) -> _T:
     if name in table:
         return table[name]
     raise ConfigError(
-        f"no {what} `{name}`; it has {', '.join(f'`{known}`' for known in table)}",
+        f"no {what} `{name}`; known: {', '.join(f'`{known}`' for known in table)}",
         where=where,
         hint=did_you_mean(name, table, f"{where} "),
     )

@@ -123,7 +123,7 @@ def _range(name: str, stated: Mapping[str, Any], kind: Any, where: str) -> Range
         raise ConfigError(
             f"`{name}` is not a number, so its table needs `choices`",
             where=where,
-            hint=f"`choices = [{'true, false' if kind is bool else listed}]`",
+            hint=f"add `choices = [{'true, false' if kind is bool else listed}]`",
         )
     for key in ("low", "high"):
         if key not in stated:

@@ -85,7 +85,8 @@ class Range(_Parameter):
             raise ValueError(f"range of `{self.name}`: low {self.low} must be below high {self.high}")
         if self.log and (self.low <= 0 or self.step is not None):
             raise ValueError(
-                f"range of `{self.name}`: a log scale needs low > 0 and no step, got {self.low}, {self.step}"
+                f"range of `{self.name}`: a log scale needs low > 0 and no step, but got low {self.low}, "
+                f"step {self.step}"
             )
         for value in (self.low, self.high, self.step or 1):
             if self.is_integer and not float(value).is_integer():
@@ -95,7 +96,7 @@ class Range(_Parameter):
             if math.isinf(steps) or not math.isclose(steps, round(steps), abs_tol=1e-6):
                 width = f"{self.low}..{self.high}"
                 raise ValueError(
-                    f"range of `{self.name}`: {width} is no whole number of steps of {self.step}"
+                    f"range of `{self.name}`: the width of {width} is not a multiple of the step {self.step}"
                 )
 
     @property
@@ -162,7 +163,9 @@ class Choice(_Parameter):
     def __post_init__(self) -> None:
         if len(set(self.choices)) < max(2, len(self.choices)):
             listed = ", ".join(map(str, self.choices))
-            raise ValueError(f"choices of `{self.name}`: expected different values, but got {listed}")
+            raise ValueError(
+                f"choices of `{self.name}`: expected at least two values, all different, but got {listed}"
+            )
 
     @property
     def ends(self) -> tuple[Value, ...]:
@@ -232,7 +235,8 @@ def check(space: Space) -> None:
             for value in values:
                 if not before[name].contains(value):
                     raise ValueError(
-                        f"the condition of `{one.name}` asks for {name} = {value}, which is never drawn"
+                        f"the condition of `{one.name}` needs {name} = {value}, which is not among the "
+                        f"values of `{name}`"
                     )
         before[one.name] = one
 

@@ -325,7 +325,7 @@ def resolve_aspect(source: Source, aspect: str | None) -> str | None:
     if others and not source.side_targets:
         raise RequestError(
             f"expected one aspect of dataset `{source.name}`, but got `{aspect}`",
-            hint=f"a model of this data set predicts one target: {known}",
+            hint=f"name one target: {known}",
         )
     names = [_resolved(source, first, source.aspects, aspect)]
     sides = tuple(dict.fromkeys((*source.aspects, *source.side_targets)))
@@ -357,7 +357,7 @@ def _without_aspects(source: Source, first: str, others: Sequence[str], given: s
     if odd := [other for other in others if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", other)]:
         raise RequestError(
             f"expected names of targets after `{first},`, but got `{odd[0]}`",
-            hint="a name has letters, digits, _ and -, with a letter first",
+            hint="use letters, digits, _ and -, starting with a letter",
         )
     return [first, *others]
 
@@ -424,8 +424,9 @@ def source_options(assignments: Sequence[str]) -> dict[str, str]:
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not equals or not name or name in values:
+            again = f", which gives `{name}` a second time" if equals and name in values else ""
             raise RequestError(
-                f"expected each option once, as `--option NAME=VALUE`, but got `{assignment}`",
+                f"expected NAME=VALUE once for each `--option`, but got `{assignment}`{again}",
                 hint="`python -m feature_store list` shows the options of each data set",
             )
         values[name] = value

@@ -104,10 +104,10 @@ class Beer:
             name="pool",
             default=NO_POOL,
             choices=(NO_POOL, "plain", RESIDUAL, VECTORS, ADJUSTED),
-            help="reviews in the held-out files of the other two aspects: use all as training texts "
-            "(plain), or only those whose score the other scores predict worst (residual), or use "
-            "them only for the word vectors and the language model (vectors), or as plain, but "
-            "without the part of each target that the other scores predict (adjusted)",
+            help="use of the reviews in the held-out files of the other two aspects: none (not used), plain "
+            "(as training texts), residual (only those whose score is predicted worst from the other "
+            "scores), vectors (only for the word vectors and the language model), adjusted (as plain, but "
+            "each target without the part that the other scores predict)",
             pool_values=(VECTORS,),
             is_later=True,
         ),
@@ -115,8 +115,8 @@ class Beer:
             name="target",
             default=SCORE,
             choices=(SCORE, POLAR),
-            help="predict the aspect's score (score), or whether it is at most .4 or at least .6, without "
-            "the reviews between and with classes of equal size in train (polar)",
+            help="score: predict the aspect's score; polar: predict whether it is at most .4 or at least .6 "
+            "(reviews in between are left out; both classes have the same size in train)",
             is_later=True,
         ),
     )
@@ -161,8 +161,8 @@ class Beer:
         """
         if query.sides and query.options.get("pool") == ADJUSTED:
             raise RequestError(
-                f"`pool={ADJUSTED}` changes the one target that it is for, but `--aspect` names several",
-                hint=f"leave out the side targets, or take another `--option pool`: {NO_POOL}, plain",
+                f"`pool={ADJUSTED}` works only with one target, but `--aspect` names several",
+                hint=f"name only one target, or use `--option pool={NO_POOL}` or `--option pool=plain`",
             )
         sides = tuple(SideSpec(name=side, kind="regression") for side in query.sides)
         if query.options.get("target") == POLAR:

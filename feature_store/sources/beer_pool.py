@@ -173,17 +173,18 @@ def note(how: str, aspect: str, counts: Mapping[str, int], files: Sequence[str])
         return f"{said} are used only for the word vectors and the language model; {equal}"
     if how == ADJUSTED:
         return (
-            f"{said} are training texts, too; {equal}. The target of every training text is its score for "
-            f"{aspect} without what a linear regression on the other scores tells of it; other splits have "
-            "the scores themselves"
+            f"{said} are added to the training texts; {equal}. The target of every training text is its "
+            f"score for {aspect} minus the part that a linear regression on the other scores predicts; the "
+            "other splits keep the original scores"
         )
     if how == RESIDUAL:
         return (
-            f"{said} are training texts, too: those whose score for {aspect} a linear regression on the "
-            f"other scores misses most, as many as are no more correlated than the aspect's own; {equal}, "
-            f"and {counts['pool_correlated']} that are more correlated"
+            f"{said} are added to the training texts, selected as the reviews whose score for {aspect} is "
+            "predicted worst from the other scores (linear regression); their number is limited so that in "
+            f"them the score for {aspect} is no more correlated with the other scores than in the reviews "
+            f"of {aspect} itself; {equal}, and so are the remaining {counts['pool_correlated']}"
         )
     return (
-        f"{said} are training texts, too; in these reviews, the score for {aspect} is correlated with "
-        f"the other scores; {equal}"
+        f"{said} are added to the training texts; in these reviews, the score for {aspect} is correlated "
+        f"with the other scores; {equal}"
     )

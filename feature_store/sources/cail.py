@@ -91,7 +91,8 @@ class Cail(ReadsRows):
             name="recipe",
             default="topjudge",
             choices=tuple(RECIPES),
-            help="which cases are kept, and which classes of terms there are; publications differ in both",
+            help="rules for which cases are kept and how prison terms are grouped into classes; publications "
+            "differ in both",
         ),
         SourceOption(
             name=DICTIONARY,
@@ -263,7 +264,7 @@ class Cail(ReadsRows):
         shared = {split: report.counts[f"{split}_also_in_train"] for split in ("val", "test")}
         if any(shared.values()):
             found = " and ".join(f"{number} of {split}" for split, number in shared.items())
-            notes.append(f"texts that are also in train, as in the official files, and stay there: {found}")
+            notes.append(f"texts that also occur in train (kept, as in the official files): {found}")
         return notes
 
     def write_sample(self, data_dir: Path, seed: int) -> None:
@@ -406,7 +407,7 @@ def _check_labels(
     for label in labels:
         if known is not None and label not in known:
             raise BadInputError(
-                f"{what} `{label}` is not in the official list of {len(known)}",
+                f"{what} `{label}` is not one of the {len(known)} entries of the official list",
                 where=where,
                 hint=did_you_mean(str(label), map(str, known)),
             )

@@ -70,8 +70,8 @@ class Eraser(ReadsRows):
             name="query",
             default=_IGNORE,
             choices=(_IGNORE, _PREPEND, _APPEND),
-            help="whether the query's words are part of the text; appended ones are the first to be cut off "
-            "where a training text is longer than `max_length`",
+            help="use of the query: ignore, prepend to the text, or append to the text (appended words are "
+            "cut off first where a training text exceeds `max_length`)",
         ),
     )
     tokenizer = "whitespace"
@@ -258,7 +258,8 @@ class _Reader:
         own = str(record["annotation_id"])
         if not names and own not in self._documents:
             raise BadInputError(
-                f"expected `docids`, evidence or the document `{own[:60]}`, but got none of them",
+                "no document is given: expected `docids`, an evidence with a `docid`, or a document named "
+                f"`{own[:60]}`",
                 where=where,
             )
         return names or [own]

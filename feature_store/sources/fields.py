@@ -241,6 +241,10 @@ class SeenExamples:
         for (split, owner), count in sorted(self._shared.items()):
             report.counts[f"texts_of_{split}_in_{owner}"] = count
             report.notes.append(
-                counted(count, f"text of `{split}` is also", f"texts of `{split}` are also")
-                + f" in `{owner}`: kept there, so the scores are too high"
+                counted(
+                    count,
+                    f"text of `{split}` is also in `{owner}`: it is kept",
+                    f"texts of `{split}` are also in `{owner}`: they are kept",
+                )
+                + f", so the scores on `{split}` are too high"
             )

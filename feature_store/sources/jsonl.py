@@ -147,7 +147,7 @@ class Jsonl(ReadsRows):
         ):
             raise RequestError(
                 f"option `{files[0]}` is for Chinese texts, but these are split by `{tokenizer}`",
-                hint=f'leave it out, or write `tokenizer = "chinese"` in {TASK_FILE}',
+                hint=f'leave out this option, or write `tokenizer = "chinese"` in {TASK_FILE}',
             )
         main, *sides = (
             SideSpec(name=key, kind=target.kind, class_names=names[key], score_range=target.score_range)
@@ -171,7 +171,10 @@ class Jsonl(ReadsRows):
         seen = SeenExamples()
         if "val" not in query.inputs:
             name = query.inputs["train"].name
-            report.notes.append(f"no val.jsonl: {VAL_RATE:.0%} of {name} is cut off as val, by content")
+            report.notes.append(
+                f"no val.jsonl: {VAL_RATE:.0%} of {name} is used as val instead (chosen by a hash of the "
+                "text)"
+            )
         for split in _SPLITS:
             if split not in query.inputs:
                 continue
@@ -250,8 +253,8 @@ class _Survey:
             return "jieba"
         if chinese >= _SOME * total:
             raise BadInputError(
-                f"{chinese} of {total} texts are Chinese and the others are not: expected a tokenizer to be "
-                "named",
+                f"{chinese} of {total} texts are Chinese and the others are not, so the tokenizer must be "
+                "stated",
                 where=str(self._path),
                 hint=f'write `tokenizer = "chinese"` in {TASK_FILE} (jieba; words of other scripts stay '
                 f'whole and keep their case), or "{default}", which makes one token of each Chinese clause',
@@ -268,7 +271,7 @@ class _Survey:
         if given == count:
             treatment = "their tokens are used as given"
         elif given:
-            treatment += f", but for the {given} given as tokens"
+            treatment += f", except {counted(given, 'text that is', 'texts that are')} given as tokens"
         return f"{count} of {self._languages.total()} texts are {script}: {treatment}"
 
 
@@ -345,9 +348,9 @@ class _Reader:
             report.counts["given_as_tokens"] = self._num_as_tokens
         if self._num_as_tokens and not self._is_stated:
             report.notes.append(
-                f"{counted(self._num_as_tokens, 'text is', 'texts are')} given as tokens, but "
-                f"`{self._tokenizer}` will split the texts that the model explains later; if another "
-                f"tokenizer is right, write `tokenizer = ...` in {TASK_FILE}"
+                f"{counted(self._num_as_tokens, 'text is', 'texts are')} given as tokens; "
+                f"later, the model will split new texts with `{self._tokenizer}`. If this does not match "
+                f"your tokens, write `tokenizer = ...` in {TASK_FILE}"
             )
 
     def _words(self, record: Mapping[str, object], where: str) -> _Words:

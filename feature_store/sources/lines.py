@@ -219,7 +219,7 @@ def check_size(num_bytes: int, path: Path, max_bytes: int) -> None:
         raise BadInputError(
             f"expected at most {max_bytes} bytes of text, but the file has more",
             where=str(path),
-            hint="check that this is the right file; if so, raise `max_input_bytes`",
+            hint="check that this is the right file; no flag changes this limit",
         )
 
 
@@ -314,9 +314,9 @@ def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object
     try:
         record = json.loads(line, object_pairs_hook=_object)
     except _RepeatedKeyError as error:
-        raise BadInputError(str(error), where=where, hint="each key may have one value") from error
+        raise BadInputError(str(error), where=where, hint="keep one value for each key") from error
     except (ValueError, RecursionError) as error:
-        hint = "expected one JSON object a line, but the file is one array" if line.strip() == "[" else None
+        hint = "write one JSON object on each line instead of one array" if line.strip() == "[" else None
         raise BadInputError(f"not JSON: {error}", where=where, hint=hint) from error
     if not isinstance(record, dict):
         raise BadInputError(f"expected a JSON object, but got {shown(record)}", where=where)

@@ -96,7 +96,7 @@ def _members(text: _Text, blocks: Iterator[str]) -> Iterator[tuple[int, str, obj
         text.last_key, opening = found[1], ","
     text.append("".join(blocks))
     if (position := _skip(text.held, 0)) < len(text.held):
-        raise text.error("something stands after its end", position)
+        raise text.error("unexpected content after the end of the JSON object", position)
 
 
 def _parse(text: _Text, blocks: Iterator[str], opening: str) -> tuple[int, str, object] | None:

@@ -95,7 +95,7 @@ def sides_of(query: Query, stated: TaskFile, path: Path) -> dict[str, TargetFile
         raise RequestError(
             f"expected `{main}` as the main target of a {stated.kind}, but got `{query.aspect}`",
             where="--aspect",
-            hint=f"`--aspect {','.join((main, *query.sides))}`",
+            hint=f"use `--aspect {','.join((main, *query.sides))}`",
         )
     for name in query.sides:
         if name not in stated.targets:

@@ -90,8 +90,8 @@ class SpanCheck:
         form, fewest = min(self._misplaced_in.items(), key=lambda item: item[1])
         if fewest * 4 > self._num_misplaced:
             return said + "; every token that a span touches counts as marked"
-        would = f"{fewest} {total} would" if fewest else "none would"
-        return f"{said}; {would} if {form}: count the characters of the text as it is in the file"
+        would = f"only {fewest} {total} would" if fewest else "none would"
+        return f"{said}; if {form}, {would}: count the characters of the text as it is in the file"
 
 
 def form_that_fits(spans: object, text: str) -> str | None:
@@ -100,7 +100,9 @@ def form_that_fits(spans: object, text: str) -> str | None:
     edges = [edge for pair in pairs for edge in pair if isinstance(edge, int | float)]
     for form in _FORMS:
         if edges and form.differs.search(text) and set(edges) <= form.offsets(text).keys():
-            return f"they would fit if {form.name}: count the characters of the text as it is in the file"
+            return (
+                f"count the characters of the text as it is in the file: these spans would fit if {form.name}"
+            )
     return None
 
 

@@ -91,8 +91,8 @@ def _targets(tables: object, kind: TaskKind, where: str) -> dict[str, TargetFile
             raise BadInputError(
                 f"`{name}` cannot be the name of a side target",
                 where=f"{where}, [targets.{name}]",
-                hint="take letters, digits, _ and -, with a letter first; it is the key of the target in "
-                f"each line, and other than {quoted(taken)}",
+                hint="use letters, digits, _ and -, starting with a letter, and none of the names "
+                f"{quoted(taken)}; each line gives the target's value under this name",
             )
         _check_keys(table, _OF_TARGET, f"{where}, [targets.{name}]")
     return {name: _target(table, f"{where}, [targets.{name}]") for name, table in tables.items()}

@@ -98,7 +98,8 @@ class ClassifierConfig(MethodConfig):
         if self.num_top_tokens == 0 and self.target_selection_rate == 0:
             raise ConfigError(
                 "one of `num_top_tokens` and `target_selection_rate` must be above 0, but both are 0",
-                hint="the rationale is so many of the tokens that rank highest, or this share of them",
+                hint="add `--set num_top_tokens=N` (the N highest-ranked tokens are selected) or "
+                "`--target-selection-rate RATE` (this share of the tokens is selected)",
             )
 
 

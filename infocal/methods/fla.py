@@ -75,7 +75,8 @@ class FlaConfig(JointConfig):
             raise ConfigError(
                 f"FLA attends to the classes of the target `{self.articles}`, but the targets are "
                 f"{', '.join(f'`{name}`' for name in names)}",
-                hint=did_you_mean(self.articles, names) or "name its target: `--set articles=TARGET`",
+                hint=did_you_mean(self.articles, names)
+                or "name the target of the articles: `--set articles=TARGET`",
             )
         return found
 
@@ -87,7 +88,10 @@ class FlaConfig(JointConfig):
         """See `MethodConfig.remarks`."""
         if self.article_texts:
             return ["it reads the texts of the articles"]
-        return ["the vectors of the articles are learnt, for no texts were given (`article_texts`)"]
+        return [
+            "the vectors of the articles are learnt, because no texts of the articles were "
+            "given (`article_texts`)"
+        ]
 
 
 class ArticleTexts(nn.Module):

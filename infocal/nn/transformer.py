@@ -63,7 +63,7 @@ class Transformer(Encoder):
     def _recompute(self) -> None:
         if not self.model.supports_gradient_checkpointing:
             kind = type(self.model).__name__
-            raise ConfigError(f"`gradient_checkpointing` must be false for this encoder: {kind} has none")
+            raise ConfigError(f"`gradient_checkpointing` must be false: encoder {kind} does not support it")
         # the same under its names of before and after version 6 of transformers was announced
         named = [f"{kind}_checkpointing_enable" for kind in ("activation", "gradient")]
         enable = next(getattr(self.model, name) for name in named if hasattr(self.model, name))

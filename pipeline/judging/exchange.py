@@ -110,7 +110,7 @@ def take_back(sheet: Sheet, book: Book, paths: Sequence[Path], *, replace: bool)
             before = found.get((judge, number)) or known[judge].get(number)
             if before is not None and before.content != answer.content and before.is_complete and not replace:
                 raise PipelineError(
-                    f"judge {judge + 1} has a different finished answer to number {number + 1} already",
+                    f"judge {judge + 1} already has a different finished answer for number {number + 1}",
                     where=where,
                     hint="`--replace` replaces stored answers by the answers of the file",
                 )
@@ -122,7 +122,8 @@ def take_back(sheet: Sheet, book: Book, paths: Sequence[Path], *, replace: bool)
 def _place(sheet: Sheet, record: dict[str, object], where: str) -> tuple[int, int]:
     if record["sheet"] != sheet.digest:
         raise PipelineError(
-            f"the line belongs to sheet {shown(record['sheet'])}, but this is {sheet.digest}", where=where
+            f"the line belongs to sheet {shown(record['sheet'])}, but this sheet is {sheet.digest}",
+            where=where,
         )
     judge = _within(record["judge"], "judge", len(sheet.plan), where)
     return judge, _within(record["number"], "number", len(sheet.plan[judge]), where)

@@ -66,10 +66,13 @@ def _add_making(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--target",
         metavar="NAME",
-        help="with several targets, the one whose label and rationale are shown (default: the first)",
+        help="target whose label and rationale are shown, if there are several (default: the main target)",
     )
     group.add_argument(
-        "--split", choices=("train", "val", "test"), default="test", help="(default: %(default)s)"
+        "--split",
+        choices=("train", "val", "test"),
+        default="test",
+        help="split from which the texts are taken (default: %(default)s)",
     )
     group.add_argument(
         "--texts",

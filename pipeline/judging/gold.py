@@ -64,7 +64,7 @@ def annotations(sheet: Sheet, book: Book) -> Annotations:
     ]
     if not any(found):
         raise PipelineError(
-            "no text is annotated yet: an annotator finishes a text with Enter",
+            "no annotated text yet: annotators finish a text by pressing Enter",
             where=str(book.path),
             hint="`python -m pipeline.judge --sheet DIR` serves the sheet",
         )

@@ -41,11 +41,11 @@ _ENGLISH = {
     "↑ ↓: scale · Enter or →: next text · ←: back",
     "annotate.ask": "Mark the words that explain the label: those from which you could name it.",
     "annotate.ask_plain": "Mark the words that decide the matter.",
-    "annotate.keys": "← → ↑ ↓: move · Space: mark or unmark a word · Shift + ← or →: mark on the way · "
+    "annotate.keys": "← → ↑ ↓: move · Space: mark or unmark a word · Shift + ← or →: move and mark · "
     "C: clear · Enter: done, next text · Page Up: back · mouse: click a word, or drag over several",
     "annotate.done": "Done, next",
     "annotate.clear": "Clear",
-    "annotate.none": "Nothing is marked: Enter once more says that nothing in this text explains it.",
+    "annotate.none": "Nothing is marked: press Enter again to confirm that this text has nothing to mark.",
     "marked": "marked",
     "saved": "Saved",
     "saving": "Saving …",

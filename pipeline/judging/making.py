@@ -20,8 +20,9 @@ def make(folder: Path, given: argparse.Namespace) -> str:
         PipelineError: if the folder is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        found = "this folder is not empty" if folder.is_dir() else "this is a file"
         raise PipelineError(
-            "expected a new or an empty folder",
+            f"expected a new or empty folder, but {found}",
             where=f"--sheet {folder}",
             hint="to serve an existing sheet, give only `--sheet DIR`",
         )

@@ -281,7 +281,8 @@ def _check_target(name: str, metadata: Mapping[str, Any], given: argparse.Namesp
             for dataset, aspect, sample in (found, wanted)
         )
         raise PipelineError(
-            f"model `{name}` was trained with `{expected}`, but got `{got}`", where="--models"
+            f"model `{name}` was trained with `{expected}`, but this command was given `{got}`",
+            where="--models",
         )
 
 

@@ -68,8 +68,10 @@ def _annotated(sheet: sheets.Sheet, book: Book, vote: str) -> dict[str, str]:
     notes = [
         f"{counted(len(sheet.texts), 'text')}, {counted(len(sheet.plan), 'annotator')}, "
         f"{found.num_done} of {sheet.num_slots} showings done.",
-        f"`{GOLD}`: tokens by vote ({vote}) of a text's annotators; `annotator-N.jsonl`: each one's own.",
-        "Intervals are percentiles over texts drawn again; alpha is nominal, over tokens.",
+        f"`{GOLD}`: tokens chosen by vote ({vote}) of the annotators of a text; `annotator-N.jsonl`: the "
+        "rationales of each annotator.",
+        "Intervals are percentiles over resampled texts (bootstrap); alpha is Krippendorff's nominal alpha "
+        "over tokens.",
     ]
     document = {
         "sheet": sheet.digest,

@@ -32,9 +32,9 @@ _DEFINITION = (
     "perplexity: exp of the mean negative log probability of the test tokens that are known words, from the "
     "second token of each text on; every model gives a distribution over the same known words; unknown words "
     "are not scored",
-    "our LM gives scores s, which are no probabilities: its distribution is word frequency times exp(s), "
-    "normalised, because Eq. (19) trains exp(s) towards p(word | context) / p(word); the row `scores alone` "
-    "normalises exp(s) without the frequency; the paper does not say how its perplexity was computed",
+    "our LM gives scores s instead of probabilities. Row `Our LM`: word frequency times exp(s), normalised, "
+    "because Eq. (19) trains exp(s) towards p(word | context) / p(word). Row `Our LM, scores alone`: exp(s), "
+    "normalised. The paper does not say how it computed its perplexity",
 )
 
 

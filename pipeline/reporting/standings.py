@@ -43,7 +43,8 @@ MARKS = {
     OFF_TARGET: "with at least one seed, selects more than one point off the target: not at equal selection",
     DEGENERATE: "with at least one seed, the mask is a trivial one, on validation or on test",
     DENSE: "reads every token by definition, so the target does not hold for it",
-    UNFINISHED: "with at least one seed, the best epoch lies in the start, before all weights were in force",
+    UNFINISHED: "with at least one seed, the best epoch is in the start phase, before all losses had their "
+    "full weight",
 }
 """What a sign behind a row's name says."""
 
@@ -402,7 +403,7 @@ def _notes_on_differences(
         lookup.title(n) for n, some in by_method.items() if any(not o.texts and not o.failure for o in some)
     ]
     if older and len(older) < len(by_method):
-        said.append(f"without an interval, for an older version stored them: {', '.join(older)}")
+        said.append(f"no interval, because an older version stored the results: {', '.join(older)}")
     return said
 
 
@@ -415,8 +416,8 @@ def too_few_seeds(num_seeds: int) -> str | None:
     if not 0 < num_seeds < MIN_SEEDS:
         return None
     return (
-        f"no claim follows from {counted(num_seeds, 'seed')}: it takes {MIN_SEEDS} (`--seeds {MIN_SEEDS}`); "
-        "with fewer, an interval over seeds is too narrow"
+        f"{counted(num_seeds, 'seed is', 'seeds are')} too few for a claim: intervals over seeds are too "
+        f"narrow; use at least {MIN_SEEDS} (`--seeds {MIN_SEEDS}`)"
     )
 
 

@@ -42,9 +42,9 @@ def won(trials: Sequence[TrialResult]) -> list[str]:
     if not num:
         return []
     return [
-        f"In {num} of {counted(len(trials), 'trial')}, the discriminator told all features of the guider and "
-        f"of the predictor apart in the last epoch (balanced accuracy above {_WON}). `lambda_g` then moves "
-        "the features of all texts in the same direction, whatever their tokens are."
+        f"In {num} of {counted(len(trials), 'trial')}, the discriminator separated the guider's and the "
+        f"predictor's features completely in the last epoch (balanced accuracy above {_WON}). `lambda_g` "
+        "then shifts the features of all texts in the same direction, independent of their tokens."
     ]
 
 
@@ -85,8 +85,8 @@ def unheard(searched: Sequence[Searched], trials: Sequence[TrialResult], space_n
         part, loss = ("guider", "L_guide") if one.name == _AT_GUIDER else ("selector", "L_sp")
         hint = "" if space_name != _PAPER else " `--space wide` reaches further."
         found.append(
-            f"`{one.name}` cannot matter in this search: at {one.high:g}, the highest value of its range, "
-            f"its gradient at the {part} is {percent(share)} of that of {loss}. Below {percent(LEAST, 0)} "
-            f"the trials differ by chance, and not by this weight.{hint}"
+            f"`{one.name}` has no effect in this search: even at {one.high:g}, the top of its range, its "
+            f"gradient at the {part} is only {percent(share)} of the gradient of {loss}. Below "
+            f"{percent(LEAST, 0)}, the trials differ by chance, not because of this weight.{hint}"
         )
     return found

@@ -19,7 +19,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="URI",
-        help="models:/NAME@ALIAS or models:/NAME/VERSION; NAME alone is its champion",
+        help="models:/NAME@ALIAS or models:/NAME/VERSION; NAME alone means models:/NAME@champion",
     )
     group.add_argument(
         "--package", action="append", default=[], metavar="DIR", help="folder of a model, instead of a URI"

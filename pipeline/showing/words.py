@@ -21,7 +21,7 @@ _ENGLISH = {
     "about.study": "Study",
     "about.run_id": "Run",
     "about.tokenizer": "Tokenizer",
-    "about.threshold": "Marks tokens from p =",
+    "about.threshold": "Marks tokens with p of at least",
     "about.max_tokens": "Most words of a text",
     "about.num_words": "Known words",
     "prediction": "Prediction",
@@ -47,15 +47,15 @@ _ENGLISH = {
     "before": "before: {before}; change: {change}",
     "before.class": "before: {before}",
     "others": "{count} others",
-    "unknown_words": "The model does not know {unknown} of {total} words: it reads one and the same word for "
-    "all of them.",
+    "unknown_words": "The model does not know {unknown} of {total} words: it reads all of them as the same "
+    "unknown word.",
     "cut": "The model was trained on texts of at most {limit} words: it reads the first {limit}, and not "
     "the last {unread}, which are grey.",
     "nothing": "No word reaches p ≥ 0.5: the model predicts from no word at all.",
     "nothing.of": "No word reaches p ≥ 0.5 for {target}: the model predicts it from no word at all.",
     "shared": "The model predicts every target from the same marked words.",
-    "whole": "This method reads the whole text, whatever is marked. Once you change marks, it predicts from "
-    "the marked words alone; from its own marks alone: {from_marks}.",
+    "whole": "This method reads the whole text, not only the marked words. After you change the marks, it "
+    "predicts from the marked words only; from its own marks it predicts: {from_marks}.",
     "gone": "Taken out: {words}",
     "added": "Added: {words}",
     "more": "and {count} more",

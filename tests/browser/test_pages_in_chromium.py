@@ -312,7 +312,7 @@ def test_tables_are_no_wider_than_the_page(
         if made is study_of_four_weights:
             visited.page.get_by_role("button", name="lambda_ib").click()
         else:
-            visited.wait_for("But no claim follows from 2 seeds")
+            visited.wait_for("But 2 seeds are too few for a claim")
     assert visited.complaints == []
 
 

@@ -335,7 +335,7 @@ def test_a_method_without_a_selector_refuses_before_it_trains(name):
 @pytest.mark.parametrize("task", [REGRESSION, CLASSES], ids=["score", "classes"])
 def test_one_target_has_one_rationale(task):
     for name in SELECTING:
-        with pytest.raises(ConfigError, match="per_head is for several targets, but there is one"):
+        with pytest.raises(ConfigError, match="per_head needs several targets, but there is one"):
             per_head(name, task)
 
 

@@ -120,9 +120,11 @@ def test_the_baseline_takes_out_how_hard_a_text_is(monkeypatch):
 
 
 def test_it_needs_masks_that_are_drawn_hard():
-    with pytest.raises(ConfigError, match=r"policy_gradient needs masks .* `sampling` is relaxed") as caught:
+    with pytest.raises(
+        ConfigError, match=r"policy_gradient needs hard masks .* `sampling` is relaxed"
+    ) as caught:
         small_config(calibration_loss="policy_gradient", sampling="relaxed")
-    assert caught.value.hint == "leave `sampling` at straight_through"
+    assert caught.value.hint == "set `sampling` to straight_through"
 
 
 def test_the_row_of_before_is_the_losss_own_gradient_once_more():

@@ -74,8 +74,8 @@ class InfoCalTrainer(RateTrainer):
         if deviation < max(_SAME * self.config.discriminator_slope, _SILENT):
             raise TrainingFailure(
                 "discriminator_stuck",
-                f"epoch {self.epoch + 1}: D says the same of every feature "
-                f"(its logit varies by {deviation:.2g})",
+                f"epoch {self.epoch + 1}: the discriminator gives (nearly) the same output for all features "
+                f"(standard deviation of its logit: {deviation:.2g})",
             )
 
     def train_step(self, batch: Batch) -> Terms:

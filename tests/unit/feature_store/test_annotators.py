@@ -96,9 +96,11 @@ def test_features_are_the_same_with_and_without_them(tmp_path: Path):
     shutil.rmtree(folder)
     again = load_features(features.directory, verify=True)
     assert again.fingerprint == features.fingerprint
-    with pytest.raises(MissingDataError, match="a version that did not keep what each annotator") as found:
+    with pytest.raises(
+        MissingDataError, match="an older version, which did not store the marks of each"
+    ) as found:
         annotator_shares(again)
-    assert found.value.hint == "remove this folder: the features are built again"
+    assert found.value.hint == "remove this folder; the features are then built again"
 
 
 def test_other_data_sets_have_one_mask_for_all():

@@ -237,7 +237,9 @@ def test_only_targets_of_training_texts_are_adjusted(corpus: Path):
     assert [e.target for e in found if e.split == "train"] == pytest.approx(expected.tolist())
     assert all(a == b for a, b in pairs if a.split != "train")
     assert all((a.example_id, a.tokens, a.split) == (b.example_id, b.tokens, b.split) for a, b in pairs)
-    assert any("without what a linear regression on the other scores tells of it" in n for n in report.notes)
+    assert any(
+        "minus the part that a linear regression on the other scores predicts" in n for n in report.notes
+    )
     assert report.counts["annotated"] == 30, "the files are read twice, and counted once"
 
 

@@ -90,7 +90,7 @@ def test_wrong_token_numbers_are_named(features: Features):
     ids = table["token_ids"].to_pylist()
     wrong = rewrite(features, "val", replace(table, "token_ids", [ids[0][::-1], *ids[1:]]))
     first = table["example_id"][0]
-    assert check_features(wrong) == [f"`val`: `{first}` has other token numbers than the vocabulary"]
+    assert check_features(wrong) == [f"`val`: the token ids of `{first}` do not match the vocabulary"]
 
 
 def test_wrong_counts_are_named(features: Features):

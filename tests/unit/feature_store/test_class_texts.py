@@ -54,7 +54,7 @@ def test_a_file_of_other_bytes_or_too_many_is_refused(tmp_path: Path, monkeypatc
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path):
-    with pytest.raises(MissingDataError, match="none.json: expected a file, but there is none"):
+    with pytest.raises(MissingDataError, match="none.json: expected a file, but it does not exist"):
         read_class_texts(tmp_path / "none.json")
     with pytest.raises(MissingDataError, match="expected a file, but this is a folder"):
         read_class_texts(tmp_path)
@@ -81,12 +81,12 @@ def test_a_class_without_a_text_is_named(tmp_path: Path):
         BadInputError, match=f"of the .* classes of `articles` have no text: `{names()[0]}`"
     ) as e:
         class_words(law_features(), "articles", path)
-    assert e.value.hint == "the file has texts of `999`"
+    assert e.value.hint == "add the missing texts; the file has texts for `999`"
 
 
 def test_texts_of_another_language_are_refused(tmp_path: Path):
     path = written(tmp_path, dict.fromkeys(names(), "whoever steals"))
-    with pytest.raises(BadInputError, match="no training text has a word of the text of class"):
+    with pytest.raises(BadInputError, match="no word in the text of class `.*` occurs in a training text"):
         class_words(law_features(), "articles", path)
 
 

@@ -119,7 +119,7 @@ def test_a_word_that_ends_in_numbers_is_told_how_it_can_be_read(vectors: Path):
     with pytest.raises(BadInputError, match=r"vectors.txt:2: expected a word and 2 values") as caught:
         read(vectors)
     assert caught.value.hint is not None
-    assert "begin the file with a line `WORDS 2`" in caught.value.hint
+    assert "put the line `WORDS 2` first" in caught.value.hint
     vectors.write_text(f"2 2\n{lines}")
     assert read(vectors)[1] == 1
 
@@ -147,7 +147,9 @@ def test_a_number_too_large_for_a_vector_is_refused_without_a_warning(tmp_path: 
 def test_vectors_whose_mean_is_endless_are_refused(tmp_path: Path):
     path = tmp_path / "v.txt"
     path.write_text("".join(f"{word} 3e38 1\n" for word in "abc"))
-    with pytest.raises(BadInputError, match=f"{path}: the mean of its vectors is not finite"):
+    with pytest.raises(
+        BadInputError, match=f"{path}: the mean of the word vectors in this file is not finite"
+    ):
         embeddings.from_file(path, Vocabulary(["<pad>", "<unk>", *"abc"]), size=2, max_bytes=1000)
 
 

@@ -87,8 +87,8 @@ def test_the_length_of_annotated_documents_is_read_beside_them(tmp_path: Path, k
 def test_what_was_done_without_hard_predictions_and_keys_of_a_fork_are_said(tmp_path: Path):
     file = read(tmp_path, predicted(**{SOFT: [0, 1]}) | {"my_key": 1})
     assert file.notes == [
-        f"masks.jsonl: 1 document without `{HARD}`: tokens with a soft prediction above 0.5 "
-        "are selected there",
+        f"masks.jsonl: 1 document has no `{HARD}`: there, tokens with a soft prediction above 0.5 "
+        "count as selected",
         "masks.jsonl: keys that are not read: 'my_key' (1 line)",
     ]
 
@@ -117,7 +117,7 @@ def test_what_was_done_without_hard_predictions_and_keys_of_a_fork_are_said(tmp_
         (predicted(**{SOFT: [0.5, "x"]}), f"expected numbers as `{SOFT}`, but got 'x'"),
         (
             {"annotation_id": "a", "rationales": [{HARD: []}, {HARD: []}]},
-            "two `rationales` of the document `a`",
+            "document `a` occurs twice in `rationales`",
         ),
         ({"annotation_id": "a", "evidences": 3}, "expected a list of lists as `evidences`"),
         ({"annotation_id": None, "rationales": []}, "expected a whole number or text as `annotation_id`"),

@@ -174,7 +174,9 @@ def test_texts_of_several_splits_stay_and_are_counted(tmp_path: Path):
     examples, report = read(write(tmp_path, posts))
     assert len(examples) == 3
     assert report.counts["texts_of_val_in_train"] == 1
-    assert "1 text of `val` is also in `train`: kept there, so the scores are too high" in report.notes
+    assert (
+        "1 text of `val` is also in `train`: it is kept, so the scores on `val` are too high" in report.notes
+    )
     reverse = write(tmp_path, posts, {"val": ["a"], "train": ["b"], "test": ["c"]})
     assert read(reverse)[1].counts["texts_of_val_in_train"] == 1, "whatever the order of the file"
 

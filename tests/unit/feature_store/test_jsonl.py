@@ -48,7 +48,7 @@ def test_a_mark_beyond_what_a_table_holds_is_cut_off_with_its_text(tmp_path: Pat
     )
     features = open_features(request)
     assert features.table("train")["rationale"][0].as_py() == [3, 4]
-    assert any("`--set max_length=70000` keeps every one" in note for note in features.notes)
+    assert any("`--set max_length=70000` keeps all of them" in note for note in features.notes)
 
 
 def test_every_line_becomes_an_example(tmp_path: Path):
@@ -176,7 +176,10 @@ def test_without_val_a_tenth_of_train_is_cut_off(tmp_path: Path):
     records = own_records(400)
     del records["val"]
     examples, _, report = read_all("jsonl", write_own(tmp_path, records))
-    assert said(report)[0] == "no val.jsonl: 10% of train.jsonl is cut off as val, by content"
+    assert (
+        said(report)[0]
+        == "no val.jsonl: 10% of train.jsonl is used as val instead (chosen by a hash of the text)"
+    )
     cut = [*of(examples, "train"), *of(examples, "val")]
     assert len(cut) == 400
     assert len(of(examples, "val")) == pytest.approx(40, abs=18)  # three standard deviations
@@ -188,7 +191,9 @@ def test_equal_texts_are_counted_and_said(tmp_path: Path):
     records = own_records()
     records["test"] += records["train"][:2]
     _, _, report = read_all("jsonl", write_own(tmp_path, records))
-    assert said(report) == ["2 texts of `test` are also in `train`: kept there, so the scores are too high"]
+    assert said(report) == [
+        "2 texts of `test` are also in `train`: they are kept, so the scores on `test` are too high"
+    ]
     assert report.counts["texts_of_test_in_train"] == 2
 
 
@@ -225,9 +230,7 @@ def test_many_keys_that_are_not_read(tmp_path: Path):
 def test_tokens_without_a_stated_tokenizer(tmp_path: Path):
     record = {"tokens": ["so"], "label": "good"}
     (note,) = notes(tmp_path, record)
-    assert re.match(
-        "1 text is given as tokens, but `english` will split the texts that the model explains", note
-    )
+    assert re.match("1 text is given as tokens; later, the model will split new texts with `english`", note)
     assert notes(tmp_path, record, 'tokenizer = "whitespace"') == []
 
 
@@ -364,9 +367,9 @@ def test_own_words_of_own_texts_say_what_they_did(tmp_path: Path):
         )
     )
     notes = "\n".join(features.notes)
-    assert "dictionary: 1 of 3 words occur in the texts; 1 without effect, " in notes
-    assert "cuts texts inside them: `好 店`" in notes
-    assert "stop words: 2 of 3 entries occur in the texts; 1 without effect, " in notes
+    assert "dictionary: 1 of 3 words occur in the texts; 1 has no effect, " in notes
+    assert "always splits it: `好 店`" in notes
+    assert "stop words: 2 of 3 entries occur in the texts; 1 has no effect, " in notes
     tokens = features.table("val")["tokens"].to_pylist()
     assert all("两天就" in text and not {"了", "。"} & set(text) for text in tokens)
 

@@ -170,7 +170,7 @@ def test_list_shows_raw_files_and_what_is_built(build: Run, run: Run, corpus: Pa
 
 def test_list_without_data(run: Run, cache_dir: Path):
     _, out, _ = run("list", "--cache-dir", cache_dir)
-    assert "raw files of palate: no folder named (--data-dir or INFOCAL_DATA)" in out
+    assert "raw files of palate: not known: name the data folder with `--data-dir` or INFOCAL_DATA" in out
 
 
 def test_list_reads_the_environment(run: Run, corpus: Path, monkeypatch: pytest.MonkeyPatch):

@@ -126,12 +126,12 @@ def test_a_line_that_breaks_the_format_is_named(tmp_path: Path, record: dict[str
         (
             {"id": 1, "rationales": []},
             "`id`, `rationales`",
-            "ERASER's predictions have `annotation_id` in every line",
+            "in ERASER predictions, every line needs `annotation_id`",
         ),
         (
             {"docid": "d", "hard_rationale_predictions": []},
             "`docid`, `hard_rationale_predictions`",
-            "ERASER's predictions have `annotation_id` in every line, beside .* `hard_rationale_predictions`",
+            r"in ERASER predictions, every line needs .* `rationales` \(or `hard_rationale_predictions`\)",
         ),
     ],
 )
@@ -154,9 +154,7 @@ def test_short_lines_cannot_state_more_than_memory_holds(
     path = write(tmp_path / "m.jsonl", *lines[:2])
     assert len(read_masks(path, aspect=None).records) == 2
     path = write(tmp_path / "m.jsonl", *lines)
-    message = (
-        f"m.jsonl:3: expected at most 20 tokens in all {what} of a file, but there are 30 up to this line"
-    )
+    message = rf"m.jsonl:3: the file exceeds 20 tokens in all {what} \(up to this line: 30\)"
     with pytest.raises(BadInputError, match=message):
         read_masks(path, aspect=None)
 

@@ -96,7 +96,11 @@ def test_memory_is_bounded_by_the_members_not_by_the_file(tmp_path: Path):
         ('{"a": 1,\n}', 2, "expected a key in double quotes, after the member `a`"),
         ('{"a": 1,\n"b" 2}', 2, "expected `:`, but got '2', after the member `a`"),
         ('{"a": 1,\n"b": tru}', 2, "Expecting value"),
-        ('{"a": 1}\n{"b": 2}', 2, "something stands after its end, after the member `a`"),
+        (
+            '{"a": 1}\n{"b": 2}',
+            2,
+            "unexpected content after the end of the JSON object, after the member `a`",
+        ),
         ('{"a": ' + "[" * 100_000, 1, "nested too deeply"),
     ],
 )

@@ -274,7 +274,7 @@ def spans(docid: Any = "test1", start: Any = 2, end: Any = 4) -> list[list[dict[
         ({"docids": "test1"}, "expected a list as `docids`, but got 'test1'"),
         (
             {"annotation_id": "x", "evidences": []},
-            "expected `docids`, evidence or the document `x`, but got none",
+            "no document is given: expected `docids`, an evidence with a `docid`, or a document named `x`",
         ),
     ],
 )
@@ -344,4 +344,4 @@ def test_a_split_without_a_text_is_named_beside_what_the_others_hold(
     folder = write_own(tmp_path / "few", records)
     message = r"too few examples: nothing is left for the split `val` \(train 3, val 0, test 3\)"
     error = fails("jsonl", folder, cache_dir, leftovers, message)
-    assert "without a file for `val`, a part of the training texts is used for `val`" in str(error.hint)
+    assert "if there is no `val` file, a part of the training texts is used as `val`" in str(error.hint)

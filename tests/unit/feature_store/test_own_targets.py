@@ -126,14 +126,14 @@ def test_a_score_may_be_the_main_target_and_a_label_a_side_target(tmp_path: Path
             TASK + "[targets.tokens]\nkind = 'regression'\n",
             BadInputError,
             "`tokens` cannot be the name of a side target",
-            "take letters",
+            "use letters",
         ),
         (
             "label",
             TASK + "[targets.label]\nkind = 'regression'\n",
             BadInputError,
             "`label` cannot be the name of a side target",
-            "take letters",
+            "use letters",
         ),
         (
             "label",

@@ -91,9 +91,9 @@ PHRASES = ["refund me", "open settings", "wrong amount", "all day"]
 @pytest.mark.parametrize(
     ("form", "num", "hint"),
     [
-        ("crlf", 1, r"none would if a line end counted as two characters (`\r\n`)"),
-        ("utf-16", 2, "none would if characters were counted as UTF-16 units"),
-        ("utf-8", 2, "none would if bytes of UTF-8 were counted"),
+        ("crlf", 1, r"if a line end counted as two characters (`\r\n`), none would: "),
+        ("utf-16", 2, "if characters were counted as UTF-16 units (Java, JavaScript, C#), none would: "),
+        ("utf-8", 2, "if bytes of UTF-8 were counted (Go, Rust, C), none would: "),
     ],
 )
 def test_spans_counted_on_another_form_of_the_text(tmp_path: Path, form: str, num: int, hint: str):
@@ -109,7 +109,10 @@ def test_spans_counted_without_the_returns_of_a_text(tmp_path: Path):
     lines = [{"text": f"Dear all,\r\nit is {w} again.\r\nBye {w}", "label": w} for w in ("slow", "loud")]
     records = marked(lines, ["slow again", "loud again"], "lf")
     (note,) = [note for note in said(write(tmp_path, records)) if note.startswith("test.jsonl: ")]
-    assert "2 of 2 spans begin or end inside a word or on a blank; none would if a line end `\\r\\n`" in note
+    assert note.startswith(
+        r"test.jsonl: 2 of 2 spans begin or end inside a word or on a blank; if a line end `\r\n` counted as "
+        "one character, none would: count the characters"
+    )
 
 
 def test_spans_that_fit_are_not_mentioned(tmp_path: Path):
@@ -133,7 +136,10 @@ def test_a_span_beyond_the_text_is_refused_with_the_form_in_which_it_fits(tmp_pa
     ) as caught:
         train(write(tmp_path, lines))
     assert caught.value.hint is not None
-    assert caught.value.hint.startswith("they would fit if a line end counted as two characters")
+    assert caught.value.hint.startswith(
+        "count the characters of the text as it is in the file: these spans would fit if a line end counted "
+        "as two characters"
+    )
 
 
 # --------------------------------------------------------------------------------------------- classes
@@ -246,7 +252,7 @@ def test_an_array_in_place_of_lines_is_named(tmp_path: Path):
     (tmp_path / "lines.jsonl").write_text('[\n {"text": "a"}\n]\n')
     with pytest.raises(BadInputError, match="not JSON") as caught:
         parse_record("[", "lines.jsonl:1", ())
-    assert caught.value.hint == "expected one JSON object a line, but the file is one array"
+    assert caught.value.hint == "write one JSON object on each line instead of one array"
 
 
 def test_many_classes_are_listed_by_their_size(tmp_path: Path):
@@ -307,9 +313,8 @@ def test_what_long_texts_lose_is_said(tmp_path: Path, cache_dir: Path):
     (note,) = [note for note in features.notes if "longer than" in note]
     assert note == (
         "4 of 5 texts of `train` are longer than 10 tokens and cut to this length; the longest has 30. "
-        "3 of 6 tokens that humans marked (50.0%) are lost: 1 text loses a part of the rationale, 1 all of "
-        "it; "
-        "`--set max_length=21` keeps every one"
+        "This loses 3 of 6 tokens that humans marked (50.0%): 1 text loses a part of the rationale and 1 the "
+        "whole rationale; `--set max_length=21` keeps all of them"
     )
     # a text that lost all of its evidence is not one in which a human found none
     assert features.table("train")["rationale"].to_pylist() == [[1, 2], [8], None, [], None]
@@ -396,7 +401,8 @@ def test_jieba_is_not_said_to_split_what_is_given_as_tokens(tmp_path: Path):
     ]
     assert "4 of 4 texts are Chinese: their tokens are used as given" in said(write(tmp_path / "all", split))
     notes = said(write(tmp_path / "some", [*split[:3], CHINESE[3]]))
-    assert "4 of 4 texts are Chinese: jieba splits them into words, but for the 3 given as tokens" in notes
+    said_of = "jieba splits them into words, except 3 texts that are given as tokens"
+    assert f"4 of 4 texts are Chinese: {said_of}" in notes
 
 
 def test_a_few_chinese_texts_are_said(tmp_path: Path):
@@ -408,7 +414,10 @@ def test_a_few_chinese_texts_are_said(tmp_path: Path):
 def test_clauses_as_tokens_are_never_silent(tmp_path: Path, cache_dir: Path, tokenizer: str):
     folder = write(tmp_path / "data", CHINESE, CLASSIFICATION + f'tokenizer = "{tokenizer}"\n')
     (note,) = [note for note in built(folder, cache_dir).notes if "clause" in note]
-    assert f'`{tokenizer}` makes a token of each clause; `tokenizer = "chinese"` cuts words' in note
+    assert (
+        f'`{tokenizer}` makes a token of each clause; write `tokenizer = "chinese"` to split the texts'
+        in note
+    )
 
 
 def test_chinese_with_blanks_between_its_words_is_no_clause(tmp_path: Path, cache_dir: Path):

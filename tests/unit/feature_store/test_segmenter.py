@@ -157,9 +157,9 @@ def test_entries_that_never_apply_are_those_that_no_text_is_cut_into():
 
 def test_a_note_counts_what_the_texts_have_and_names_what_they_cannot_have():
     own = OwnWords((Word("盗窃手机", None), Word("甲 乙", None)), frozenset(["的", "a b", "无"]))
-    assert own.notes()[0].startswith("dictionary: 0 of 2 words occur in the texts; 1 without effect")
+    assert own.notes()[0].startswith("dictionary: 0 of 2 words occur in the texts; 1 has no effect")
     own.see(["盗窃手机", "的", "的"])
-    apart = "1 without effect, because the tokenizer cuts texts inside them"
+    apart = "1 has no effect, because the tokenizer always splits it"
     assert own.notes() == [
         f"dictionary: 1 of 2 words occur in the texts; {apart}: `甲 乙`",
         f"stop words: 1 of 3 entries occur in the texts; {apart}: `a b`",

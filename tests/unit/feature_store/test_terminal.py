@@ -75,7 +75,7 @@ def test_a_command_that_stands_alone_is_never_cut(command: str):
 @pytest.mark.parametrize(
     "line",
     [
-        "  threshold 0.806: HardKuma's precision on validation, 0.826, less 0.02, at 20 % of the tokens",
+        "  threshold 0.806: HardKuma's validation precision of 0.826 minus 0.02, at 20 % of the tokens",
         "    pythons are no command: a note that is longer than eighty columns, so it is cut, but indented",
     ],
 )

@@ -92,7 +92,11 @@ def test_a_graph_may_be_another_one_or_empty():
             "did you mean",
         ),
         ("smell=palate", "names the target `smell`, but the targets are", "state what these targets read"),
-        ("charges=charges", "`charges` reads `charges`; no target can be predicted first", "leave one"),
+        (
+            "charges=charges",
+            r"has a circle \(`charges` reads `charges`\), so no target can be predicted first",
+            "leave one",
+        ),
         ("charges=terms,terms=charges", "no target can be predicted first", "leave one of them out"),
     ],
 )
@@ -531,7 +535,8 @@ def test_a_package_holds_the_articles(tmp_path):
 
 def test_what_tables_say_of_the_articles():
     assert FlaConfig().remarks() == [
-        "the vectors of the articles are learnt, for no texts were given (`article_texts`)"
+        "the vectors of the articles are learnt, because no texts of the articles were given "
+        "(`article_texts`)"
     ]
     assert FlaConfig(article_texts="law.json").remarks() == ["it reads the texts of the articles"]
     assert FlaConfig(article_texts="law.json", articles="law").class_texts() == {"law": "law.json"}

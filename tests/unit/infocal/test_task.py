@@ -52,8 +52,12 @@ def test_a_weight_is_that_of_its_target_alone():
     ("task", "weights", "message"),
     [
         (SEVERAL, {"charges": 1.0}, r"no target `charges`; the targets are `charge`, `term`, `article`"),
-        (CLASSES, {"charge": 1.0}, r"`target_weights` is for several targets, but there is one"),
-        (SEVERAL, {"charge": 0.0, "term": 0.0, "article": 0.0}, r"the weights of all targets are 0"),
+        (CLASSES, {"charge": 1.0}, "`target_weights` names `charge`, but weights need several targets"),
+        (
+            SEVERAL,
+            {"charge": 0.0, "term": 0.0, "article": 0.0},
+            "all target weights are 0, so nothing would be learnt",
+        ),
         (SEVERAL, {"charge": -1.0}, r"must be >= 0, but got -1.0 for `charge`"),
     ],
 )
@@ -64,7 +68,7 @@ def test_wrong_weights(task, weights, message):
 
 @pytest.mark.parametrize("sides", [(ONE,), (Task(kind="regression"),), (SEVERAL,)])
 def test_targets_need_names_of_their_own(sides):
-    with pytest.raises(ConfigError, match="needs a name of its own"):
+    with pytest.raises(ConfigError, match="expected a different name for each target"):
         Task(kind="classification", num_classes=3, name="charge", sides=sides)
 
 

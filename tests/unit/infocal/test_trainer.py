@@ -284,7 +284,7 @@ def test_a_loss_that_is_not_finite_stops_training():
     trainer = InfoCalTrainer(
         small_config(), REGRESSION, embeddings, steps_per_epoch=3, seed=0, device=torch.device("cpu")
     )
-    with pytest.raises(TrainingFailure, match=r"^non_finite: epoch 1: .*'sp': nan") as caught:
+    with pytest.raises(TrainingFailure, match=r"^non_finite: epoch 1: not finite: .*'sp': nan") as caught:
         trainer.train_epoch(random_batches(3))
     assert caught.value.reason == "non_finite"
     assert trainer.epoch == 0
@@ -296,7 +296,8 @@ def test_a_discriminator_that_says_the_same_of_all_stops_training(logit):
     trainer.discriminator.register_forward_hook(lambda module, inputs, output: output * 0 + logit)
     with pytest.raises(
         TrainingFailure,
-        match=r"^discriminator_stuck: epoch 1: D says the same of every feature \(its logit varies by 0\)$",
+        match=r"^discriminator_stuck: epoch 1: the discriminator gives \(nearly\) the same output for all "
+        r"features \(standard deviation of its logit: 0\)$",
     ) as caught:
         trainer.train_epoch(random_batches(3))
     assert caught.value.reason == "discriminator_stuck"

@@ -381,6 +381,6 @@ def test_an_encoder_that_cannot_compute_its_blocks_again(monkeypatch):
 
     monkeypatch.setattr(BertModel, "supports_gradient_checkpointing", False)
     with pytest.raises(
-        ConfigError, match="^`gradient_checkpointing` must be false for this encoder: BertModel"
+        ConfigError, match="^`gradient_checkpointing` must be false: encoder BertModel does not support it"
     ):
         parts(gradient_checkpointing=True)

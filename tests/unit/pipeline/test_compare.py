@@ -184,7 +184,7 @@ def test_an_interrupted_comparison_says_how_to_go_on(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--methods", "hardkum"], "error: --methods: no method on beer `hardkum`; it has "),
+        (["--methods", "hardkum"], "error: --methods: no method on beer `hardkum`; known: "),
         (["--methods", "infocal,"], "error: --methods: no method on beer ``"),
         (["--target-selection-rate", "0"], "error: --target-selection-rate: a selection rate of 0 "),
         (["--target-selection-rate", "2"], "error: argument --target-selection-rate: expected a number from"),

@@ -74,7 +74,7 @@ def test_a_dry_run_on_own_data_says_what_the_criterion_waits_for(tmp_path, capsy
     assert "; val 3 texts, " in plan and " tokens, 1 annotated; test 3 texts" in plan
     assert "training     batches of 8, all losses at full weight after 233.5 epochs" in plan
     assert (
-        "criterion    best val_token_f1 with val_token_precision >= HardKuma's - 0.02, "
+        "criterion    best val_token_f1 with val_token_precision >= (HardKuma's val_token_precision - 0.02), "
         "val_selection_rate >= 0.01, val_selection_rate <= 0.5, at 20 % of the tokens\n"
         "             HardKuma is trained first on the same features for 300 epochs; the result is kept "
         "beside the features\n"

@@ -165,7 +165,7 @@ def test_word_vectors_of_a_file_have_to_be_named(tmp_path: Path):
 
 
 def test_an_unknown_option_is_refused_by_the_feature_store():
-    with pytest.raises(RequestError, match="expected each option once"):
+    with pytest.raises(RequestError, match="expected NAME=VALUE once for each `--option`, but got `x`$"):
         again(recorded(), flags(option=["x"]))
 
 

@@ -243,7 +243,7 @@ def test_without_infocal_nobody_is_called_first():
 
 
 def test_few_seeds_support_no_claim():
-    assert "no claim follows from 2 seeds" in table(compared(both())).first[1]
+    assert "2 seeds are too few for a claim" in table(compared(both())).first[1]
     assert not any("no claim" in text for text in table(compared(both(seeds=8))).first)
 
 

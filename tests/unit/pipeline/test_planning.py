@@ -449,7 +449,8 @@ def test_a_search_on_real_data_holds_its_rate_and_reads_a_rival():
     assert (run.hold_rate, run.criterion_kind, run.rival) == (True, "relative", {})
     assert run.criterion == lookup.criterion("beer", "palate").at_rate(0.08)
     assert planning.criterion_in_words(run) == (
-        "best val_token_recall with val_token_precision >= HardKuma's - 0.02, at 8 % of the tokens"
+        "best val_token_recall with val_token_precision >= (HardKuma's val_token_precision - 0.02), "
+        "at 8 % of the tokens"
     )
 
 

@@ -404,7 +404,8 @@ def test_a_chart_claims_nothing_where_the_seeds_are_too_few(num_seeds: int):
     made = table(row("InfoCal", 0.5), row("HardKuma", 0.6, gap=gap))
     few = comparison_plots.difference_plot(dataclasses.replace(made, num_seeds=num_seeds))
     assert "That holds for" not in few.caption + few.description
-    assert f"But no claim follows from {num_seeds} seed" in few.caption
+    seeds = "1 seed is" if num_seeds == 1 else f"{num_seeds} seeds are"
+    assert f"But {seeds} too few for a claim" in few.caption
     enough = comparison_plots.difference_plot(dataclasses.replace(made, num_seeds=8))
     assert "That holds for HardKuma." in enough.caption
 

@@ -123,11 +123,11 @@ def test_bounds_of_the_criterion_are_of_the_target_that_it_reads(found: scoring.
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--method", "attention"], "`rationales` per_head needs a method with a selector"),
-        (["--method", "fresh"], "`rationales` per_head needs a method with a selector"),
+        (["--method", "attention"], "`rationales` = per_head needs a method with a selector"),
+        (["--method", "fresh"], "`rationales` = per_head needs a method with a selector"),
         (["--method", "fresh", "--set", "saliency=gradient"], "per_head needs a method with a selector"),
-        (["--method", "topjudge"], "`rationales` per_head needs a method with a selector"),
-        (["--task", "charges"], "`rationales` per_head is for several targets, but there is one"),
+        (["--method", "topjudge"], "`rationales` = per_head needs a method with a selector"),
+        (["--task", "charges"], "`rationales` = per_head needs several targets, but there is one"),
     ],
 )
 def test_it_is_refused_before_anything_is_built(more: list[str], message: str):
@@ -143,7 +143,7 @@ def test_a_comparison_gives_it_to_the_methods_with_a_selector_alone():
     runs = compare_settings.new_comparison(parsed, []).runs
     assert [run.config().num_rationales(LAW) for run in runs] == [3, 1]
     parsed = compare.build_parser().parse_args([*given, *rate, "--set", "rationales=per_head"])
-    with pytest.raises(PipelineError, match="fresh: `rationales` per_head needs a method") as caught:
+    with pytest.raises(PipelineError, match="fresh: `rationales` = per_head needs a method") as caught:
         compare_settings.new_comparison(parsed, [])
     assert "`--set infocal.rationales=per_head`" in (caught.value.hint or "")
 

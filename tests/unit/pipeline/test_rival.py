@@ -111,11 +111,9 @@ def test_the_rival_is_trained_once_and_its_precision_less_two_points_is_the_thre
     assert bound.metric == "val_token_precision"
     assert bound.limit == pytest.approx(found.precision - 0.02, abs=0.0005)
     assert first.criterion.rate == RATE and "at 18 % of the tokens" in str(first.criterion)
-    said = (
-        f"threshold {bound.limit:g}: HardKuma's precision on validation, {found.precision:.3f}, less 0.02, "
-    )
-    assert first.criterion.why.startswith(said + "at 18 % of the tokens, best of 4 epochs;")
-    assert first.criterion.why.endswith("the paper's threshold: 0.878")
+    said = f"threshold {bound.limit:g}: HardKuma's validation precision of {found.precision:.3f} minus 0.02, "
+    assert first.criterion.why.startswith(said + "at 18 % of the tokens, best of 4 epochs")
+    assert first.criterion.why.endswith(" (the paper's threshold is 0.878)")
     assert any("HardKuma epoch 2/4" in message for message in caplog.messages), "progress is shown"
     second = settled(searched(features), features)
     assert (second.criterion.bounds, second.rival) == (first.criterion.bounds, first.rival)

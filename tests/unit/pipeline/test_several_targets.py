@@ -115,8 +115,8 @@ def test_a_criterion_of_a_target_that_is_none(given, message: str):
     ("weights", "aspect", "message"),
     [
         ("term=1", "charges,terms", "no target `term`; the targets are `charges`, `terms`"),
-        ("charges=0,terms=0", "charges,terms", "the weights of all targets are 0"),
-        ("charges=2", "charges", "`target_weights` is for several targets, but there is one"),
+        ("charges=0,terms=0", "charges,terms", "all target weights are 0"),
+        ("charges=2", "charges", "`target_weights` names `charges`, but weights need several targets"),
         ("charges", "charges,terms", "must be NAME=NUMBER,NAME=NUMBER"),
     ],
 )
@@ -349,11 +349,11 @@ def test_one_target_of_a_method_of_several_is_refused_with_the_flag_to_mend_it(m
         (
             law_flags(aspect="charges,terms"),
             "FLA attends to the classes of the target `articles`, but the targets are `charges`, `terms`",
-            "name its target: `--set articles=TARGET`",
+            "name the target of the articles: `--set articles=TARGET`",
         ),
         (
             law_flags("--set", "article_texts=none.json"),
-            "expected a file, but there is none",
+            "expected a file, but it does not exist",
             'the file holds a JSON object, {"CLASS": "TEXT", ...}',
         ),
     ],

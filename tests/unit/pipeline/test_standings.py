@@ -285,7 +285,7 @@ def test_every_format_has_the_interval_the_correction_the_ceiling_and_the_smalle
             "the smallest difference in F1 that 3 seeds on these texts find with 80% power at alpha 0.05"
             in text
         )
-        assert "no claim follows from 3 seeds: it takes 8" in text
+        assert "3 seeds are too few for a claim: intervals over seeds are too narrow; use at least 8" in text
     assert gap in typeset.latex(found) and r"of the ceiling \%" in typeset.latex(found)
     assert set(found.as_json()["smallest"]) == {"interval", "interval_least", "interval_most", "t_test"}
 
@@ -301,10 +301,11 @@ def test_the_smallest_difference_is_that_of_the_intervals_and_of_the_t_test():
 def test_eight_seeds_allow_a_claim():
     many = [OURS[seed % 3] for seed in range(8)]
     found = table([*seeds_of("infocal", *many), *seeds_of("hardkuma", *many)], target_rate=0.2)
-    assert not any("no claim" in note for note in found.notes)
+    assert not any("too few for a claim" in note for note in found.notes)
     one = table([*seeds_of("infocal", *OURS[:1]), *seeds_of("hardkuma", *WORSE[:1])], target_rate=0.2)
     assert any(
-        note.startswith("no claim follows from 1 seed: it takes 8 (`--seeds 8`)") for note in one.notes
+        note.startswith("1 seed is too few for a claim: ") and note.endswith("use at least 8 (`--seeds 8`)")
+        for note in one.notes
     )
 
 
@@ -312,7 +313,7 @@ def test_outcomes_of_an_older_version_have_no_interval_and_that_is_said():
     old = [outcome("hardkuma", seed) for seed in range(3)]
     found = table([*seeds_of("infocal", *OURS), *old, *seeds_of("attention", *WORSE)], target_rate=0.2)
     assert row(found, "HardKuma").differences == {}
-    assert "without an interval, for an older version stored them: HardKuma" in found.notes
+    assert "no interval, because an older version stored the results: HardKuma" in found.notes
 
 
 def test_the_share_of_the_ceiling_is_f1_over_the_oracles_at_the_target_rate():

@@ -44,21 +44,21 @@ def scores(precision=0.95, rate=0.1, recall=0.6):
         ({"low": math.nan, "high": 1.0}, "range of `lambda_x`: low nan must be below high 1.0"),
         (
             {"low": 0.0, "high": 1.0, "log": True},
-            "range of `lambda_x`: a log scale needs low > 0 and no step, got 0.0, None",
+            "range of `lambda_x`: a log scale needs low > 0 and no step, but got low 0.0, step None",
         ),
         (
             {"low": 0.1, "high": 1.0, "log": True, "step": 0.1},
-            "range of `lambda_x`: a log scale needs low > 0 and no step, got 0.1, 0.1",
+            "range of `lambda_x`: a log scale needs low > 0 and no step, but got low 0.1, step 0.1",
         ),
         (
             {"low": 0.0, "high": 1.0, "step": 0.3},
-            "range of `lambda_x`: 0.0..1.0 is no whole number of steps of 0.3",
+            "range of `lambda_x`: the width of 0.0..1.0 is not a multiple of the step 0.3",
         ),
         (
             {"low": 0.0, "high": 1.0, "step": 0.0},
-            "range of `lambda_x`: 0.0..1.0 is no whole number of steps of 0.0",
+            "range of `lambda_x`: the width of 0.0..1.0 is not a multiple of the step 0.0",
         ),
-        ({"low": 0.0, "high": 1.0, "step": -0.5}, "0.0..1.0 is no whole number of steps of -0.5"),
+        ({"low": 0.0, "high": 1.0, "step": -0.5}, "0.0..1.0 is not a multiple of the step -0.5"),
     ],
 )
 def test_range_errors(values, message):
@@ -202,9 +202,7 @@ def test_a_limit_can_be_changed():
 
 
 def test_a_limit_on_what_is_not_bounded_is_refused():
-    with pytest.raises(
-        ValueError, match="no bound on `recall`; its bounds are best recall with precision >= 0.9"
-    ):
+    with pytest.raises(ValueError, match="no bound on `recall`: best recall with precision >= 0.9"):
         criterion().with_limit("recall", 0.5, "asked for")
 
 

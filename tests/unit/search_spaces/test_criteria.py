@@ -15,8 +15,8 @@ def test_the_relative_threshold_is_the_rivals_precision_less_two_points():
     found = criteria.relative(stated, 0.7614, "HardKuma", "at 8 % of the tokens, best of 10 epochs, cached")
     assert str(found) == "best val_token_recall with val_token_precision >= 0.741, at 8 % of the tokens"
     assert found.why == (
-        "threshold 0.741: HardKuma's precision on validation, 0.761, less 0.02, at 8 % of the tokens, "
-        "best of 10 epochs, cached; the paper's threshold: 0.878"
+        "threshold 0.741: HardKuma's validation precision of 0.761 minus 0.02, at 8 % of the tokens, best of "
+        "10 epochs, cached (the paper's threshold is 0.878)"
     )
 
 
@@ -27,7 +27,7 @@ def test_a_criterion_without_a_threshold_on_precision_gets_one_and_keeps_its_bou
         "best val_hatexplain_token_f1 with val_token_precision >= 0.48, val_accuracy >= 0.61, "
         "val_selection_rate <= 0.52, at 50 % of the tokens"
     )
-    assert found.why == "threshold 0.48: HardKuma's precision on validation, 0.500, less 0.02, told"
+    assert found.why == "threshold 0.48: HardKuma's validation precision of 0.500 minus 0.02, told"
 
 
 def test_a_rival_without_precision_asks_for_nothing():
@@ -45,7 +45,8 @@ def test_a_rival_is_chosen_without_a_threshold_on_precision(dataset: str, aspect
 
 def test_before_it_is_measured_the_criterion_names_the_rival():
     assert criteria.expected(criterion("beer", "palate").at_rate(0.08), "HardKuma") == (
-        "best val_token_recall with val_token_precision >= HardKuma's - 0.02, at 8 % of the tokens"
+        "best val_token_recall with val_token_precision >= (HardKuma's val_token_precision - 0.02), "
+        "at 8 % of the tokens"
     )
 
 

@@ -63,13 +63,13 @@ def test_the_papers_criteria(aspect, limit):
     [
         (
             lambda: lookup.space("infocal", "beer", "papr"),
-            "--space: no search space of infocal on beer `papr`; it has `paper`, `wide`",
+            "--space: no search space of infocal on beer `papr`; known: `paper`, `wide`",
             "did you mean `--space paper`?",
         ),
         *(
             (
                 look_up,
-                f"--dataset: no search space for dataset `bear`; it has {DATASETS}",
+                f"--dataset: no search space for dataset `bear`; known: {DATASETS}",
                 "did you mean `--dataset beer`?",
             )
             for look_up in (
@@ -81,7 +81,7 @@ def test_the_papers_criteria(aspect, limit):
         *(
             (
                 look_up,
-                f"--method: no search space on beer for method `infocl`; it has {METHODS}",
+                f"--method: no search space on beer for method `infocl`; known: {METHODS}",
                 "did you mean `--method infocal`?",
             )
             for look_up in (
@@ -93,7 +93,7 @@ def test_the_papers_criteria(aspect, limit):
         *(
             (
                 look_up,
-                f"--dataset: no preset for dataset `bear`; it has {PRESET_NAMES}",
+                f"--dataset: no preset for dataset `bear`; known: {PRESET_NAMES}",
                 "did you mean `--dataset beer`?",
             )
             for look_up in (
@@ -103,22 +103,22 @@ def test_the_papers_criteria(aspect, limit):
         ),
         (
             lambda: lookup.preset("infocal", "../presets/beer", "palate", sample=False),
-            f"--dataset: no preset for dataset `../presets/beer`; it has {PRESET_NAMES}",
+            f"--dataset: no preset for dataset `../presets/beer`; known: {PRESET_NAMES}",
             None,
         ),
         (
             lambda: lookup.criterion("bear", "palate"),
-            f"--dataset: no criterion for dataset `bear`; it has {DATASETS}",
+            f"--dataset: no criterion for dataset `bear`; known: {DATASETS}",
             "did you mean `--dataset beer`?",
         ),
         (
             lambda: lookup.criterion("beer", "palete"),
-            "--aspect: no criterion for aspect `palete`; it has `appearance`, `smell`, `palate`",
+            "--aspect: no criterion for aspect `palete`; known: `appearance`, `smell`, `palate`",
             "did you mean `--aspect palate`?",
         ),
         (
             lambda: lookup.criterion("beer", "xyzzy"),
-            "--aspect: no criterion for aspect `xyzzy`; it has `appearance`, `smell`, `palate`",
+            "--aspect: no criterion for aspect `xyzzy`; known: `appearance`, `smell`, `palate`",
             None,
         ),
     ],

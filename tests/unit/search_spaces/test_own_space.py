@@ -79,7 +79,12 @@ def test_a_file_says_what_is_searched(tmp_path):
         ("[pooling]\nlow=1\nhigh=3", "[pooling]", "`pooling` is not a number", '"max"'),
         ("[train_embeddings]\nlow=1\nhigh=3", "[train_embeddings]", "is not a number", "[true, false]"),
         ("[encoder]\nchoices='rcnn'", "[encoder]", "expected a list as `choices`, but got rcnn", None),
-        ("[encoder]\nchoices=['rcnn']", "[encoder]", "expected different values, but got rcnn", None),
+        (
+            "[encoder]\nchoices=['rcnn']",
+            "[encoder]",
+            "expected at least two values, all different, but got rcnn",
+            None,
+        ),
         ("[encoder]\nchoices=[['rcnn'], {}]", "[encoder]", "unhashable", None),
         (
             "[lambda_ib]\nlow=0\nhigh=1\nwhen=3",

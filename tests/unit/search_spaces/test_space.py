@@ -90,7 +90,7 @@ def test_what_is_no_space_is_refused(text):
         ((DEPTH, ENCODER), "the condition of `layers` names `encoder`, which is not searched before it"),
         (
             (ENCODER, Range(name="x", low=0, high=1, when={"encoder": ("gru",)}, why="")),
-            "the condition of `x` asks for encoder = gru, which is never drawn",
+            "the condition of `x` needs encoder = gru, which is not among the values of `encoder`",
         ),
     ],
 )
@@ -104,7 +104,10 @@ def test_names_and_conditions_that_do_not_fit_are_refused(space, reason):
     [
         (lambda: Range(name="n", low=1.5, high=3, is_integer=True, why=""), "whole numbers, but got 1.5"),
         (lambda: Range(name="n", low=1, high=3, step=0.5, is_integer=True, why=""), "but got 0.5"),
-        (lambda: Choice(name="c", choices=("a",), why=""), "expected different values, but got a"),
+        (
+            lambda: Choice(name="c", choices=("a",), why=""),
+            "expected at least two values, all different, but got a",
+        ),
         (lambda: Choice(name="c", choices=("a", "b", "a"), why=""), "but got a, b, a"),
     ],
 )

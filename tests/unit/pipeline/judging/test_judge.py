@@ -123,7 +123,7 @@ def test_another_answer_needs_leave_to_take_the_place_of_a_finished_one(made: Pa
     judge.main(take)  # the same once more
     lines = read(file)
     written(file, [lines[0] | {"fluency": 4}])
-    with pytest.raises(PipelineError, match="judge 1 has a different finished answer to number 1 already"):
+    with pytest.raises(PipelineError, match="judge 1 already has a different finished answer for number 1"):
         judge.main(take)
     assert judge.main([*take, "--replace"]) == 0
 
@@ -199,7 +199,7 @@ def test_masks_of_other_texts_make_no_sheet(made: Path, tmp_path: Path):
 
 
 def test_a_folder_that_is_not_empty_is_left_alone(made: Path, tmp_path: Path):
-    with pytest.raises(PipelineError, match="expected a new or an empty folder"):
+    with pytest.raises(PipelineError, match="expected a new or empty folder, but this folder is not empty"):
         judge.main(new(tmp_path, "--no-serve"))
 
 

@@ -46,7 +46,7 @@ def test_models_mark_the_texts_of_the_test_split_and_the_reading_is_recorded(tmp
 def test_a_model_of_another_target_is_refused(tmp_path: Path):
     given = flags(tmp_path, "--package", str(small_package(tmp_path / "model")), "--aspect", "smell")
     with pytest.raises(
-        PipelineError, match="was trained with `--dataset beer --aspect palate --sample`, but got"
+        PipelineError, match="was trained with `--dataset beer --aspect palate --sample`, but this"
     ):
         judge.main(given)
     assert not (tmp_path / "sheet").exists()
