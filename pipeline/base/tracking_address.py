@@ -53,7 +53,7 @@ def check(uri: str | None, flag: str) -> None:
             f"expected `sqlite:///FILE`, but got `{uris.without_password(uri)}`",
             where=flag,
             hint="write `sqlite:///` followed by the file's path: sqlite:///runs/mlflow.db (relative) or "
-            "sqlite:////home/me/mlflow.db (absolute)",
+            "sqlite:////srv/mlflow.db (absolute)",
         )
     credentials.check(uri, flag)
 

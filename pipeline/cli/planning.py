@@ -487,8 +487,8 @@ def _warn_of_bar(run: settings.RunSettings, num_texts: int) -> None:
         )
         if known is not None:
             logger.warning(
-                "note: by our measurements, %s is out of reach with %d training texts: precision was %.2f "
-                "with %d texts, selecting %.0f %% of the tokens (%s). Set another threshold with "
+                "note: by our measurements, %s is out of reach with these %d training texts: precision was "
+                "%.2f with as many as %d, selecting %.0f %% of the tokens (%s). Set another threshold with "
                 "`--min-precision` now, or with `python -m pipeline.register` after the search",
                 bound,
                 num_texts,

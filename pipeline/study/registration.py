@@ -61,6 +61,8 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
         )
     _check_scores(criterion, candidates[0].scores, prepared.run)
     command = outcome.commands_of(prepared, folder.storage).register
+    if wanted.model_name:
+        command += f" --model-name {shlex.quote(wanted.model_name)}"
     ranked = judged(candidates, criterion)
     if wanted.number is None:
         outcome.check_nothing_better_is_lost(

@@ -39,8 +39,20 @@ def check(storage: Storage, tracking_uri: str, optuna_storage: str | None = None
             check_can_be_made(file, flag)
             _check_is_database(file, flag)
     if optuna_storage:
+        _check_are_two(tracking_uri, optuna_storage)
         export_place.check(optuna_storage)
     refuse_another_schema(tracking_uri)
+
+
+def _check_are_two(tracking_uri: str, optuna_storage: str) -> None:
+    """Refuse one SQLite file for both: MLflow and Optuna each take a database of their own."""
+    files = [uris.file_of_sqlite(uri) for uri in (tracking_uri, optuna_storage)]
+    if files[0] is not None and files[1] is not None and files[0].absolute() == files[1].absolute():
+        raise PipelineError(
+            f"MLflow already uses `{files[1]}` (`{_OPTUNA}` and the tracking address name the same file)",
+            where=_OPTUNA,
+            hint="name another file",
+        )
 
 
 def _check_server(tracking_uri: str) -> None:

@@ -154,7 +154,9 @@ def test_short_lines_cannot_state_more_than_memory_holds(
     path = write(tmp_path / "m.jsonl", *lines[:2])
     assert len(read_masks(path, aspect=None).records) == 2
     path = write(tmp_path / "m.jsonl", *lines)
-    message = rf"m.jsonl:3: the file exceeds 20 tokens in all {what} \(up to this line: 30\)"
+    message = (
+        f"m.jsonl:3: expected at most 20 tokens in all {what} of a file, but there are 30 up to this line"
+    )
     with pytest.raises(BadInputError, match=message):
         read_masks(path, aspect=None)
 

@@ -117,7 +117,7 @@ def test_side_targets_beside_two_classes_are_scores():
 
 
 def test_adjusted_targets_are_of_one_target():
-    with pytest.raises(RequestError, match="`pool=adjusted` changes the one target"):
+    with pytest.raises(RequestError, match="`pool=adjusted` works only with one target"):
         sample("beer", "palate,smell", options={"pool": "adjusted"})
 
 

@@ -327,7 +327,7 @@ def test_a_discriminator_that_is_heard_says_different_things(slope):
     if slope > 1e-6:
         assert trainer.train_epoch(random_batches(3))["discriminator_deviation"] > 0.01 * slope
         return
-    with pytest.raises(TrainingFailure, match=r"^discriminator_stuck: epoch 1: D says the same"):
+    with pytest.raises(TrainingFailure, match=r"^discriminator_stuck: epoch 1: the discriminator gives"):
         trainer.train_epoch(random_batches(3))
 
 

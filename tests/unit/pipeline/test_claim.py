@@ -94,7 +94,10 @@ def test_a_claim_that_cannot_be_read_counts_by_its_age(claims: Location, content
             assert "other.json" not in claims.names(), "no process has no number"
         return
     (claims / "other.json").write(content.encode())
-    with pytest.raises(PipelineError, match="another process is running"), claim.held(claims, "first"):
+    with (
+        pytest.raises(PipelineError, match="the study `first` is already being run by process"),
+        claim.held(claims, "first"),
+    ):
         pass
 
 

@@ -659,6 +659,11 @@ def test_the_second_best_is_never_taken_in_silence(
         (Wanted(), "is the best one", ""),
         (Wanted(criterion=other), "may be the best one", " --criterion 'best val_token_f1'"),
         (Wanted(min_precision=0.01), "may be the best one", " --min-precision 0.01"),
+        (
+            Wanted(min_precision=0.01, model_name="my own"),
+            "may be the best one",
+            " --model-name 'my own' --min-precision 0.01",
+        ),
         # what the command states is met by the trial that it names
         (Wanted(min_precision=0.99), "may be the best one", " --min-precision 0.5"),
     ):

@@ -104,6 +104,10 @@ def test_a_dry_run_on_own_data_says_what_the_criterion_waits_for(tmp_path, capsy
         (["--optuna-storage", "postgres://bob:x@h/db"], "hint: did you mean `postgresql://`?"),
         (["--tracking-uri", "http://REFUSING"], "cannot use the tracking store"),
         (["--tracking-uri", "http://REFUSING"], "hint: the server does not accept this user and password"),
+        (
+            ["--tracking-uri", "sqlite:///both.db", "--optuna-storage", "sqlite:///./both.db"],
+            "--optuna-storage: MLflow already uses",
+        ),
         (["--gpus-per-trial", "1"], "--gpus-per-trial: one trial needs 1 GPU, but this machine has 0"),
         (["--optuna-storage", "journal:///FILE/o.log"], "--optuna-storage"),
         (["--optuna-storage", "journal:///none/o.log"], "there is no folder `none`"),

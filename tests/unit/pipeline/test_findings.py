@@ -412,9 +412,9 @@ def test_importance_finds_what_the_criterion_depends_on():
 @pytest.mark.parametrize(
     ("values", "objectives", "reason"),
     [
-        ([], [], "it needs 20 trials that were trained to the end, and there are 0."),
-        ([{"a": 1, "b": 2}] * 25, [0.1, *[None] * 24], "and there is 1."),
-        ([{"a": i, "b": 2} for i in range(19)], [i / 10 for i in range(19)], "and there are 19."),
+        ([], [], "it needs 20 trials that were trained to the end, but there are 0."),
+        ([{"a": 1, "b": 2}] * 25, [0.1, *[None] * 24], "but there is 1."),
+        ([{"a": i, "b": 2} for i in range(19)], [i / 10 for i in range(19)], "but there are 19."),
         (
             [{"a": i, "b": 2} for i in range(20)],
             [0.5] * 20,
@@ -444,7 +444,7 @@ def test_importance_leaves_out_trials_that_were_stopped_early():
     ended = trials(grid, [value["a"] for value in grid])
     stopped = [dataclasses.replace(one, is_stopped_early=True, objective=-9.0) for one in ended]
     assert findings.importance([*ended, *stopped], AB) == findings.importance(ended, AB)
-    assert findings.importance(stopped, AB)[1].endswith("and there are 0.")
+    assert findings.importance(stopped, AB)[1].endswith("but there are 0.")
 
 
 def test_the_page_and_the_choice_agree_on_the_best_trial():

@@ -404,9 +404,11 @@ def test_a_bar_that_is_known_to_be_out_of_reach_is_told_before_training(
 ):
     stated = dataclasses.replace(criterion(limit), rate=rate)
     planning._warn_of_bar(run_settings(aspect=aspect, criterion=stated), num_texts)
-    assert (f"val_token_precision >= {limit} is out of reach with {num_texts}" in caplog.text) == is_told
+    assert (
+        f"val_token_precision >= {limit} is out of reach with these {num_texts}" in caplog.text
+    ) == is_told
     assert ("--min-precision" in caplog.text) == is_told
-    assert ("precision was 0.82 with 9000 texts, selecting 8 % of the tokens" in caplog.text) == is_told
+    assert ("precision was 0.82 with as many as 9000, selecting 8 % of the tokens" in caplog.text) == is_told
 
 
 # ----------------------------------------------------------------------- what trials on other nodes can do
@@ -514,4 +516,4 @@ def test_the_note_of_a_bar_out_of_reach_is_of_fixed_bars_alone(caplog: pytest.Lo
     planning._warn_of_bar(searched(), 9000)
     assert caplog.messages == []
     planning._warn_of_bar(searched("--criterion", "paper"), 9000)
-    assert "val_token_precision >= 0.878 is out of reach with 9000 training texts" in caplog.messages[0]
+    assert "val_token_precision >= 0.878 is out of reach with these 9000 training texts" in caplog.messages[0]

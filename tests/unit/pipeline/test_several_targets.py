@@ -383,7 +383,7 @@ def test_the_file_of_texts_is_named_by_its_whole_path(
 
 @pytest.mark.parametrize(
     ("texts", "message"),
-    [({"999": "被告人"}, "classes of `articles` have no text"), ({}, "no training text has a word of the")],
+    [({"999": "被告人"}, "classes of `articles` have no text"), ({}, "no word in the text of class")],
 )
 def test_texts_that_do_not_fit_the_classes_are_refused_before_a_worker_starts(
     features: Features, tmp_path: Path, texts: dict[str, str], message: str

@@ -48,7 +48,7 @@ def test_a_weight_is_named_only_where_its_whole_range_is_too_low():
     (guider,) = weight_shares.unheard(
         [Searched(name="lambda_mi", high=1.0)], [trial(0.1, 0.001, "lambda_mi")], "wide"
     )
-    assert "its gradient at the guider is 1.0\N{NO-BREAK SPACE}% of that of L_guide." in guider
+    assert "its gradient at the guider is only 1.0\N{NO-BREAK SPACE}% of the gradient of L_guide." in guider
     assert "--space wide" not in guider
 
 
