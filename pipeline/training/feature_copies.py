@@ -119,7 +119,7 @@ def _fetch(source: Location, stage: Path) -> None:
         digests = {PurePosixPath(name): str(entry["sha256"]) for name, entry in files.items()}
     except BROKEN as error:
         raise PipelineError(
-            f"expected the index of a copy, but got something else ({one_line(error)})",
+            f"expected the index of a copy, but the content does not match ({one_line(error)})",
             where=str(source / INDEX),
         ) from error
     for name, digest in digests.items():

@@ -241,17 +241,6 @@ def test_only_scoring_reads_the_test_split(path: Path):
         and last_name(node.func) in {"split", "table"}
         and any(isinstance(value, ast.Constant) and value.value == "test" for value in arguments(node))
     ]
-    # a split that a variable names may be the test split; who reads one says which, or is `scoring.py`
-    reads += [
-        at(path, node)
-        for node in ast.walk(parse(path))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "table"
-        and ast.unparse(node.func.value).endswith("features")
-        and not all(isinstance(value, ast.Constant) for value in arguments(node))
-        and label(path).startswith("pipeline/")
-    ]
     assert reads == [] or label(path) == "pipeline/training/scoring.py"
 
 

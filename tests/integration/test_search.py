@@ -35,7 +35,9 @@ def test_results_go_to_stdout_and_progress_to_stderr(searched: Searched):
     assert f"registered {NAME} version 1 as `challenger`" in searched.stdout
     assert "trial 00 epoch 1/2" in searched.stderr
     assert "trial 00" not in searched.stdout
-    assert searched.stderr.startswith(f"results: {searched.directory}")
+    first, second = searched.stderr.splitlines()[:2]
+    assert first.startswith("note: all losses reach their full weight only after 101.5 epochs")
+    assert second == f"results: {searched.directory}"
     for noise in ("Traceback", "Warning", "wandb"):
         assert noise not in searched.stderr
 

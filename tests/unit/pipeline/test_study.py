@@ -192,7 +192,9 @@ def test_settings_cannot_send_a_study_to_another_folder(tmp_path: Path):
 )
 def test_settings_of_something_else_are_refused(tmp_path: Path, text: str):
     (tmp_path / "study.json").write_text(text)
-    with pytest.raises(StateError, match="study.json: expected the settings of a study, but got something"):
+    with pytest.raises(
+        StateError, match="study.json: expected the settings of a study, but the content does not match"
+    ):
         StudySettings.load(tmp_path, "first")
 
 

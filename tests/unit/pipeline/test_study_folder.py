@@ -89,7 +89,7 @@ def test_another_process_is_kept_out_until_it_has_ended(tmp_path: Path, resume: 
         assert other.stdin is not None
         assert other.stdout.readline() == "mine\n"
         with (
-            pytest.raises(PipelineError, match="the study `a` is already being run by process"),
+            pytest.raises(PipelineError, match="another process is running the study `a`"),
             claimed(tmp_path / "a", resume=resume),
         ):
             pass
