@@ -131,7 +131,7 @@ def test_an_error_that_has_no_name_is_reproduced_by_another_error(
 
     monkeypatch.setattr(Trial, "epoch", breaks)
     assert reproduce.main(flags(tracker, run_id)) == 0
-    assert "again error at epoch 2 (RuntimeError: it broke again)" in capsys.readouterr().out
+    assert "repeated training: error at epoch 2 (RuntimeError: it broke again)" in capsys.readouterr().out
     with pytest.raises(RuntimeError, match="it broke again"):
         reproduce.main(flags(tracker, trial))
 
