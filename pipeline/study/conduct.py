@@ -25,7 +25,7 @@ from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
 from pipeline.study.trial_tracking import TrialTracking
 from pipeline.study.utilisation import Stopwatch, Utilisation, utilisation
 from pipeline.tracking import descriptions, model_registry
-from pipeline.tracking.studies import last_end, refuse_another_study, start_study
+from pipeline.tracking.studies import end_as_before, ending_as_before, refuse_another_study, start_study
 from pipeline.tracking.tracked_dataset import dataset_of
 from pipeline.tracking.tracking import ORIGIN_TAG, Tracker
 from pipeline.training import data_options, feature_copies
@@ -93,6 +93,7 @@ def conduct(
     if not resume:
         refuse_another_study(tracker, experiment, prepared.name, folder.origin)
         model_registry.refuse_another(tracker, prepared.model_name, outcome.model_facts(prepared, features))
+    was_complete = study.is_complete
     tracking = tracked(prepared, folder, study.ledger, tracker, features)
     try:
         mirror = Mirror(tracking, commands.sync)
@@ -103,13 +104,11 @@ def conduct(
         with terminal.step("choosing, packaging and reporting the best trial"):
             text = outcome.conclude(study, features, tracking, used)
     except (KeyboardInterrupt, SystemExit):
-        _close(tracking, "KILLED", study, commands)
+        _close(tracking, "KILLED", study, commands, was_complete=was_complete)
         raise
     except BaseException:
-        _close(tracking, "FAILED", study, commands)
+        _close(tracking, "FAILED", study, commands, was_complete=was_complete)
         raise
-    ended = last_end(tracker, tracking.study_run_id) if used is None else None
-    tracker.finish(tracking.study_run_id, "FINISHED", ended=ended)
     return text
 
 
@@ -168,11 +167,16 @@ def plan_of(study: Study) -> Plan:
     )
 
 
-def _close(tracking: TrialTracking, status: str, study: Study, commands: Commands) -> None:
+def _close(
+    tracking: TrialTracking, status: str, study: Study, commands: Commands, *, was_complete: bool
+) -> None:
     """Leave no run RUNNING where a study ends before its end, and say how it is resumed."""
     try:
         tracking.sync(is_running=False)
-        tracking.tracker.finish(tracking.study_run_id, status)
+        if was_complete:
+            end_as_before(tracking.tracker, tracking.study_run_id)
+        else:
+            tracking.tracker.finish(tracking.study_run_id, status)
     except (OSError, *USER_ERRORS) as error:
         logger.warning(
             "cannot write to MLflow (%s); when MLflow is reachable again, run: %s", error, commands.sync
@@ -210,14 +214,11 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command:
         )
     features = feature_copies.features_of(prepared.run)
     tracking = tracked(prepared, folder, ledger, Tracker(uri), features)
-    with tracking.tracker.closing(tracking.study_run_id), tracking.closing():
+    with ending_as_before(tracking.tracker, tracking.study_run_id), tracking.closing():
         tracking.sync(is_running=False)
         if study.is_complete:
-            text = outcome.conclude(study, features, tracking, used=None)
-            ended = last_end(tracking.tracker, tracking.study_run_id)
-            tracking.tracker.finish(tracking.study_run_id, "FINISHED", ended=ended)
-            return text
-    tracking.tracker.finish(tracking.study_run_id, "KILLED")
+            return outcome.conclude(study, features, tracking, used=None)
+        end_as_before(tracking.tracker, tracking.study_run_id)
     trials = ledger.trials()
     num_epochs = sum(len(record.epochs) for record in trials)
     of_all = f"of {study.num_trials} trials"

@@ -360,8 +360,7 @@ def register_winner(
 
 
 def publish(study: Study, tracker: Tracker, study_run: str, package: Path | None) -> None:
-    """Write a study's page, and copy it, and a new package with it, to where the study belongs."""
-    tracker.finish(study_run)
+    """Write the page of an ended study, and copy it, and a new package, to where the study belongs."""
     study_report.write(tracker, study_run, study.folder.directory / REPORT)
     # the digests after the files that they are of, the page after all that it speaks of
     names = [] if package is None else [path.name for path in package.iterdir()]

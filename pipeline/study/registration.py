@@ -13,7 +13,7 @@ from pipeline.study.criterion import CRITERION_TAG, Candidate, judged, within_re
 from pipeline.study.study import Study, StudySettings
 from pipeline.study.study_folder import StudyFolder
 from pipeline.tracking import mlflow_page, model_registry
-from pipeline.tracking.studies import last_end
+from pipeline.tracking.studies import ending_as_before, last_end
 from pipeline.tracking.tracking import Tracker, translated
 from pipeline.training import columns, feature_copies
 from pipeline.training.settings import RunSettings
@@ -81,7 +81,7 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
     tracker = Tracker(uri)
     model_registry.refuse_another(tracker, study.settings.model_name, outcome.model_facts(prepared, features))
     tracking = conduct.tracked(prepared, folder, ledger, tracker, features)
-    with tracker.closing(tracking.study_run_id), tracking.closing():
+    with ending_as_before(tracker, tracking.study_run_id), tracking.closing():
         tracking.sync(is_running=False)
         run_id = tracking.runs[chosen.trial_id]
         with outcome.offering_next(study, chosen, ranked, criterion, command, _flag(wanted)):
@@ -99,9 +99,9 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
             for one in (run_id, tracking.study_run_id):
                 tracker.set_tags(one, tags)  # the trial ended when its training did
         champion = model_registry.champion(tracker, study.settings.model_name)
-        outcome.publish(study, tracker, tracking.study_run_id, package)
         status = "FINISHED" if study.is_complete else "KILLED"
         tracker.finish(tracking.study_run_id, status, ended=last_end(tracker, tracking.study_run_id))
+        outcome.publish(study, tracker, tracking.study_run_id, package)
     number = ledger.number(chosen.trial_id)
     figures = summary.figures_of(chosen, prepared.run.dataset, criterion)
     whose = "the study's" if criterion == prepared.run.criterion else "the given"

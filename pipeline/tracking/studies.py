@@ -1,6 +1,7 @@
 """The runs of studies: started, found again, and closed together with those of their trials."""
 
 import contextlib
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from pipeline.tracking.tracking import (
     translated,
 )
 from pipeline.training import naming
+
+logger = logging.getLogger(__name__)
 
 
 def config_of(run: TrackedRun) -> dict[str, Any]:
@@ -89,8 +92,7 @@ def start_study(
             for k, v in parameters.items()
             if found.params.get(k, written(v)) != written(v)
         }
-        if found.ended is not None:
-            tracker.ended_before[found.run_id] = found.ended
+        tracker.before.setdefault(found.run_id, found)
         tracker.reopen(found.run_id)
         tracker.log_params(found.run_id, new)
         tracker.set_tags(found.run_id, {**tags, **changed})
@@ -99,7 +101,7 @@ def start_study(
 
 @contextlib.contextmanager
 def _closing_study(tracker: Tracker, experiment_id: str, name: str, origin: str | None) -> Iterator[None]:
-    """End a study's run where the body does not come to its end, even before it knows the run's id."""
+    """Let a study's run not stay open where the body fails, even before it knows the run's id."""
     try:
         yield
     except BaseException:
@@ -107,7 +109,7 @@ def _closing_study(tracker: Tracker, experiment_id: str, name: str, origin: str 
         with contextlib.suppress(OSError, *USER_ERRORS):
             found = latest_study(tracker, experiment_id, name, origin)
             if found is not None and found.status == "RUNNING":
-                tracker.finish(found.run_id, "KILLED")
+                end_as_before(tracker, found.run_id)
         raise
 
 
@@ -133,9 +135,33 @@ def last_end(tracker: Tracker, run_id: str) -> float | None:
     Returns:
         None where neither has ended.
     """
-    if run_id in tracker.ended_before:
-        return tracker.ended_before[run_id]
+    before = tracker.before.get(run_id)
+    if before is not None and before.ended is not None:
+        return before.ended
     return max((run.ended for run in tracker.children(run_id) if run.ended is not None), default=None)
+
+
+def end_as_before(tracker: Tracker, run_id: str) -> None:
+    """End a study's run that was opened, but not gone on with: its status and its end are those before that.
+
+    A run that is new, or that nobody had ended, is KILLED, at the end of its last trial.
+    """
+    before = tracker.before.get(run_id)
+    status = "KILLED" if before is None or before.status == "RUNNING" else before.status
+    tracker.finish(run_id, status, ended=last_end(tracker, run_id))
+
+
+@contextlib.contextmanager
+def ending_as_before(tracker: Tracker, run_id: str) -> Iterator[None]:
+    """End a study's run as it was before where the body fails or is interrupted."""
+    try:
+        yield
+    except BaseException:
+        try:
+            end_as_before(tracker, run_id)
+        except (OSError, *USER_ERRORS) as error:  # MLflow may be away, which is what the body says
+            logger.debug("run %s stays open: %s", run_id, error)
+        raise
 
 
 def end_children(tracker: Tracker, run_id: str) -> None:

@@ -34,7 +34,7 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.base import full_disk, moved, reach, tracking_address, uris
-from pipeline.base.errors import USER_ERRORS, PipelineError, one_line, shortened
+from pipeline.base.errors import PipelineError, one_line, shortened
 from pipeline.base.locations import make_folder
 from pipeline.tracking import descriptions, new_database, sections
 from pipeline.tracking.schema import refuse_another_schema
@@ -92,8 +92,8 @@ class Tracker:
         self.artifact_root = artifact_root
         self._database: Path | None = None
         self._client: MlflowClient | None = None
-        self.ended_before: dict[str, float] = {}
-        """When runs that were opened again had ended, in seconds since 1970."""
+        self.before: dict[str, TrackedRun] = {}
+        """Studies' runs that were opened again, by id: as they were before that."""
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         for name in _TOLD:
             logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -179,18 +179,6 @@ class Tracker:
                 if found is None:
                     raise
                 return str(found.experiment_id)
-
-    @contextlib.contextmanager
-    def closing(self, run_id: str) -> Iterator[None]:
-        """End a run as KILLED where the body does not come to its end, an interrupt included."""
-        try:
-            yield
-        except BaseException:
-            try:
-                self.finish(run_id, "KILLED")
-            except (OSError, *USER_ERRORS) as error:  # MLflow may be away, which is what the body says
-                logger.debug("run %s stays open: %s", run_id, error)
-            raise
 
     def start_run(
         self,

@@ -372,7 +372,7 @@ def test_a_failure_after_the_search_is_a_failure_that_can_be_mended(
     assert parent(tracker).status == "FINISHED"
 
 
-def raising(error: Exception) -> Callable[..., Any]:
+def raising(error: BaseException) -> Callable[..., Any]:
     def fail(*args: Any, **keywords: Any) -> Any:
         raise error
 
@@ -536,6 +536,30 @@ def test_mlflow_that_fails_when_a_registration_is_recorded_is_said_in_a_line(
         match=f"cannot record in MLflow that {NAME} version 1 was registered: the server is away",
     ):
         register(prepared, results(tmp_path), tracker.uri, Wanted(min_precision=0.48))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), PipelineError("the disk is full")])
+@pytest.mark.parametrize("step", ["pack_winner", "register_winner", "publish"])
+def test_a_command_that_ends_early_leaves_a_finished_study_as_it_was(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException
+):
+    prepared = ended(tracker, tmp_path, monkeypatch)
+    before = parent(tracker)
+    with monkeypatch.context() as patched:
+        patched.setattr(outcome, step, raising(error))
+        with pytest.raises(type(error)):
+            register(prepared, results(tmp_path), tracker.uri, Wanted(min_precision=0.48))
+        assert (parent(tracker).status, parent(tracker).ended) == ("FINISHED", before.ended)
+        if step != "register_winner":  # nothing meets the study's own criterion
+            for again in (
+                lambda: synchronise(prepared, results(tmp_path), tracker.uri, "a command"),
+                lambda: conducted(tracker, tmp_path, resume=True, run=prepared.run),
+            ):
+                with pytest.raises(type(error)):
+                    again()
+                assert (parent(tracker).status, parent(tracker).ended) == ("FINISHED", before.ended)
+    register(prepared, results(tmp_path), tracker.uri, Wanted(min_precision=0.48))
+    assert (parent(tracker).status, parent(tracker).ended) == ("FINISHED", before.ended)
 
 
 def trial_runs(tracker: Tracker) -> list[Any]:
