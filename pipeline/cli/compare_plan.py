@@ -7,7 +7,7 @@ from feature_store.wording import counted
 from pipeline.base.storage import Location
 from pipeline.base.uris import without_password
 from pipeline.cli import epoch_check
-from pipeline.training import naming
+from pipeline.training import data_options
 
 if TYPE_CHECKING:
     from pipeline.comparing.comparison_settings import ComparisonSettings
@@ -22,7 +22,7 @@ def plan(prepared: "ComparisonSettings", directory: Location, uri: str, data: Se
     """
     first, seeds = prepared.runs[0], ", ".join(map(str, prepared.seeds))
     lines = [
-        f"comparison   {prepared.name}  ({naming.title(first.dataset, first.aspect)})",
+        f"comparison   {prepared.name}  ({data_options.target_of_run(first)})",
         f"results      {directory}",
         f"tracking     {without_password(uri)}",
         *data,

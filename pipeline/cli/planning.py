@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from pipeline.cli import epoch_check, flag_values
 from pipeline.study import cluster
 from pipeline.study.cluster import LOCAL
 from pipeline.study.criterion import criterion_of
-from pipeline.training import naming, settings
+from pipeline.training import data_options, naming, settings
 from pipeline.training.columns import MEAN, TASK_SCORES, of_target, plain
 from search_spaces import lookup
 from search_spaces.base import SELECTION_RATE, Criterion
@@ -391,7 +391,12 @@ def with_features(
     features = open_features(feature_request(given, run), verify=True, on_rows=check)
     for note in features.notes if is_first else ():
         logger.info("note: %s", note)
-    run = dataclasses.replace(run, features_dir=str(features.directory.resolve()), origin=origin_of(features))
+    run = dataclasses.replace(
+        run,
+        features_dir=str(features.directory.resolve()),
+        origin=origin_of(features),
+        own_title=_own_title(given, features.notes),
+    )
     validation = features.annotated_validation()["rationale"]
     _check_supervision(run, features)
     for target, file in run.config().class_texts().items():
@@ -409,6 +414,10 @@ def with_features(
     return run
 
 
+def _own_title(given: argparse.Namespace, notes: Sequence[str]) -> str:
+    return data_options.own_title(given.dataset, notes, naming.own_folder(given))
+
+
 def looked_at(
     given: argparse.Namespace, run: settings.RunSettings, found: "Survey | None" = None
 ) -> tuple[settings.RunSettings, "Survey"]:
@@ -424,6 +433,7 @@ def looked_at(
 
     is_first = found is None
     found = survey(feature_request(given, run)) if found is None else found
+    run = dataclasses.replace(run, own_title=_own_title(given, found.notes))
     held = found.sizes.get("val_annotated") or found.sizes.get("val")
     if lookup.depends_on_data(run.dataset):
         has_rationales = held is not None and held.marked > 0
@@ -456,7 +466,7 @@ def _check_annotated(
     """Refuse validation texts without a rationale where the criterion reads them."""
     if not num_annotated and reads_rationales(run.criterion):
         raise PipelineError(
-            f"none of the {num_texts} validation texts of {naming.title(run.dataset, run.aspect)} that are "
+            f"none of the {num_texts} validation texts of {data_options.target_of_run(run)} that are "
             "read for human rationales has one, so the criterion cannot choose an epoch",
             where=given.data_dir,
             hint="the criterion needs annotated texts; check that the file of annotations is complete",
@@ -469,7 +479,7 @@ def _check_supervision(run: settings.RunSettings, features: "Features") -> None:
     if lookup.implementation(run.method).is_supervised and marked.null_count == len(marked):
         raise PipelineError(
             f"`{run.method}` learns from the human rationales of training texts, but none of the "
-            f"{counted(len(marked), 'training text')} of {naming.title(run.dataset, run.aspect)} has one",
+            f"{counted(len(marked), 'training text')} of {data_options.target_of_run(run)} has one",
             where="--method",
             hint="choose a method that needs no rationales to learn from",
         )

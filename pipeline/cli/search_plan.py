@@ -30,7 +30,7 @@ def plan(
     """
     run = prepared.run
     space = prepared.space
-    target = data_options.target(run.dataset, run.aspect, run.options)
+    target = data_options.target_of_run(run)
     lines = [
         f"study        {prepared.name}  ({run.method} on {target})",
         f"results      {directory}",

@@ -42,7 +42,6 @@ from pipeline.tracking import descriptions
 from pipeline.tracking.studies import end_children
 from pipeline.tracking.tracking import NAME_TAG, NOTE_TAG, Tracker
 from pipeline.training import checkpoints, data_options, feature_copies, midway
-from pipeline.training.naming import title
 from pipeline.training.scoring import trivial_test
 from pipeline.training.settings import RUN
 from pipeline.training.trainable import RESUMED
@@ -108,7 +107,7 @@ class Comparison:
             with (
                 mirror.running(),
                 terminal.showing(board),
-                terminal.step(f"training on {title(run.dataset, run.aspect)}"),
+                terminal.step(f"training on {data_options.target_of_run(run)}"),
             ):
                 engine.train(TUNE, Listed(configs), len(configs), [board])
         self.ledger.flush()
@@ -305,7 +304,7 @@ def _with_parent(prepared: ComparisonSettings, tracker: Tracker) -> ComparisonSe
     }
     # no study's tag: `pipeline.report` would take it for the latest one
     tags = {"comparison": prepared.name, NAME_TAG: prepared.name}
-    target = data_options.target(run.dataset, run.aspect, run.options)
+    target = data_options.target_of_run(run)
     methods = [one.method for one in prepared.runs]
     tags[NOTE_TAG] = descriptions.of_comparison(target, methods, prepared.seeds, run.num_epochs)
     tags |= data_options.tags(run.dataset, run.options)

@@ -69,7 +69,7 @@ class EntryTracking(TrialTracking):
         return entry.name, {
             TRIAL_TAG: entry.name,
             NOTE_TAG: descriptions.of_training(
-                data_options.target(run.dataset, run.aspect, run.options),
+                data_options.target_of_run(run),
                 run.method,
                 run.seed,
                 run.num_epochs,

@@ -29,7 +29,6 @@ from pipeline.tracking.studies import end_as_before, ending_as_before, refuse_an
 from pipeline.tracking.tracked_dataset import dataset_of
 from pipeline.tracking.tracking import ORIGIN_TAG, Tracker
 from pipeline.training import data_options, feature_copies
-from pipeline.training.naming import title
 from search_spaces.lookup import metric_mode
 
 logger = logging.getLogger("pipeline.study.conduct")
@@ -142,7 +141,7 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
         with mirror.running():
             progress = ProgressLines(study.ledger, plan_of(study))
             with terminal.showing(progress):
-                with terminal.step(f"searching {title(prepared.run.dataset, prepared.run.aspect)}"):
+                with terminal.step(f"searching {data_options.target_of_run(prepared.run)}"):
                     study.run([progress, stopwatch])
                 candidates = study.candidates(study.searched)
                 if candidates:
@@ -255,7 +254,7 @@ def _parameters(prepared: StudySettings) -> dict[str, Any]:
     """Parameters of the study's run: all settings but the nested ones, which get names of their own."""
     values = dataclasses.asdict(prepared)
     run = values.pop("run")
-    del values["first_points"], run["origin"], run["rival"]
+    del values["first_points"], run["origin"], run["rival"], run["own_title"]
     if not prepared.own_space:
         del values["own_space"]
     base = {f"base.{name}": value for name, value in run.pop("base").items()}

@@ -42,8 +42,6 @@ PREDICTIONS = "best/predictions.json"
 
 RATIONALES = "rationales.html"
 """Page among the artifacts of a trial's run."""
-OWN_TITLE = "own data: "
-"""Begins the note that has the title of own data."""
 ADVICE_TAG = "advice"
 EVALUATE_TAG = "evaluate_flags"
 """The flags with which `pipeline.evaluate` finds a study's runs and data, for a shell."""
@@ -312,18 +310,14 @@ def _data_folder(command: str) -> str:
 
 def _title(study: TrackedRun) -> str:
     """How own data are called: by their title, else by their folder; empty for other data sets."""
+    dataset, notes = _parameter(study, "dataset"), study.tags.get("notes", "").splitlines()
     try:
-        is_own = lookup.depends_on_data(_parameter(study, "dataset"))
+        if not lookup.depends_on_data(dataset):
+            return ""
     except ConfigError:  # a data set of another version
         return ""
-    if not is_own:
-        return ""
-    notes = study.tags.get("notes", "").splitlines()
-    stated = [note.removeprefix(OWN_TITLE) for note in notes if note.startswith(OWN_TITLE)]
-    if stated:
-        return stated[0]
-    folder = study.tags.get(model_registry.ORIGIN_TAG)
-    return Path(folder).name if folder else _data_folder(_parameter(study, "command"))
+    folder = study.tags.get(model_registry.ORIGIN_TAG) or _data_folder(_parameter(study, "command"))
+    return data_options.own_title(dataset, notes, Path(folder) if folder else None)
 
 
 def _evaluate(study: TrackedRun, winner: TrialResult | None) -> str:

@@ -51,7 +51,7 @@ class LoneRun:
             **tags,
             **epoch_steps.FROM_ONE,
             NOTE_TAG: descriptions.of_training(
-                data_options.target(run.dataset, run.aspect, run.options),
+                data_options.target_of_run(run),
                 run.method,
                 run.seed,
                 run.num_epochs,

@@ -82,7 +82,7 @@ def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) 
     """The pages of a trial: its rationales and its curves, by file name."""
     best = checkpoints.load_scores(checkpoint / checkpoints.BEST)
     shown = checkpoints.load_predictions(checkpoint / checkpoints.BEST / checkpoints.BEST_PREDICTIONS)
-    target = data_options.target(run.dataset, run.aspect, run.options)
+    target = data_options.target_of_run(run)
     note = f"validation texts at epoch {best.epoch + 1}, the trial's best by: {run.criterion}"
     return {
         "rationales.html": pages.rationale_page(title=f"Rationales, {target}", predictions=shown, note=note),
@@ -470,6 +470,8 @@ def model_facts(prepared: StudySettings, features: Features) -> dict[str, str]:
     folder = first_flags(prepared).data_dir or os.environ.get("INFOCAL_DATA")
     if depends_on_data(run.dataset) and folder and not prepared.sample:
         found[model_registry.ORIGIN_TAG] = str(Path(folder).resolve())
+    if run.own_title:
+        found[model_registry.TITLE_TAG] = run.own_title
     found |= data_options.tags(run.dataset, run.options)
     return {name: value for name, value in found.items() if value}
 

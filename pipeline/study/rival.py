@@ -27,10 +27,9 @@ from infocal.nn.rationalizer import Rationalizer
 from pipeline.base.errors import PipelineError
 from pipeline.base.trajectories import Failure
 from pipeline.study.lone_board import LoneBoard
-from pipeline.training import checkpoints
+from pipeline.training import checkpoints, data_options
 from pipeline.training.epochs import BestEpoch, Epoch
 from pipeline.training.loaders import embeddings_of
-from pipeline.training.naming import title
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import train
 from search_spaces import criteria, lookup
@@ -209,6 +208,7 @@ def measured(
                 bf16=bf16,
                 num_threads=num_threads,
                 hold_rate=True,
+                own_title=data_options.own_title(features.dataset, features.notes, None),
             )
             _train(run, Path(working))
             _keep(folder, Path(working) / checkpoints.BEST, asked)
@@ -298,7 +298,7 @@ def _train(run: RunSettings, working: Path) -> None:
         "training %s first, on %s, %s, for %s: its precision sets the threshold of the criterion. Later "
         "searches reuse the result, which is stored beside the features",
         name,
-        title(run.dataset, run.aspect),
+        data_options.target_of_run(run),
         at_rate(run.config().target_selection_rate),
         counted(run.num_epochs, "epoch"),
     )

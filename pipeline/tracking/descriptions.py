@@ -1,12 +1,14 @@
 """What MLflow's pages say first of an experiment, a trial and a version of a model, in Markdown."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from feature_store.wording import counted
 from pipeline.reporting.results import give_or_take
 from pipeline.training import columns
 from pipeline.training.epochs import BestSoFar, Epoch
 from pipeline.training.naming import title
+from search_spaces import lookup
 from search_spaces.base import Criterion
 
 _METRICS = (
@@ -18,10 +20,18 @@ _METRICS = (
 )
 
 
+TITLE_TAG = "data_title"
+"""Tag of a version: how own data are called."""
+
+
 def of_experiment(dataset: str, aspect: str) -> str:
     """What the runs of an experiment are, and how their metrics are called."""
+    target = title(dataset, aspect)
+    on = f"**{target}**"
+    if lookup.depends_on_data(dataset):
+        on = f"your own data (`{target}`); the description of a model or a training names the corpus"
     return (
-        f"Predictions with rationales on **{title(dataset, aspect)}**.\n\n"
+        f"Predictions with rationales on {on}.\n\n"
         "- A search is a run, and each of its trials is a child run. The description of a search links to a "
         "table of its trials, with what was searched and the scores.\n"
         f"{_METRICS}\n"
@@ -98,7 +108,7 @@ def of_version(tags: Mapping[str, str], run_id: str) -> str:
     epoch = f", after its epoch {tags['epoch']}" if "epoch" in tags else ""
     study = f" of the study `{tags['study']}`" if "study" in tags else ""
     lines = [
-        f"A model of **{title(dataset, tags.get('aspect'))}** (method `{tags.get('method', 'infocal')}`): "
+        f"A model of **{_called(tags)}** (method `{tags.get('method', 'infocal')}`): "
         f"the trial{study} with the run `{run_id}`{epoch}."
     ]
     if "criterion" in tags:
@@ -108,6 +118,12 @@ def of_version(tags: Mapping[str, str], run_id: str) -> str:
     if scored:
         lines.append(f"Scores there: {', '.join(scored)}.")
     return "\n\n".join([*lines, *_data(tags)])
+
+
+def _called(tags: Mapping[str, str]) -> str:
+    """Data set and target of a version; own data by their title, else by their folder."""
+    own = tags.get(TITLE_TAG) or Path(tags.get("origin", "")).name
+    return title(own or tags["dataset"], tags.get("aspect"))
 
 
 def _decisive(tags: Mapping[str, str]) -> tuple[str, ...]:
@@ -141,7 +157,7 @@ def of_model(tags: Mapping[str, str]) -> str:
     """
     dataset, aspect = tags["dataset"], tags.get("aspect")
     target = f", target `{aspect}`" if aspect else ""
-    parts = [f"Trained on **{title(dataset, aspect)}**: data set `{dataset}`{target}."]
+    parts = [f"Trained on **{_called(tags)}**: data set `{dataset}`{target}."]
     if tags.get("classes"):
         parts.append(f"Classes: {tags['classes']}.")
     elif tags.get("task_kind") == "regression":

@@ -1,18 +1,38 @@
-"""How the options of a data set that differ from its defaults are said: in titles, tables and tags."""
+"""How data are called in what people read: own data by their title, and options by the tags and tables."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feature_store.sources import get_source
 from feature_store.sources.base import other_than_default
 from pipeline.training.naming import title
+from search_spaces import lookup
 
 if TYPE_CHECKING:
     from feature_store.store import Features
+    from pipeline.training.settings import RunSettings
 
 TAG = "option."
 """Begins the tag of an option, as in `option.pool`."""
+_OWN_TITLE = "own data: "
+"""Begins the note of features that has the title of own data."""
+
+
+def own_title(dataset: str, notes: Iterable[str], folder: Path | None) -> str:
+    """How own data are called: by the title in `task.toml`, else by their folder; empty for other data sets.
+
+    Args:
+        notes: of the features; one of them has the title, where there is one.
+        folder: that holds the data; None: it is not known, or the data are made up.
+
+    Raises:
+        ConfigError: if there is no such data set.
+    """
+    if not lookup.depends_on_data(dataset):
+        return ""
+    stated = [note.removeprefix(_OWN_TITLE) for note in notes if note.startswith(_OWN_TITLE)]
+    return stated[0] if stated else "" if folder is None else folder.name
 
 
 def stated(dataset: str, options: Mapping[str, str]) -> dict[str, str]:
@@ -33,8 +53,15 @@ def target(dataset: str, aspect: str | None, options: Mapping[str, str]) -> str:
 
 
 def target_of(features: "Features") -> str:
-    """The same of built features, whose record leaves files out."""
-    return target(features.dataset, features.aspect, features.provenance["parameters"].get("options", {}))
+    """The same of built features, whose record leaves files out; own data are called by their title."""
+    options = stated(features.dataset, features.provenance["parameters"].get("options", {}))
+    own = own_title(features.dataset, features.notes, None)
+    return title(own or features.dataset, features.aspect) + bracketed(options)
+
+
+def target_of_run(run: "RunSettings") -> str:
+    """The same of a run; own data are called by their title, else by their folder."""
+    return title(run.own_title or run.dataset, run.aspect) + bracketed(stated(run.dataset, run.options))
 
 
 def bracketed(chosen: Mapping[str, str]) -> str:

@@ -36,12 +36,22 @@ def model_name(given: argparse.Namespace, aspect: str) -> str:
     """
     if given.model_name:
         return str(given.model_name)
-    corpus = ""
-    folder = given.data_dir or os.environ.get("INFOCAL_DATA")
-    if lookup.depends_on_data(given.dataset) and folder and not given.sample:
-        corpus = re.sub(r"[^\w.-]+", "-", Path(folder).resolve().name).strip("-")
+    folder = own_folder(given)
+    corpus = "" if folder is None else re.sub(r"[^\w.-]+", "-", folder.name).strip("-")
     method = getattr(given, "method", INFOCAL)
     return title(default_model_name(given.dataset, aspect, method), corpus, "-")[:MAX_NAME]
+
+
+def own_folder(given: argparse.Namespace) -> Path | None:
+    """The folder of own data; None where the data are made up or not one's own.
+
+    Args:
+        given: parsed flags; `dataset`, `data_dir` and `sample` are read.
+    """
+    folder = given.data_dir or os.environ.get("INFOCAL_DATA")
+    if folder and not given.sample and lookup.depends_on_data(given.dataset):
+        return Path(folder).resolve()
+    return None
 
 
 def default_model_name(dataset: str, aspect: str, method: str = INFOCAL) -> str:

@@ -52,6 +52,9 @@ class RunSettings:
     """Seconds of training between the states that a search keeps within an epoch; 0: none."""
     origin: dict[str, Any] = field(default_factory=dict)
     """What the features were made of, as `origin.py` says it; empty in what older versions stored."""
+    own_title: str = ""
+    """How own data are called in what people read; empty for other data sets, and in what older versions
+    stored."""
 
     def config(self, **changes: Any) -> MethodConfig:
         """The method's hyper-parameters: `base`, with changes.

@@ -1,10 +1,13 @@
 """How the options of a data set are said."""
 
+from pathlib import Path
+
 import pytest
 
 from pipeline.reporting.standings import standings
 from pipeline.training import data_options
 from tests.small_store import sample_features
+from tests.small_study import run_settings
 
 
 @pytest.mark.parametrize(
@@ -24,6 +27,22 @@ from tests.small_store import sample_features
 )
 def test_a_target_names_the_options_that_are_not_the_defaults(dataset, aspect, options, said):
     assert data_options.target(dataset, aspect, options) == said
+
+
+@pytest.mark.parametrize(
+    ("dataset", "notes", "folder", "title"),
+    [
+        ("jsonl", ["a note", "own data: Tickets of 2024"], Path("/data/tickets"), "Tickets of 2024"),
+        ("jsonl", ["a note"], Path("/data/tickets"), "tickets"),
+        ("eraser", [], Path("/data/movies"), "movies"),
+        ("jsonl", [], None, ""),
+        ("beer", ["own data: no"], Path("/data"), ""),
+    ],
+)
+def test_own_data_are_called_by_their_title_or_folder(dataset, notes, folder, title):
+    assert data_options.own_title(dataset, notes, folder) == title
+    run = run_settings(dataset=dataset, aspect="", options={}, own_title=title)
+    assert data_options.target_of_run(run) == (title or dataset)
 
 
 def test_features_name_theirs():

@@ -144,12 +144,19 @@ TAGS = {
 
 def test_a_version_says_what_it_is_and_why_it_was_chosen():
     assert descriptions.of_version(TAGS, "abc123") == (
-        "A model of **jsonl** (method `hardkuma`): the trial of the study `inns` with the run `abc123`, "
+        "A model of **inns** (method `hardkuma`): the trial of the study `inns` with the run `abc123`, "
         "after its epoch 17.\n\n"
         "Chosen on validation by its criterion: best val_token_f1 with val_selection_rate <= 0.5.\n\n"
         "Scores there: token f1 0.8190.\n\n"
         "Data: the folder `/data/inns`."
     )
+
+
+def test_own_data_are_called_by_their_title_where_they_have_one():
+    titled = TAGS | {descriptions.TITLE_TAG: "Inns of Wales", "aspect": "label+stars"}
+    assert descriptions.of_version(titled, "abc123").startswith("A model of **Inns of Wales/label+stars** (")
+    assert "Trained on **Inns of Wales/label+stars**: data set `jsonl`" in descriptions.of_model(titled)
+    assert "Predictions with rationales on your own data (`jsonl`)" in descriptions.of_experiment("jsonl", "")
 
 
 def test_a_version_of_which_little_is_known_says_no_more():

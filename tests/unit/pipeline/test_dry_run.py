@@ -144,7 +144,7 @@ def test_a_comparison_on_own_data_is_planned_without_a_trace(tmp_path, monkeypat
     flags = ["--dataset", "jsonl", "--data-dir", "own", "--cache-dir", "cache", "--name", "both", *COMPARE]
     assert run_command(compare.main, flags) == 0
     plan = capsys.readouterr().out
-    assert plan.startswith("comparison   both  (jsonl)\n")
+    assert plan.startswith("comparison   both  (own)\n")
     assert plan.count("data         train 300 texts, ") == 1
     assert "criterion    best val_token_f1 with val_selection_rate >= 0.01" in plan
     assert "selection    20.0% of the tokens\n" in plan

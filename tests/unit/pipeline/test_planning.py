@@ -23,6 +23,7 @@ from pipeline.base.errors import PipelineError
 from pipeline.cli import epoch_check, planning
 from pipeline.search import build_parser
 from pipeline.study import cluster
+from pipeline.training import data_options
 from pipeline.training.origin import origin_of
 from pipeline.training.settings import RunSettings
 from search_spaces import datasets, lookup
@@ -252,6 +253,7 @@ def test_the_criterion_of_own_data_is_settled_by_what_val_holds(
         settled = planning.with_features(given, run)
     assert settled.criterion.metric == metric
     assert f"criterion: {settled.criterion}" in caplog.messages
+    assert data_options.target_of_run(settled) == "data", "the folder's name"
 
 
 def test_a_small_corpus_of_ones_own_gets_small_batches_and_a_long_start(tmp_path: Path):
