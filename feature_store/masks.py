@@ -19,6 +19,7 @@ corpus's `annotations.json`, and files like `lei2016_rationales.jsonl`
 (`rid`, and a list of positions under the name of each aspect).
 """
 
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -78,6 +79,8 @@ class MaskRecord:
     """Ascending positions of selected or marked tokens; None where nobody annotated the text."""
     scores: list[float] | None = None
     """One for each token."""
+    last_span: list[int] | None = None
+    """The span with the largest end, as the file has it, where the file does not say how long the text is."""
     document: str | None = None
     """Name of the document, where a file of ERASER gives one beside the id."""
 
@@ -263,8 +266,13 @@ def _plain(line: str, where: str, unread: Counter[str]) -> MaskRecord:
         num_tokens=_num_tokens(record, tokens, where),
         positions=None,
     )
-    found = _positions(record["rationale"], text.num_tokens, where)
-    return replace(text, positions=found, scores=_scores(record.get("scores"), text.num_tokens, where))
+    rationale = record["rationale"]
+    found = _positions(rationale, text.num_tokens, where)
+    last = None
+    if text.num_tokens is None and isinstance(rationale, list):
+        last = max(rationale, key=lambda span: float(span[1]), default=None)
+    scores = _scores(record.get("scores"), text.num_tokens, where)
+    return replace(text, positions=found, scores=scores, last_span=last)
 
 
 def _without_rationale(record: Mapping[str, object]) -> str:
@@ -365,6 +373,8 @@ def _scores(value: object, size: int | None, where: str, key: str = "scores") ->
         given = f"{len(value)}" if isinstance(value, list) else shown(value)
         expected = "a list of numbers" if size is None else f"{size} numbers"
         raise BadInputError(f"expected {expected} as `{key}`, but got {given}", where=where)
+    if set(map(type, value)) == {float} and all(map(math.isfinite, value)):
+        return list(value)  # as most files have them
     for score in value:
         if isinstance(score, bool) or not isinstance(score, int | float) or not abs(score) <= _LARGEST:
             raise BadInputError(f"expected numbers as `{key}`, but got {shown(score)}", where=where)

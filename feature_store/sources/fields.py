@@ -81,7 +81,7 @@ def check_tokens(tokens: object, name: str, where: str) -> list[str]:
     Raises:
         BadInputError: if it holds something else.
     """
-    if not isinstance(tokens, list) or not all(isinstance(token, str) and token for token in tokens):
+    if not isinstance(tokens, list) or not (set(map(type, tokens)) <= {str} and all(tokens)):
         raise BadInputError(f"expected a list of words as `{name}`, but got {shown(tokens)}", where=where)
     if not tokens:
         raise BadInputError(f"no tokens in `{name}`", where=where)
@@ -171,14 +171,18 @@ def mask_positions(mask: Sequence[float], size: int, where: str) -> list[int]:
             f"{counted(size, 'token')}",
             where=where,
         )
-    if wrong := [entry for entry in mask if entry not in (0, 1)]:
-        raise BadInputError(f"expected 0 or 1 in the mask `rationale`, but got {wrong[0]}", where=where)
+    if not set(mask) <= {0, 1}:
+        wrong = next(entry for entry in mask if entry not in (0, 1))
+        raise BadInputError(f"expected 0 or 1 in the mask `rationale`, but got {wrong}", where=where)
     return [position for position, entry in enumerate(mask) if entry]
 
 
 def is_mask(value: object) -> bool:
     """Whether a `rationale` is a mask and no list of spans; an empty list counts as the latter."""
-    return isinstance(value, list) and bool(value) and all(whole(entry) is not None for entry in value)
+    if not isinstance(value, list) or not value:
+        return False
+    # most masks hold nothing but whole numbers: their types are told apart without a call for each
+    return set(map(type, value)) <= {int, bool} or all(whole(entry) is not None for entry in value)
 
 
 def class_number(name: str, numbers: dict[str, int], where: str) -> int:

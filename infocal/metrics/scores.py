@@ -7,6 +7,7 @@ texts, one without is computed over the whole corpus at once (micro). Arrays are
 Sources: [DeYoung2020] ERASER benchmark, [Mathew2021] HateXplain, [Bastings2019] HardKuma, [Sha2023] InfoCal.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -62,6 +63,7 @@ __all__ = [
     "mask_scores",
     "paper_auprc",
     "paper_iou_f1",
+    "ranked_in_modes",
     "ranked_mask_scores",
     "ranking_scores",
     "rationale_scores",
@@ -219,15 +221,21 @@ def mask_scores(masks: Masks, golds: Golds, *, mode: str = "eraser") -> dict[str
         mode: one of `MODES`: `eraser`, or the same with the names of `hatexplain` or `paper` beside it.
             HateXplain scores toxic posts only, against the union of annotators: the caller gives those.
     """
-    if mode not in MODES:
-        raise ValueError(f"`mode` must be one of {', '.join(MODES)}, but got `{mode}`")
+    return _in_modes(masks, golds, (mode,))[mode]
+
+
+def _in_modes(masks: Masks, golds: Golds, modes: Sequence[str]) -> dict[str, dict[str, float]]:
+    """`mask_scores` in several modes, counted once: mode -> flat name -> value."""
+    for mode in modes:
+        if mode not in MODES:
+            raise ValueError(f"`mode` must be one of {', '.join(MODES)}, but got `{mode}`")
     tokens = token_scores(masks, golds)
     flat = {
         "selection_rate": tokens.selection_rate,
         "selection_rate_per_document": tokens.selection_rate_per_document,
     }
     if tokens.num_skipped == tokens.num_documents:
-        return flat
+        return {mode: dict(flat) for mode in modes}
     counts = span_counts(masks, golds, single_tokens=False)
     iou, exact = iou_of_counts(counts, IOU_THRESHOLD), exact_of_counts(counts)
     flat["selection_rate_annotated"] = tokens.selection_rate_annotated
@@ -235,12 +243,14 @@ def mask_scores(masks: Masks, golds: Golds, *, mode: str = "eraser") -> dict[str
         for suffix, triple in (("", part.micro), ("_macro", part.macro)):
             flat |= {f"{name}_{field}{suffix}": value for field, value in triple._asdict().items()}
     flat |= {"span_f1": exact.micro.f1, "span_f1_macro": exact.macro.f1}
-    flat |= {alias: flat[name] for alias, name in _ALIASES[mode].items()}
-    if mode == "paper":
-        flat["precision_macro"] = tokens.precision_macro_selected
-        flat["paper_iou_f1"] = paper_iou_f1(tokens.f1)
-        flat["paper_auprc"] = paper_auprc(tokens.precision, tokens.recall)
-    return flat
+    found = {mode: flat | {alias: flat[name] for alias, name in _ALIASES[mode].items()} for mode in modes}
+    if "paper" in found:
+        found["paper"] |= {
+            "precision_macro": tokens.precision_macro_selected,
+            "paper_iou_f1": paper_iou_f1(tokens.f1),
+            "paper_auprc": paper_auprc(tokens.precision, tokens.recall),
+        }
+    return found
 
 
 def ranked_mask_scores(
@@ -255,10 +265,18 @@ def ranked_mask_scores(
         scores: as for `ranking_scores`.
         mode: as for `mask_scores`.
     """
-    flat = mask_scores(masks, golds, mode=mode) | _gold_figures(scores, golds)
-    if mode == "hatexplain" and "auprc" in flat:
-        flat["hatexplain_auprc"] = flat["auprc"]
-    return flat
+    return ranked_in_modes(masks, scores, golds, (mode,))[mode]
+
+
+def ranked_in_modes(
+    masks: Masks, scores: Scores, golds: Golds, modes: Sequence[str] = MODES
+) -> dict[str, dict[str, float]]:
+    """`ranked_mask_scores` in several modes, at the cost of one: mode -> flat name -> value."""
+    figures = _gold_figures(scores, golds)
+    found = {mode: flat | figures for mode, flat in _in_modes(masks, golds, modes).items()}
+    if "hatexplain" in found and "auprc" in figures:
+        found["hatexplain"]["hatexplain_auprc"] = figures["auprc"]
+    return found
 
 
 def rationale_scores(

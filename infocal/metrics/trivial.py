@@ -18,9 +18,12 @@ from infocal.metrics.overlap import (
     scores_of_counts,
     token_scores,
 )
-from infocal.metrics.scores import rationale_scores
+from infocal.metrics.scores import MODES, ranked_in_modes
 
 Lengths = Sequence[int] | NDArray[np.integer]
+
+_THRESHOLD = 0.5
+"""Of `rationale_scores`, where masks are taken for probabilities."""
 
 
 def all_tokens(lengths: Lengths) -> list[Mask]:
@@ -166,14 +169,33 @@ def trivial_scores(
         num_draws: draws of `random_k`, at least 1.
         mode: as for `rationale_scores`.
     """
+    found = trivial_in_modes(golds, lengths, rate, seed=seed, num_draws=num_draws, modes=(mode,))
+    return {name: of_modes[mode] for name, of_modes in found.items()}
+
+
+def trivial_in_modes(
+    golds: Golds,
+    lengths: Lengths,
+    rate: float,
+    *,
+    seed: int = 0,
+    num_draws: int = 10,
+    modes: Sequence[str] = MODES,
+) -> dict[str, dict[str, dict[str, float]]]:
+    """`trivial_scores` in several modes, at the cost of one: line -> mode -> flat name -> value."""
     if num_draws < 1:
         raise ValueError(f"`num_draws` must be at least 1, but got {num_draws}")
 
-    def score(masks: list[Mask]) -> dict[str, float]:
-        return rationale_scores([mask.astype(np.float64) for mask in masks], golds, mode=mode)
+    def score(masks: list[Mask]) -> dict[str, dict[str, float]]:
+        ranks = [mask.astype(np.float64) for mask in masks]
+        found = ranked_in_modes(masks, ranks, golds, modes)
+        return {mode: {"threshold": _THRESHOLD, **flat} for mode, flat in found.items()}
 
     lines = {name: score(m) for name, m in trivial_masks(golds, lengths, rate, seed=seed).items()}
     draws = [lines["random_k"]]
     draws += [score(random_k(lengths, rate, seed + i)) for i in range(1, num_draws)]
-    lines["random_k"] = {name: float(np.mean([draw[name] for draw in draws])) for name in draws[0]}
+    lines["random_k"] = {
+        mode: {name: float(np.mean([draw[mode][name] for draw in draws])) for name in flat}
+        for mode, flat in draws[0].items()
+    }
     return lines

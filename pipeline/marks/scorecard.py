@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from feature_store.errors import shown
 from feature_store.masks import MaskFile, MaskRecord
 from feature_store.wording import counted
 from infocal.metrics import scores as metrics
@@ -127,15 +128,28 @@ def _text(human: MaskRecord, rationale: MaskRecord) -> _Text:
             where=rationale.where,
             hint="write `[]` for a text in which nothing is selected",
         )
-    gold = None if human.positions is None else _mask(human.positions, sizes[0], human.where)
-    return _Text(_mask(rationale.positions, sizes[0], rationale.where), gold, rationale.scores)
+    gold = None if human.positions is None else _mask(human, human.positions, sizes[0], rationale)
+    return _Text(_mask(rationale, rationale.positions, sizes[0], human), gold, rationale.scores)
 
 
-def _mask(positions: Sequence[int], size: int, where: str) -> Mask:
+def _mask(record: MaskRecord, positions: Sequence[int], size: int, other: MaskRecord) -> Mask:
+    """The mask of a record.
+
+    Args:
+        other: of the same text; it says how many tokens the text has where the record does not.
+
+    Raises:
+        PipelineError: if a position is beyond the text; names the span as the file has it.
+    """
     if positions and positions[-1] >= size:
+        source = other if record.num_tokens is None else record
+        what = f"position below {size}", str(positions[-1])
+        if record.last_span is not None:
+            what = f"span [start, end) with an end of at most {size}", shown(record.last_span)
         raise PipelineError(
-            f"expected positions below {size}, the number of tokens of the text, but got {positions[-1]}",
-            where=where,
+            f"expected a {what[0]}, because the text has {counted(size, 'token')} in {source.where}, but got "
+            f"{what[1]}",
+            where=record.where,
         )
     mask = np.zeros(size, dtype=np.bool_)
     mask[np.asarray(positions, dtype=np.int64)] = True
@@ -193,19 +207,16 @@ def scorecard(human: MaskFile, rationales: MaskFile) -> Scorecard:
             where=str(human.path),
         )
     ranking, note = _ranking(texts)
-    scores = {mode: metrics.ranked_mask_scores(masks, ranking, golds, mode=mode) for mode in metrics.MODES}
+    scores = metrics.ranked_in_modes(masks, ranking, golds)
     rate = scores["eraser"]["selection_rate_annotated"]
     lengths = [len(mask) for mask in masks]
-    lines = {
-        mode: baselines.trivial_scores(golds, lengths, rate, seed=SEED, num_draws=NUM_DRAWS, mode=mode)
-        for mode in metrics.MODES
-    }
+    trivial = baselines.trivial_in_modes(golds, lengths, rate, seed=SEED, num_draws=NUM_DRAWS)
     kind = metrics.degenerate_kind(masks)
     selected = "all tokens" if kind == "degenerate_all" else "no token"
-    trivial = [f"the masks select (nearly) {selected}"] if kind else []
+    note_of_kind = [f"the masks select (nearly) {selected}"] if kind else []
     return Scorecard(
         scores=scores,
-        trivial={line: {mode: lines[mode][line] for mode in lines} for line in lines["eraser"]},
+        trivial=trivial,
         rate=rate,
         counts=_counts(human, rationales, pairing, golds),
         left_out={
@@ -213,7 +224,7 @@ def scorecard(human: MaskFile, rationales: MaskFile) -> Scorecard:
             "human_alone": [record.label for record in pairing.human_alone],
             "rationale_alone": [record.label for record in pairing.rationale_alone],
         },
-        notes=[*human.notes, *rationales.notes, note, *trivial],
+        notes=[*human.notes, *rationales.notes, note, *note_of_kind],
     )
 
 

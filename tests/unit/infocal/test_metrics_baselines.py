@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infocal.metrics.scores import token_scores
+from infocal.metrics.scores import MODES, rationale_scores, token_scores
 from infocal.metrics.trivial import (
     all_tokens,
     expected_random_k,
@@ -16,6 +16,7 @@ from infocal.metrics.trivial import (
     oracle_k,
     random_k,
     tokens_per_text,
+    trivial_in_modes,
     trivial_lines,
     trivial_masks,
     trivial_scores,
@@ -199,6 +200,16 @@ def test_trivial_scores_have_spans_and_rankings():
     assert scores["oracle_k"]["iou_f1"] > scores["random_k"]["iou_f1"]
     assert scores["oracle_k"]["hatexplain_auprc"] > scores["first_k"]["hatexplain_auprc"]
     assert scores["no_tokens"]["selection_rate"] == 0.0
+
+
+def test_the_modes_are_scored_at_once_as_one_by_one():
+    golds = [np.arange(30) % 7 < 2, None, np.arange(30) > 26]
+    found = trivial_in_modes(golds, [30] * 3, 0.3, num_draws=2)
+    for mode in MODES:
+        alone = trivial_scores(golds, [30] * 3, 0.3, num_draws=2, mode=mode)
+        assert {line: of_modes[mode] for line, of_modes in found.items()} == alone
+        masks = [mask.astype(np.float64) for mask in trivial_masks(golds, [30] * 3, 0.3, seed=0)["oracle_k"]]
+        assert alone["oracle_k"] == rationale_scores(masks, golds, mode=mode)
 
 
 def test_random_k_is_a_mean_over_draws():

@@ -278,7 +278,7 @@ def test_wrong_flags_are_named(arguments: list[str], message: str, capsys: pytes
         ([{"id": "a", "rationale": [0, 1]}], "m.jsonl:1: `a` has 2 tokens here, but 4 in"),
         (
             [{"id": "a", "rationale": [[3, 6]]}],
-            "m.jsonl:1: expected positions below 4, the number of tokens of the text, but got 5",
+            "m.jsonl:1: expected a span [start, end) with an end of at most 4, because the text has 4 ",
         ),
         ([{"id": "a", "rationale": None}], "m.jsonl:1: expected a rationale, but got null"),
         ([{"id": "z", "rationale": [1]}], "m.jsonl: no text of this file (1 in all) occurs in"),
@@ -317,7 +317,17 @@ def test_a_position_beyond_every_text_is_refused(tmp_path: Path, capsys: pytest.
     masks = write(tmp_path / "m.jsonl", [{"rid": 1, "palate": [1, 10**30]}])
     flags = ["--dataset", "beer", "--aspect", "palate"]
     said = refused(["--human", human, "--rationale", masks, *flags], capsys)
-    assert "m.jsonl:1: expected positions below 9, the number of tokens of the text, but got 1000" in said
+    assert "m.jsonl:1: expected a position below 9, because the text has 9 tokens in " in said
+    assert "h.jsonl:1, but got 1000" in said
+
+
+def test_a_span_beyond_a_text_whose_length_the_other_file_has_is_named_as_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    human = [{"id": "a", "num_tokens": 8, "rationale": [[2, 7]]}]
+    said = refused(files(tmp_path, human, [{"id": "a", "rationale": [[2, 9, "why"], [0, 1]]}]), capsys)
+    assert "m.jsonl:1: expected a span [start, end) with an end of at most 8, because the text has 8" in said
+    assert "human.jsonl:1, but got [2, 9, " in said
 
 
 def test_a_text_of_unknown_length_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
