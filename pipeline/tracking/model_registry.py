@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +19,13 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
 from feature_store.fingerprint import file_digest
-from pipeline.base import moved, stored_files
+from pipeline.base import command_text, moved, stored_files
 from pipeline.base.errors import PipelineError
+from pipeline.base.locations import SAMPLE_STORAGE, STORAGE
+from pipeline.base.storage import Storage
 from pipeline.tracking import descriptions, served_model
-from pipeline.tracking.tracking import Tracker, translated, written
+from pipeline.tracking.tracking import ORIGIN_TAG as RESULTS_TAG
+from pipeline.tracking.tracking import PARENT_TAG, Tracker, translated, written
 from pipeline.training import checkpoints, naming
 
 CHALLENGER, CHAMPION = naming.CHALLENGER, naming.CHAMPION
@@ -387,12 +391,36 @@ def tag(tracker: Tracker, version: ModelVersion, tags: Mapping[str, Any]) -> Non
 class LostFiles(PipelineError):  # noqa: N818 - what a second registration mends
     """Files of a registered version are missing or damaged."""
 
-    def __init__(self, message: str, where: str) -> None:
+    def __init__(self, message: str, where: str, command: str) -> None:
         hint = (
             "restore the files from a backup, or register the trial as a new version from the weights of its "
-            "study: `python -m pipeline.register --name STUDY`"
+            f"study: `{command}`"
         )
         super().__init__(message, where=where, hint=hint)
+
+
+def _register_again(tracker: Tracker, version: ModelVersion) -> str:
+    """The command that registers the trial of a version again, with all that the store knows of its study."""
+    name = version.tags.get("study", "STUDY")
+    try:
+        trial = tracker.run(version.run_id)
+        study = tracker.run(trial.tags[PARENT_TAG])
+    except (KeyError, PipelineError):  # registered by hand, or the runs were deleted
+        return shlex.join(["python", "-m", "pipeline.register", "--name", name])
+    place = study.tags.get(RESULTS_TAG, "")
+    folder = place if "://" in place else place.partition(":")[2]  # HOST:FOLDER
+    usual = {str(Path(one).resolve()): one for one in (STORAGE, SAMPLE_STORAGE)}
+    home = folder.rpartition("/studies/")[0]
+    storage = Storage(usual.get(home, home) or STORAGE)
+    words = [command_text.next_commands(name, storage, tracker.uri).register]
+    if number := re.fullmatch(r"trial-(\d+)", trial.name):
+        words += ["--trial", str(int(number[1]))]
+    chosen_by = version.tags.get(_CRITERION_TAG)
+    if chosen_by == trial.tags.get("registered_criterion") and chosen_by != study.tags.get(_CRITERION_TAG):
+        words += ["--criterion", shlex.quote(str(chosen_by))]
+    if version.name != study.params.get("model_name", version.name):
+        words += ["--model-name", shlex.quote(version.name)]
+    return " ".join(words)
 
 
 def _is_lost(tracker: Tracker, name: str, version: int) -> bool:
@@ -421,18 +449,21 @@ def load_version_package(tracker: Tracker, name: str, which: str | int, destinat
         uri = f"{source.rstrip('/')}/artifacts/{served_model.PACKAGE_ARTIFACT}"
         folder = moved.path_of(uri)
         if folder is not None and not folder.exists():
-            raise LostFiles(f"cannot read the files of {version.uri}: the folder is missing", uri)
+            message = f"cannot read the files of {version.uri}: the folder is missing"
+            raise LostFiles(message, uri, _register_again(tracker, version))
         found = Path(
             download_artifacts(artifact_uri=uri, dst_path=str(destination), tracking_uri=tracker.address)
         )
     registered, weights = version.tags.get(_DIGEST_TAG), found / checkpoints.WEIGHTS
     if registered and not weights.is_file():
-        raise LostFiles(f"{version.uri} has no file `{checkpoints.WEIGHTS}`", uri)
+        message = f"{version.uri} has no file `{checkpoints.WEIGHTS}`"
+        raise LostFiles(message, uri, _register_again(tracker, version))
     if registered and file_digest(weights) != registered:
         raise LostFiles(
             f"`{checkpoints.WEIGHTS}` of {version.uri} was changed after registration: its sha256 does not "
             f"match the version's tag `{_DIGEST_TAG}` ({registered})",
             uri,
+            _register_again(tracker, version),
         )
     return found
 

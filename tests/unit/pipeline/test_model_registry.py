@@ -1,6 +1,7 @@
 import json
 import os
 import pickletools
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,12 @@ import pytest
 import yaml
 
 from infocal.errors import StateError
+from pipeline import register
 from pipeline.base import stored_files
 from pipeline.base.errors import PipelineError
 from pipeline.tracking import descriptions, model_registry
 from pipeline.tracking.model_registry import CHALLENGER, CHAMPION, parse_uri
+from pipeline.tracking.studies import start_study
 from pipeline.tracking.tracking import Tracker
 from pipeline.training import checkpoints
 from tests.small_store import NAME, metadata, new_store, registered, small_package, store_with_model
@@ -304,6 +307,34 @@ def test_a_version_whose_files_are_lost_is_registered_anew(tracker: Tracker, har
     assert again == first + 1
     assert model_registry.find(tracker, NAME, CHALLENGER).version == again
     assert model_registry.load_version(tracker, NAME, again, tmp_path / "new").metadata == metadata()
+
+
+@pytest.mark.parametrize(
+    ("home", "storage"), [("runs", None), ("runs/sample", "runs/sample"), ("my runs", "")]
+)
+def test_the_command_that_registers_a_lost_version_anew_works_when_pasted(
+    home: str, storage: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    tracker = new_store(tmp_path / home)
+    experiment = tracker.experiment("beer", "palate")
+    folder = tmp_path / home / "studies" / "first"
+    study = start_study(
+        tracker, experiment, "first", {"model_name": "other"}, {"results": f"host:{folder}", "criterion": "a"}
+    )
+    trial = {"mlflow.parentRunId": study, "registered_criterion": "best b"}
+    run_id = tracker.start_run(experiment, "trial-07", {}, trial)
+    tags = {"study": "first", "criterion": "best b"}
+    model_registry.register(tracker, small_package(tmp_path / "model"), name=NAME, run_id=run_id, tags=tags)
+    (stored,) = [path for path in tmp_path.rglob(checkpoints.WEIGHTS) if "artifacts" in path.parts]
+    stored.unlink()
+    with pytest.raises(model_registry.LostFiles) as caught:
+        model_registry.load_version(tracker, NAME, 1, tmp_path / "copy")
+    command = str(caught.value.hint).partition("`")[2].removesuffix("`")
+    given = register.build_parser().parse_args(shlex.split(command)[3:])
+    assert given.storage == (str(tmp_path / home) if storage == "" else storage)
+    assert (given.name, given.trial, given.criterion, given.model_name) == ("first", 7, "best b", NAME)
+    assert given.tracking_uri is None
 
 
 def test_lost_files_are_named(tracker: Tracker, tmp_path: Path):
