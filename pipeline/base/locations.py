@@ -1,12 +1,13 @@
 """Where results, tracking and cached features are: the flag, else an environment variable, else a default."""
 
 import os
+import shlex
 from pathlib import Path
 
 from pipeline.base import tracking_address
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Storage
-from pipeline.base.uris import is_masked, of_sqlite, without_password
+from pipeline.base.uris import file_of_sqlite, is_masked, of_sqlite, without_password
 
 SAMPLE_STORAGE, STORAGE = "runs/sample", "runs"
 TRACKING_VARIABLE = tracking_address.VARIABLE
@@ -42,13 +43,16 @@ def tracking_uri(given: str | None, storage: Storage) -> str:
     A flag whose password is masked means the same address in MLFLOW_TRACKING_URI, which has it.
 
     Raises:
-        PipelineError: if none of these is there, MLflow does not know its kind, or its password was left out
-            or is not percent-encoded.
+        PipelineError: if none of these is there, MLflow does not know its kind, its password was left out or
+            is not percent-encoded, or it is a file in a folder that is missing.
     """
     if given and is_in_environment(given):
         given = None
     stated = given or os.environ.get(TRACKING_VARIABLE)
-    tracking_address.check(stated, tracking_address.FLAG if given else TRACKING_VARIABLE)
+    flag = tracking_address.FLAG if given else TRACKING_VARIABLE
+    tracking_address.check(stated, flag)
+    if stated:
+        _check_folder(stated, storage, flag)
     found = stated or own_tracking(storage)
     if found is None:
         raise PipelineError(
@@ -58,6 +62,25 @@ def tracking_uri(given: str | None, storage: Storage) -> str:
             "sqlite:///mlflow.db tracks in a file on this machine",
         )
     return found
+
+
+def _check_folder(uri: str, storage: Storage, flag: str) -> None:
+    """Refuse a SQLite file whose folder is missing, as SQLite does; the folders of results are made.
+
+    Raises:
+        PipelineError: if it is missing.
+    """
+    file = file_of_sqlite(uri)
+    if file is None or file.parent.exists():
+        return
+    results = [Path(STORAGE), *([] if storage.is_remote else [storage.folder])]
+    folder = file.parent.resolve()
+    if not any(folder in (one.resolve(), *one.resolve().parents) for one in results):
+        raise PipelineError(
+            f"there is no folder `{file.parent}` for the tracking database `{file.name}`",
+            where=flag,
+            hint=f"make the folder with `mkdir -p {shlex.quote(str(file.parent))}`, or correct the path",
+        )
 
 
 def is_in_environment(shown: str) -> bool:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shlex
 from pathlib import Path
 
 from sqlalchemy import create_engine, inspect
@@ -78,7 +79,8 @@ def check_folder(url: str, file: Path) -> None:
         PipelineError: if it is missing.
     """
     if not file.parent.is_dir():
-        raise refused(url, f"there is no folder `{file.parent}`", "make the folder, or name another file")
+        hint = f"make the folder with `mkdir -p {shlex.quote(str(file.parent))}`, or correct the path"
+        raise refused(url, f"there is no folder `{file.parent}`", hint)
 
 
 def _check_journal(file: Path) -> None:

@@ -35,6 +35,25 @@ def test_tracking_goes_to_the_flag_then_the_environment_then_sqlite_in_the_stora
     assert locations.tracking_uri(None, Storage("runs")) == own
 
 
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_a_tracking_database_in_a_missing_folder_is_refused(
+    by_variable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    wrong, given = "sqlite:///rnus/team a/mlflow.db", "sqlite:///rnus/team a/mlflow.db"
+    if by_variable:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", wrong)
+        given = None
+    flag = "MLFLOW_TRACKING_URI" if by_variable else "--tracking-uri"
+    with pytest.raises(PipelineError, match=f"{flag}: there is no folder `rnus/team a` for") as caught:
+        locations.tracking_uri(given, Storage("runs"))
+    assert "mkdir -p 'rnus/team a'" in str(caught.value.hint)
+    assert list(tmp_path.iterdir()) == []
+    for own in ("sqlite:///runs/mlflow.db", "sqlite:///mine/mlflow.db"):
+        assert locations.tracking_uri(own, Storage("mine")) == own, "folders of results are made"
+
+
 def test_results_at_a_uri_need_a_tracking_server(monkeypatch: pytest.MonkeyPatch):
     storage = Storage("s3://bucket/x")
     with pytest.raises(PipelineError, match="`--storage s3://bucket/x` needs an MLflow server"):
