@@ -74,8 +74,8 @@ def _add_build_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--max-length",
         type=int,
-        help="largest number of tokens of a text in train and val; longer texts are cut (default: the data "
-        "set's, as in a search)",
+        help="largest number of tokens of a text in train (of beer in val and pool, too); longer texts are "
+        "cut. Texts on which models are scored stay whole (default: the data set's, as in a search)",
     )
     command.add_argument(
         "--min-count",

@@ -151,8 +151,10 @@ def stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> p
             raise BadInputError(
                 f"too few examples: nothing is left for the split `{split}` ({sizes})",
                 where=files,
-                hint="put at least one text into every split; if there is no `val` file, a part of the "
-                "training texts is used as `val`",
+                hint="add a `val` file, or more training texts: without a `val` file, a tenth of the "
+                "training texts is used as `val`, chosen by a hash; 50 texts are enough in 99 of 100 cases"
+                if split == "val" and "train" in recipe.inputs and "val" not in recipe.inputs
+                else "put at least one text into every split",
             )
         with pa.memory_map(str(staged_file(stage, split))) as source:
             check_keys((batch.column("example_id") for batch in batches(source)), split)

@@ -79,7 +79,7 @@ class FeatureRequest:
     """Choices that the source offers; what is left out has its default."""
 
     max_length: int = 256
-    """Most tokens of a text in train, and in val where another split is annotated; the others stay whole."""
+    """Most tokens of a text in train and pool, and in val beside `val_annotated`; the others stay whole."""
 
     min_count: int = 1
     """Training words seen less often become `<unk>`."""

@@ -173,7 +173,7 @@ class Jsonl(ReadsRows):
             name = query.inputs["train"].name
             report.notes.append(
                 f"no val.jsonl: {VAL_RATE:.0%} of {name} is used as val instead (chosen by a hash of the "
-                "text)"
+                "tokens, so another tokenizer, dictionary or list of stop words gives another split)"
             )
         for split in _SPLITS:
             if split not in query.inputs:

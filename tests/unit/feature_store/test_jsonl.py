@@ -178,7 +178,8 @@ def test_without_val_a_tenth_of_train_is_cut_off(tmp_path: Path):
     examples, _, report = read_all("jsonl", write_own(tmp_path, records))
     assert (
         said(report)[0]
-        == "no val.jsonl: 10% of train.jsonl is used as val instead (chosen by a hash of the text)"
+        == "no val.jsonl: 10% of train.jsonl is used as val instead (chosen by a hash of the tokens, so "
+        "another tokenizer, dictionary or list of stop words gives another split)"
     )
     cut = [*of(examples, "train"), *of(examples, "val")]
     assert len(cut) == 400

@@ -344,4 +344,5 @@ def test_a_split_without_a_text_is_named_beside_what_the_others_hold(
     folder = write_own(tmp_path / "few", records)
     message = r"too few examples: nothing is left for the split `val` \(train 3, val 0, test 3\)"
     error = fails("jsonl", folder, cache_dir, leftovers, message)
-    assert "if there is no `val` file, a part of the training texts is used as `val`" in str(error.hint)
+    assert "add a `val` file, or more training texts: " in str(error.hint)
+    assert "50 texts are enough in 99 of 100 cases" in str(error.hint)
