@@ -37,7 +37,7 @@ from pipeline.study.summary import PACKAGE, REPORT, first_flags
 from pipeline.study.trial_tracking import TrialTracking
 from pipeline.study.utilisation import Utilisation
 from pipeline.tracking import mlflow_page, mlflow_view, model_registry
-from pipeline.tracking.studies import last_end
+from pipeline.tracking.studies import last_end, show_trials
 from pipeline.tracking.tracking import MAX_TAG, NOTE_TAG, Tracker
 from pipeline.training import checkpoints, columns, data_options, midway
 from pipeline.training.best import best_first
@@ -145,7 +145,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         tags[findings.ADVICE_TAG] = summary.advice(
             candidates, prepared.run, commands.register, is_exhausted=study.is_exhausted
         )
-    tracker.describe_experiment(tracker.run(study_run).experiment_id, _view(study, winner, study_run))
+    address = show_trials(tracker, study_run, prepared.name, _view(study, winner, study_run))
     metrics = _outcome_metrics(study, features, winner, replicates, used)
     ended = last_end(tracker, study_run) if used is None else None
     tracker.finish(study_run, metrics=metrics, tags=tags, artifacts={OPTUNA_DB: study.export()}, ended=ended)
@@ -168,6 +168,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         names=names,
         raced=raced,
         constant=constant_answer(features),
+        address=address,
     )
 
 

@@ -22,7 +22,7 @@ from pipeline.study.study import StudySettings
 from pipeline.study.utilisation import Utilisation
 from pipeline.tracking import mlflow_page
 from pipeline.training import columns
-from pipeline.training.data_options import target
+from pipeline.training.data_options import target_of_run
 from pipeline.training.epochs import BestEpoch
 from pipeline.training.naming import model_name
 from pipeline.training.settings import RunSettings
@@ -62,6 +62,7 @@ def of_study(
     names: Mapping[str, str] | None = None,
     raced: Sequence[str] = (),
     constant: Mapping[str, float] | None = None,
+    address: str = "",
 ) -> str:
     """The table of trials, best first, what was chosen, and what to run next.
 
@@ -80,10 +81,11 @@ def of_study(
         names: id of a trial -> how it is called, such as `trial-02`.
         raced: what `of_race` says.
         constant: validation scores of one answer for all texts; None: not known.
+        address: of MLflow's table of the trials; empty: there is none.
     """
     run = prepared.run
     trials = counted(len(candidates), "trial")
-    head = f"{target(run.dataset, run.aspect, run.options)}: {trials}, {run.criterion}"
+    head = f"{target_of_run(run)}: {trials}, {run.criterion}"
     why = [run.criterion.why] if run.rival else []
     lines = [head, *why, "", table(candidates, run.dataset, run.criterion, names or {})]
     if legend := _legend(candidates, run.criterion, run.dataset):
@@ -108,6 +110,7 @@ def of_study(
         lines += registered(prepared, version, tracking_uri, text, storage, challenger, champion)
     lines += no_better_than(constant or {}, candidates[0].scores)
     lines.append(f"  {mlflow_page.how_to_open(tracking_uri)}")
+    lines += [f"  the trials as a table: {address}"] if address else []
     return "\n".join(lines)
 
 

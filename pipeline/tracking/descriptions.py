@@ -31,12 +31,29 @@ def of_experiment(dataset: str, aspect: str) -> str:
     if lookup.depends_on_data(dataset):
         on = f"your own data (`{target}`); the description of a model or a training names the corpus"
     return (
-        f"Predictions with rationales on {on}.\n\n"
+        f"{_ABOUT_EXPERIMENT}{on}.\n\n"
         "- A search is a run, and each of its trials is a child run. The description of a search links to a "
         "table of its trials, with what was searched and the scores.\n"
         f"{_METRICS}\n"
         "- A trial's artifacts `rationales.html` and `curve.html` show its rationales and its epochs."
     )
+
+
+_ABOUT_EXPERIMENT = "Predictions with rationales on "
+_TABLE = "Open the trials of the search that ended last, with their own columns: "
+
+
+def with_table(note: str, study: str, link: str) -> str:
+    """The description of an experiment, beginning with a link to the trials of the study that ended last.
+
+    Args:
+        note: the description so far; one that a person wrote is returned as it is.
+        link: opens the table.
+    """
+    about = note.partition("\n\n")[2] if note.startswith(_TABLE) else note
+    if not about.startswith(_ABOUT_EXPERIMENT):
+        return note
+    return f"{_TABLE}[{study}]({link}).\n\n{about}"
 
 
 def _figure(best: BestSoFar, name: str) -> str:

@@ -7,10 +7,12 @@ from typing import Any
 
 from feature_store.errors import did_you_mean
 from pipeline.base.errors import USER_ERRORS, PipelineError
+from pipeline.tracking import descriptions, mlflow_page, mlflow_view
 from pipeline.tracking.tracked_run import TrackedRun, made_by, read_back, written
 from pipeline.tracking.tracking import (
     MAX_TAG,
     NAME_TAG,
+    NOTE_TAG,
     ORIGIN_TAG,
     PARENT_TAG,
     STUDY_TAG,
@@ -127,6 +129,31 @@ def latest_study(
         and origin in (None, run.tags.get(ORIGIN_TAG))
     ]
     return max(fitting, key=lambda run: run.started, default=None)
+
+
+def show_trials(tracker: Tracker, run_id: str, name: str, view: Mapping[str, str]) -> str:
+    """Have MLflow show the trials of a study as a table, and link it in the description of the experiment.
+
+    MLflow opens an experiment with columns of its own, so people need the link. A description of their own
+    stays as it is.
+
+    Args:
+        run_id: of the study.
+        name: of the study.
+        view: the tag that holds the view; empty where there is none.
+
+    Returns:
+        The address of the table; empty where there is no view.
+    """
+    if not view:
+        return ""
+    experiment_id = tracker.run(run_id).experiment_id
+    link = mlflow_view.table(experiment_id, run_id)
+    with translated(f"cannot read experiment {experiment_id}"):
+        note = tracker.client.get_experiment(experiment_id).tags.get(NOTE_TAG, "")
+    note = descriptions.with_table(note, name, link)
+    tracker.describe_experiment(experiment_id, {**view, **({NOTE_TAG: note} if note else {})})
+    return f"{mlflow_page.address(tracker.uri)}/{link}"
 
 
 def last_end(tracker: Tracker, run_id: str) -> float | None:

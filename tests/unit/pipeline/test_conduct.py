@@ -249,6 +249,10 @@ def test_the_studys_run_holds_settings_figures_trivial_lines_and_files(
     assert run.metrics["val_token_precision"] == 0.5
     assert run.metrics["val_token_precision_mean"] == pytest.approx(0.6)
     assert "winner over 2 seeds: precision 0.600 +- 0.141" in text
+    experiment = tracker.client.get_experiment(tracker.run(run.run_id).experiment_id)
+    link = f"#/experiments/{experiment.experiment_id}/runs?viewStateShareKey={run.run_id}"
+    assert f"  the trials as a table: http://127.0.0.1:5000/{link}" in text
+    assert f"[first]({link}).\n\nPredictions with rationales on **" in experiment.tags[NOTE_TAG]
     assert run.metrics["trivial_all_tokens_token_recall"] == 1.0
     assert run.metrics["trivial_random_k_selection_rate"] == pytest.approx(0.125, abs=0.01)
     assert (run.params["num_trials"], run.params["base.hidden_size"]) == ("3", "4")

@@ -165,6 +165,15 @@ def test_a_version_of_which_little_is_known_says_no_more():
     assert "made-up sample corpus" in said and "None" not in said and "riterion" not in said
 
 
+def test_an_experiment_begins_with_the_trials_of_the_study_that_ended_last():
+    about = descriptions.of_experiment("beer", "palate")
+    first = descriptions.with_table(about, "first", "#/one")
+    second = descriptions.with_table(first, "second", "#/two")
+    assert first.partition(".\n\n")[0].endswith("[first](#/one)") and first.endswith(about)
+    assert second == first.replace("[first](#/one)", "[second](#/two)")
+    assert descriptions.with_table("Ask Ada first.", "first", "#/one") == "Ask Ada first."
+
+
 def test_an_experiment_gets_a_description_and_keeps_its_own(tracker):
     made = tracker.client.get_experiment(tracker.experiment("beer", "palate"))
     assert "**beer/palate**" in made.tags[NOTE_TAG]

@@ -306,6 +306,7 @@ NO_SPLITS = {
     "pa.table({LM_STEP: pa.ListArray.from_arrays(offsets, values)})",
     "mlflow_view.table(experiment_id, found.run_id)",
     "mlflow_view.table(experiment_id, tracking.study_run_id)",
+    "mlflow_view.table(experiment_id, run_id)",
 }
 """Calls of a `table` that is none of a split."""
 
