@@ -152,6 +152,16 @@ class TrialRecord:
         """Whether the trial has ended, in whatever way."""
         return self.failure is not None or (self.last is not None and self.last.is_last)
 
+    def ended_early(self, num_epochs: int) -> str:
+        """How it ended before its last epoch, `stopped` or `failed`; empty where it did not.
+
+        Args:
+            num_epochs: that it was to train.
+        """
+        if self.failure is not None:
+            return "failed"
+        return "stopped" if self.is_over and len(self.epochs) < num_epochs else ""
+
     @property
     def ended(self) -> float:
         """When it was heard of last, in seconds since 1970."""

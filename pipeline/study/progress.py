@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -97,9 +98,15 @@ class ProgressLines(tune.Callback):
                 self._line(line)
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """A trial has ended."""
+        """A trial has ended; where no table shows it, say so of one that was stopped early."""
         self._running.discard(trial_id_of(trial))
         self._look()
+        found = next((one for one in self.records if one.trial_id == trial_id_of(trial)), None)
+        if found is None or terminal.is_open():
+            return
+        if found.failure is None and 0 < len(found.epochs) < self.plan.num_epochs:
+            of_planned = f"{len(found.epochs)} of {counted(self.plan.num_epochs, 'epoch')}"
+            self._line(f"{self._name(trial)} stopped early, after {of_planned}: other trials are better")
 
     def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Say that a worker died, and where its trial resumes."""
@@ -136,8 +143,8 @@ class ProgressLines(tune.Callback):
         """How many trials have ended, and how."""
         records = self._searched
         over = [record for record in records if record.is_over]
-        failed = sum(record.failure is not None for record in over)
-        stopped = sum(r.failure is None and len(r.epochs) < self.plan.num_epochs for r in over)
+        how_ended = Counter(record.ended_early(self.plan.num_epochs) for record in over)
+        stopped, failed = how_ended["stopped"], how_ended["failed"]
         parts = [f"{stopped} stopped early"] * (stopped > 0) + [f"{failed} failed"] * (failed > 0)
         how = f" ({', '.join(parts)})" if parts else ""
         text = f"{len(over)} of {self.plan.num_trials} trials ended{how}"
@@ -254,10 +261,8 @@ class ProgressLines(tune.Callback):
         )
 
     def _state(self, record: TrialRecord) -> str:
-        if record.failure is not None:
-            return "failed"
         if record.is_over:
-            return "done" if len(record.epochs) >= self.plan.num_epochs else "stopped"
+            return record.ended_early(self.plan.num_epochs) or "done"
         if not self.is_over and not self._is_running(record):
             return trial_table.WAITING
         return trial_table.not_ended(len(record.epochs), is_over=self.is_over)

@@ -320,7 +320,14 @@ class Study:
         parts = (f"{checkpoints.BEST}/{name}" for name in (checkpoints.BEST_SCORES, checkpoints.DIGESTS))
         with checkpoint.localised(*parts) as folder:
             best = checkpoints.load_scores(folder / checkpoints.BEST)
-        return Candidate.of(best, trial_id=record.trial_id, config=record.begin.config, checkpoint=checkpoint)
+        ended = record.ended_early(self.settings.run.num_epochs)
+        return Candidate.of(
+            best,
+            trial_id=record.trial_id,
+            config=record.begin.config,
+            checkpoint=checkpoint,
+            ended=f"{ended} after {len(record.epochs)}" if ended else "",
+        )
 
 
 def _key(config: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -379,14 +379,17 @@ def table(
     searched = sorted({name for candidate in candidates for name in candidate.config})
     scored = {name: value for candidate in candidates for name, value in candidate.scores.items()}
     shown = columns.of_validation(dataset, scored, criterion.metrics)
-    rows = [["trial", *searched, "epoch", *shown, "criterion"]]
+    # a column that says of no trial anything is left out
+    ended = ["ended"] if any(candidate.ended for candidate in candidates) else []
+    rows = [["trial", *searched, "epoch", *shown, "criterion", *ended]]
     for candidate in candidates:
         scores = candidate.scores
         figures = [_figure(candidate, name, 4) if name in scores else "-" for name in shown.values()]
         met = _verdict(candidate)
         values = [setting(candidate.config.get(name), 6, missing="-") for name in searched]
         name = names.get(candidate.trial_id, candidate.trial_id).removeprefix("trial-")
-        rows.append([name, *values, str(candidate.epoch + 1), *figures, met])
+        how = [candidate.ended or "-" for _ in ended]
+        rows.append([name, *values, str(candidate.epoch + 1), *figures, met, *how])
     # while a search runs, `sys.stdout` is stderr
     return fitted(rows, len(searched), terminal.width_of(sys.__stdout__))
 

@@ -46,6 +46,12 @@ def test_what_was_written_is_read_back(tmp_path: Path):
     assert over.begin.time <= over.epochs[0].time <= over.epochs[1].time == over.ended
 
 
+def test_a_trial_knows_whether_it_ended_early(tmp_path: Path):
+    over, still_open, failed = a_ledger(tmp_path).trials()
+    assert (over.ended_early(2), over.ended_early(3)) == ("", "stopped")
+    assert (still_open.ended_early(3), failed.ended_early(3)) == ("", "failed")
+
+
 def test_a_ledger_that_is_read_again_is_gone_on_with(tmp_path: Path):
     a_ledger(tmp_path)
     again = Ledger(tmp_path)

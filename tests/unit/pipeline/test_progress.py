@@ -189,6 +189,20 @@ def test_plain_lines_where_there_is_no_terminal(recorder: Recorder, clock: list[
     assert len(written) == 24
 
 
+def test_a_trial_that_is_stopped_early_has_a_line(recorder: Recorder):
+    stream = io.StringIO()
+    recorder.num_epochs = 2
+    lines = lines_of(recorder, 2, stream)
+    early, whole = trial(recorder, "a"), trial(recorder, "b")
+    report(recorder, lines, early, epoch(0))
+    lines.on_trial_complete(iteration=0, trials=[early], trial=early)
+    for number in range(2):
+        report(recorder, lines, whole, epoch(number))
+    lines.on_trial_complete(iteration=0, trials=[whole], trial=whole)
+    said = [line for line in stream.getvalue().splitlines() if "stopped" in line]
+    assert said == ["trial 00 stopped early, after 1 of 2 epochs: other trials are better"]
+
+
 def test_trials_have_the_numbers_of_the_ledger(recorder: Recorder):
     stream = io.StringIO()
     lines = lines_of(recorder, 3, stream)

@@ -385,3 +385,11 @@ def test_own_data_show_the_precision_that_the_criterion_reads():
     assert "0.8500" in row
     assert "token precision 0.850" in summary.figures_of(one, "jsonl", relative)
     assert "token precision" not in summary.figures_of(one, "jsonl", Criterion.parse("best val_token_f1"))
+
+
+def test_the_table_says_which_trials_ended_early():
+    trials = [candidate("a"), candidate("b", ended="stopped after 6")]
+    head, whole, stopped = summary.table(trials, "beer", criterion(), {}).splitlines()
+    assert head.endswith("ended") and whole.endswith("-")
+    assert stopped.endswith("stopped after 6")
+    assert "ended" not in summary.table(trials[:1], "beer", criterion(), {})
