@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar
 from feature_store.sources import get_source
 from feature_store.sources.base import FeatureDefaults
 from feature_store.targets import main_of, names_of
+from infocal.config import MethodConfig
 from infocal.encoder_registry import ENCODERS
 from infocal.errors import ConfigError, did_you_mean
 from infocal.methods.registry import METHODS, Method
@@ -278,3 +279,17 @@ def _tables(dataset: str, names: list[str]) -> dict[str, Any]:
     known = {name: name for name in datasets.preset_names()}
     tables = datasets.dataset(_find(known, dataset, "preset for dataset", "--dataset")).preset
     return {key: value for name in names for key, value in tables.get(name, {}).items()}
+
+
+def slowest(config: MethodConfig, space: Space = ()) -> MethodConfig:
+    """The config of a trial that has the longest start.
+
+    Args:
+        config: what the search does not vary.
+        space: what it varies; the start of every trial grows or falls with each range.
+    """
+    for searched in space:
+        ends = [config.from_mapping(config.to_dict() | {searched.name: end}) for end in searched.ends]
+        unvaried = [config] if searched.when else []
+        config = max([*ends, *unvaried], key=lambda end: end.start_epochs)
+    return config

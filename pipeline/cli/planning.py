@@ -29,6 +29,7 @@ from search_spaces import lookup
 from search_spaces.base import SELECTION_RATE, Criterion
 from search_spaces.criteria import PAPER, RELATIVE, RIVAL, and_min_precision, expected
 from search_spaces.datasets import out_of_reach
+from search_spaces.space import Space
 
 if TYPE_CHECKING:
     from feature_store.store import FeatureRequest, Features
@@ -41,7 +42,12 @@ _GOLD_FREE = frozenset((*TASK_SCORES, "selection_rate"))
 
 
 def run_settings(
-    given: argparse.Namespace, tracked: Mapping[str, Any], num_threads: int = 1, *, holds_rate: bool = False
+    given: argparse.Namespace,
+    tracked: Mapping[str, Any],
+    num_threads: int = 1,
+    *,
+    holds_rate: bool = False,
+    space: Space = (),
 ) -> settings.RunSettings:
     """Check the flags and resolve what a worker needs; the features' folder is still missing.
 
@@ -51,6 +57,7 @@ def run_settings(
         tracked: hyper-parameters of an earlier run to start from.
         holds_rate: whether models are judged at the selection rate that they aim at, where they have one,
             though no flag names it; of real data only: the sample corpus keeps p >= 0.5.
+        space: what a search varies.
 
     Raises:
         UserError: of the room that refuses a name or a value.
@@ -97,7 +104,7 @@ def run_settings(
     if given.sample:
         epoch_check.note_few(run)
     elif not lookup.depends_on_data(given.dataset):
-        epoch_check.check(run)  # where the start follows from the data, once these are read
+        epoch_check.check(run, space=space)  # where the start follows from the data, once these are read
     return run
 
 

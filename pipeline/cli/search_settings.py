@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feature_store.wording import counted
 from pipeline.base import command_text, credentials
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Location, Storage
@@ -37,9 +36,9 @@ _EACH_TIME = ("storage", "name", "address", "resume", "dry_run", "debug")
 def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySettings":
     """Check every flag and resolve the settings; the features' folder is still missing."""
     threads = max(1, int(given.cpus_per_trial))
-    run = planning.run_settings(given, {}, num_threads=threads, holds_rate=True)
-    run = dataclasses.replace(run, checkpoint_s=given.checkpoint_every)
     space, points = _space(given)
+    run = planning.run_settings(given, {}, num_threads=threads, holds_rate=True, space=space)
+    run = dataclasses.replace(run, checkpoint_s=given.checkpoint_every)
     continuous = [one.name for one in space if one.is_continuous]
     if given.sampler == "grid" and continuous:
         raise PipelineError(
@@ -59,7 +58,7 @@ def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         run = dataclasses.replace(run, device="cpu")
     if 0 < gpus < 1:
         run = dataclasses.replace(run, gpu_memory_rate=gpus)
-    _check_starts(run, space)
+    epoch_check.check_starts(run, space)
     from pipeline.study.study import StudySettings  # loads torch and ray: only once every flag is checked
 
     return StudySettings(
@@ -81,20 +80,6 @@ def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
         first_points=[drawn for point in points if (drawn := spaces.restricted(space, point)) is not None],
         own_space=spaces.to_json(space) if is_own else "",
     )
-
-
-def _check_starts(run: RunSettings, space: Space) -> None:
-    """Refuse a space in which the start phase of a trial can last as long as the trial."""
-    from pipeline.study.scheduler import longest_start  # loads ray
-
-    start, own = longest_start(run.config(), space), longest_start(run.config())
-    if start > own and run.num_epochs <= start:
-        raise PipelineError(
-            f"expected at least {counted(start + 1, 'epoch')}, because the space has trials whose start "
-            f"phase takes {counted(start, 'epoch')}, but got {run.num_epochs}",
-            where="--epochs",
-            hint="search shorter starts, or give more epochs",
-        )
 
 
 def _space(given: argparse.Namespace) -> tuple[Space, Sequence[Point]]:
@@ -243,11 +228,9 @@ def looked_at(given: argparse.Namespace, prepared: "StudySettings") -> tuple["St
     """The settings as the data files settle them, and what is said of these; features are not built."""
     if given.resume:
         return prepared, []
-    from pipeline.study.scheduler import longest_start
-
     logger.info("reading the data files; no features are built")
     run, found = planning.looked_at(given, prepared.run)
-    start = epoch_check.start_of(run, longest_start(run.config(), prepared.space))
+    start = epoch_check.start_of(run, prepared.space)
     lines = [*planning.data_lines(found), f"training     {start}"]
     return dataclasses.replace(prepared, run=run), lines
 

@@ -29,6 +29,7 @@ from pipeline.study.ledger import Proposal, TrialRecord
 from pipeline.training.epochs import EPOCHS, FAILURE, OBJECTIVE, VIOLATION
 from pipeline.training.settings import SAMPLERS
 from pipeline.training.trainable import RESUMED
+from search_spaces import lookup
 from search_spaces import space as spaces
 from search_spaces.space import Choice, Parameter, Space, num_points
 
@@ -58,20 +59,6 @@ def resumed(point: Mapping[str, Any], record: TrialRecord) -> dict[str, Any]:
     return {**point, RESUMED: {"trial_id": record.trial_id, "checkpoints": record.checkpoints}}
 
 
-def longest_start(config: MethodConfig, space: Space = ()) -> int:
-    """Whole epochs of the longest start that a trial can have; 0: trials have no start.
-
-    Args:
-        config: what the search does not vary.
-        space: what it varies; the start of every trial grows or falls with each range.
-    """
-    for searched in space:
-        ends = [config.from_mapping(config.to_dict() | {searched.name: end}) for end in searched.ends]
-        unvaried = [config] if searched.when else []
-        config = max([*ends, *unvaried], key=lambda end: end.start_epochs)
-    return math.ceil(config.start_epochs)
-
-
 def grace_epochs(config: MethodConfig, space: Space = ()) -> int:
     """Epochs before a trial may be stopped: the longest start that a trial can have, and some more.
 
@@ -79,7 +66,7 @@ def grace_epochs(config: MethodConfig, space: Space = ()) -> int:
         config: what the search does not vary.
         space: what it varies.
     """
-    start = longest_start(config, space)
+    start = math.ceil(lookup.slowest(config, space).start_epochs)
     return start + _EPOCHS_AFTER_START if start else 1
 
 

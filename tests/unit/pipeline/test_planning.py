@@ -274,7 +274,9 @@ def test_epochs_that_end_before_the_weights_are_in_force_are_refused(tmp_path: P
         planning.with_features(given, planning.run_settings(given, {}))
     assert e.value.hint == (
         "use `--epochs 57` or more (109 or more is better), or shorten the start phase: "
-        "`--set dense_epochs=EPOCHS --set ramp_epochs=EPOCHS`"
+        "`--set dense_epochs=EPOCHS --set ramp_epochs=EPOCHS`. 57 is the sum of 22 epochs in which all "
+        "tokens are selected (`dense_epochs`) + 32.5 epochs in which the weights of the losses rise "
+        "(`ramp_epochs`) + 2 epochs after the start phase, rounded up"
     )
     assert not list((tmp_path / "cache" / "features").glob("jsonl*")), "before features are built"
 
@@ -290,14 +292,14 @@ def test_the_epochs_that_are_asked_for_are_the_fewest_that_are_accepted(num_text
     if not run.config().start_epochs:
         epoch_check.check(run)
         return
-    with pytest.raises(PipelineError, match="but got 1: the losses") as caught:
+    with pytest.raises(PipelineError, match="but got 1: the (losses|classifier)") as caught:
         epoch_check.check(run)
     found = re.search(r"`--epochs (\d+)` or more \((\d+) or more is better\),", caught.value.hint or "")
     assert found is not None
     fewest, better = map(int, found.groups())
     assert better > fewest
     epoch_check.check(dataclasses.replace(run, num_epochs=fewest))
-    with pytest.raises(PipelineError, match=f"but got {fewest - 1}: the losses"):
+    with pytest.raises(PipelineError, match=f"but got {fewest - 1}: the (losses|classifier)"):
         epoch_check.check(dataclasses.replace(run, num_epochs=fewest - 1))
 
 
@@ -310,7 +312,7 @@ def test_the_epochs_that_are_asked_for_are_the_fewest_that_are_accepted(num_text
 )
 def test_too_few_epochs_are_told_before_the_official_files_are_looked_for(target: list[str], fewest: int):
     few, enough = ([*target, "--epochs", str(n)] for n in (fewest - 1, fewest))
-    with pytest.raises(PipelineError, match=f"but got {fewest - 1}: the losses"):
+    with pytest.raises(PipelineError, match=f"but got {fewest - 1}: the (losses|classifier)"):
         planning.run_settings(build_parser().parse_args(few), {})
     assert planning.run_settings(build_parser().parse_args(enough), {}).num_epochs == fewest
 
@@ -435,10 +437,22 @@ def test_the_gpus_of_a_cluster_are_not_looked_for_on_this_machine(
 
 def test_a_start_that_is_searched_is_said_with_its_longest():
     run = planning.run_settings(flags("--method", "fresh", "--set", "support_epochs=3.0"), {})
-    assert "at full weight after 3 epochs" in epoch_check.start_of(run, 3)
-    assert epoch_check.start_of(run, 6).endswith(
+    assert "at full weight after 3 epochs" in epoch_check.start_of(run)
+    space = lookup.space("fresh", "beer", "paper")
+    assert epoch_check.start_of(run, space).endswith(
         "after the start phase, whose length is searched (at most 6 epochs)"
     )
+
+
+def test_too_few_epochs_for_the_longest_start_that_is_searched_are_told_at_once():
+    space = lookup.space("fresh", "beer", "paper")
+    with pytest.raises(PipelineError, match="at least 7 epochs, .* 6 epochs, but got 1") as caught:
+        planning.run_settings(flags("--method", "fresh", "--epochs", "1"), {}, space=space)
+    assert (caught.value.hint or "").endswith(
+        "7 is the sum of 6 epochs for the support model (`support_epochs`, searched: at most that) + 1 epoch "
+        "after the start phase"
+    )
+    planning.run_settings(flags("--method", "fresh", "--epochs", "7"), {}, space=space)
 
 
 # ------------------------------------------------------------------------- the criterion that a search has
