@@ -20,6 +20,9 @@ from pipeline.training.settings import RunSettings
 from search_spaces.base import Criterion, at_rate
 from search_spaces.criteria import PAPER, with_min_precision
 
+_VALIDATION = "val_"
+"""Begins the names of the scores that a criterion reads."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
@@ -173,10 +176,13 @@ def _check_scores(criterion: Criterion, known: Mapping[str, float], run: RunSett
     for name in criterion.metrics:
         if name not in known:
             main = columns.of_validation(run.dataset, known, run.criterion.metrics).values()
+            # every name begins with `val_`, which makes no two names alike
+            bare = [other.removeprefix(_VALIDATION) for other in known]
+            near = did_you_mean(name.removeprefix(_VALIDATION), bare, prefix=_VALIDATION)
             raise PipelineError(
                 f"no validation score `{name}`; the main scores are {', '.join(main)}",
                 where="--criterion",
-                hint=did_you_mean(name, known) or "the page of a trial in MLflow shows all scores",
+                hint=near or "the page of a trial in MLflow shows all scores",
             )
 
 

@@ -634,24 +634,37 @@ def test_a_criterion_that_is_missed_is_answered_with_one_that_would_do(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"),
+    ("wanted", "message", "hint"),
     [
         (
             Wanted(number=7),
             "no trial 7 of the study `first` has weights; the trials with weights are 0, 1, 2",
+            None,
         ),
         (
             Wanted(criterion=Criterion.parse("val_tokn_f1")),
             "no validation score `val_tokn_f1`; the main scores are val_token_precision, ",
+            "did you mean `val_token_f1`?",
+        ),
+        (
+            Wanted(criterion=Criterion.parse("val_loss")),  # of `val_mse`, only the `val_` is near
+            "no validation score `val_loss`; the main scores are val_token_precision, ",
+            "the page of a trial in MLflow shows all scores",
         ),
     ],
 )
 def test_what_is_not_there_cannot_be_registered(
-    wanted: Wanted, message: str, tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wanted: Wanted,
+    message: str,
+    hint: str | None,
+    tracker: Tracker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     prepared = ended(tracker, tmp_path, monkeypatch)
-    with pytest.raises(PipelineError, match=message):
+    with pytest.raises(PipelineError, match=message) as caught:
         register(prepared, results(tmp_path), tracker.uri, wanted)
+    assert caught.value.hint == hint
 
 
 def test_any_criterion_can_be_stated_and_the_model_be_named(
