@@ -5,24 +5,24 @@ from collections.abc import Mapping
 
 from search_spaces.space import Range, Search, Space, without_noise
 
+_BEER_GRID = "the grid of [Sha2023] for beer, section 4.2"
+
 PAPER_BEER: Space = (
     Range(
         name="lambda_ib",
         low=0.0001,
         high=0.001,
         step=0.0001,
-        why="[Sha2023] section 4.2: (0, 0.001] with step 0.0001",
+        why=_BEER_GRID,
     ),
-    Range(
-        name="lambda_g", low=0.2, high=2.0, step=0.2, why="[Sha2023] section 4.2: [0.2, 2.0] with step 0.2"
-    ),
-    Range(name="lambda_mi", low=0.0, high=1.0, step=0.1, why="[Sha2023] section 4.2: [0, 1] with step 0.1"),
+    Range(name="lambda_g", low=0.2, high=2.0, step=0.2, why=_BEER_GRID),
+    Range(name="lambda_mi", low=0.0, high=1.0, step=0.1, why=_BEER_GRID),
     Range(
         name="lambda_lm",
         low=0.0,
         high=0.01,
         step=0.001,
-        why="[Sha2023] section 4.2: [0, 0.010] with step 0.001",
+        why=_BEER_GRID,
     ),
 )
 
@@ -98,7 +98,7 @@ CAIL_FIRST = PAPER_CAIL_BEST | {"lambda_ib": 0.002, "lambda_mi": 0.1}
 
 WIDE_CAIL = _decade_around(CAIL_FIRST, "our first point")
 
-_OURS = "ours, for [Sha2023] states no range for HateXplain: "
+_OURS = "ours, because [Sha2023] states no range for HateXplain: "
 
 PAPER_HATEXPLAIN: Space = (
     Range(
@@ -106,12 +106,12 @@ PAPER_HATEXPLAIN: Space = (
         low=0.001,
         high=0.01,
         step=0.001,
-        why=_OURS + "ten times beer's range: L_ib is a sum over tokens, and posts have a fifth of a review's "
-        "tokens",
+        why=_OURS + "ten times that of beer, because L_ib is a sum over tokens, and posts have a fifth of a "
+        "review's tokens",
     ),
-    Range(name="lambda_g", low=0.2, high=2.0, step=0.2, why=_OURS + "beer's and CAIL's [0.2, 2.0]"),
-    Range(name="lambda_mi", low=0.0, high=1.0, step=0.1, why=_OURS + "beer's and CAIL's [0, 1]"),
-    Range(name="lambda_lm", low=0.0, high=0.01, step=0.001, why=_OURS + "beer's and CAIL's [0, 0.010]"),
+    Range(name="lambda_g", low=0.2, high=2.0, step=0.2, why=_OURS + "that of beer and CAIL"),
+    Range(name="lambda_mi", low=0.0, high=1.0, step=0.1, why=_OURS + "that of beer and CAIL"),
+    Range(name="lambda_lm", low=0.0, high=0.01, step=0.001, why=_OURS + "that of beer and CAIL"),
 )
 
 HATEXPLAIN_FIRST = {"lambda_ib": 0.003, "lambda_g": 1.0, "lambda_mi": 0.1, "lambda_lm": 0.005}
@@ -127,7 +127,7 @@ HATEXPLAIN = Search(
     spaces={"paper": PAPER_HATEXPLAIN, "wide": WIDE_HATEXPLAIN}, first_points=[HATEXPLAIN_FIRST]
 )
 
-_OWN = "data of one's own, of which nothing is known: "
+_OWN = "nothing is known of your own data: "
 
 
 def _with_reason(space: Space, why: str) -> Space:
@@ -136,7 +136,7 @@ def _with_reason(space: Space, why: str) -> Space:
 
 OWN_DATA = Search(
     spaces={
-        "paper": _with_reason(PAPER_BEER, "the grid of [Sha2023] for beer, section 4.2"),
+        "paper": _with_reason(PAPER_BEER, _BEER_GRID),
         "wide": _with_reason(WIDE_OWN, "a decade on each side of what [Sha2023] found best for beer"),
     },
     first_points=[PAPER_BEER_BEST],

@@ -18,6 +18,9 @@ from search_spaces.space import Space, num_points
 if TYPE_CHECKING:
     from pipeline.study.study import StudySettings
 
+_EMPTY: tuple[object, ...] = ("", None, (), [], {})
+"""Values of hyper-parameters that say nothing."""
+
 
 def plan(
     prepared: "StudySettings", directory: Location, uri: str, address: str | None, data: Sequence[str]
@@ -37,7 +40,7 @@ def plan(
         f"tracking     {without_password(uri)}",
         *data,
         *_criterion(run),
-        f"trials       {_trials(prepared.num_trials, space)} of {counted(run.num_epochs, 'epoch')}",
+        f"trials       {_trials(prepared.num_trials, space)} of {counted(run.num_epochs, 'epoch')} each",
         *_seeds(prepared),
         f"GPUs         {_gpus(prepared, address)}",
         f"sampler      {prepared.sampler}, seed {run.seed}",
@@ -45,11 +48,15 @@ def plan(
         "\nsearched",
     ]
     width = max(map(len, run.config().to_dict()))
-    lines += [f"  {one.name:<{width}} {one}  ({one.why})" for one in space]
+    before = ""
+    for one in space:
+        lines.append(f"  {one.name:<{width}} {one}  ({'same reason' if one.why == before else one.why})")
+        before = one.why
     lines.append("\nfixed")
     searched = {one.name for one in space}
-    fixed = run.config().to_dict().items()
-    lines += [f"  {name:<{width}} {value}" for name, value in fixed if name not in searched]
+    # what has no value, such as the folder of a pretrained encoder, is not fixed at one
+    fixed = {name: value for name, value in run.config().to_dict().items() if value not in _EMPTY}
+    lines += [f"  {name:<{width}} {value}" for name, value in fixed.items() if name not in searched]
     return "\n".join(lines)
 
 

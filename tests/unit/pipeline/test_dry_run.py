@@ -34,6 +34,8 @@ def test_a_dry_run_on_the_sample_needs_no_files_and_writes_nothing(tmp_path, mon
     assert "\n  lambda_ib                   0.0001 .. 0.001, step 0.0001" in plan
     fixed = plan.partition("\nfixed\n")[2].splitlines()
     assert len({len(line) - len(line[2:].partition(" ")[2].lstrip()) for line in fixed}) == 1, "one column"
+    assert all(len(line.split()) > 1 for line in fixed), "a setting without a value is left out"
+    assert plan.count("[Sha2023]") == 1 and plan.count("(same reason)") == 3
     assert list(tmp_path.iterdir()) == []
 
 

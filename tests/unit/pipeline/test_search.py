@@ -217,7 +217,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(empty_folder: Path, capsys
     assert lines[0] == "study        first  (infocal on beer/palate)"
     assert "results      runs/sample/studies/first" in lines
     assert f"tracking     sqlite:///{empty_folder.resolve()}/runs/sample/mlflow.db" in lines
-    assert "trials       7 of 9 epochs" in lines
+    assert "trials       7 of 9 epochs each" in lines
     assert "sampler      tpe, seed 5" in lines
     assert any(line.startswith("criterion") and "val_token_precision >= 0.5" in line for line in lines)
     assert any(line.split()[:2] == ["hidden_size", "16"] for line in lines)

@@ -296,7 +296,7 @@ def test_the_metric_mode_of_each_dataset(dataset, mode):
 
 def test_no_space_of_hatexplain_is_called_the_papers_without_saying_that_it_is_ours():
     for range_ in lookup.space("infocal", "hatexplain", "paper"):
-        assert range_.why.startswith("ours, for [Sha2023] states no range for HateXplain")
+        assert range_.why.startswith("ours, because [Sha2023] states no range for HateXplain")
 
 
 @pytest.mark.parametrize(
