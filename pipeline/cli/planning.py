@@ -411,8 +411,9 @@ def with_features(
     if lookup.depends_on_data(run.dataset):
         num_texts = len(features.table("train"))
         run = _settled(given, run, criterion_of(features), num_texts)
-        logger.info("criterion: %s", criterion_in_words(run))
-        if not given.sample:
+        if is_first:
+            logger.info("criterion: %s", criterion_in_words(run))
+        if is_first and not given.sample:
             logger.info("%s: %s", counted(num_texts, "training text"), epoch_check.start_of(run))
         return run
     _check_annotated(given, run, len(validation), len(validation) - validation.null_count)

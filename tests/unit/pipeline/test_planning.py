@@ -254,6 +254,10 @@ def test_the_criterion_of_own_data_is_settled_by_what_val_holds(
     assert settled.criterion.metric == metric
     assert f"criterion: {settled.criterion}" in caplog.messages
     assert data_options.target_of_run(settled) == "data", "the folder's name"
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "pipeline.cli.planning"):
+        assert planning.with_features(given, run, is_first=False) == settled
+    assert not caplog.messages, "it was said for the first method of a comparison"
 
 
 def test_a_small_corpus_of_ones_own_gets_small_batches_and_a_long_start(tmp_path: Path):
