@@ -131,7 +131,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     # what `pipeline.register` packed stays: it is the trial that the user chose
     is_kept = bool(before) and not winner.is_met
     package = None
-    if not is_kept:
+    if winner.is_result and not is_kept:
         with offering_next(study, winner, candidates, prepared.run.criterion, commands.register, ""):
             package = pack_winner(study, features, winner, runs[winner.trial_id])
     version = challenger = champion = None

@@ -3,6 +3,7 @@
 import argparse
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -103,7 +104,8 @@ def of_study(
         lines += ["", f"winner over {counted(int(over_seeds['num_seeds']), 'seed')}: {', '.join(parts)}"]
     if used is not None:
         lines += ["", str(used)]
-    lines += ["", f"report   {directory / REPORT}", f"model    {directory / PACKAGE}", ""]
+    model = directory / PACKAGE if before else of_model(candidates, directory / PACKAGE)
+    lines += ["", f"report   {directory / REPORT}", f"model    {model}", ""]
     if version is None:
         lines += _missed(candidates, run.criterion, run.dataset, register, names or {}, before)
     else:
@@ -112,6 +114,29 @@ def of_study(
     lines.append(f"  {mlflow_page.how_to_open(tracking_uri)}")
     lines += [f"  the trials as a table: {address}"] if address else []
     return "\n".join(lines)
+
+
+_USELESS = {
+    "degenerate_all": "(nearly) all tokens are selected",
+    "degenerate_none": "(nearly) no token is selected",
+}
+"""Why nobody should use a model, by the name of its trivial mask."""
+
+
+def of_model(epochs: Sequence[BestEpoch], package: Path | Location) -> str:
+    """Where the model is; that there is none worth using, and why, where the best one is none.
+
+    Args:
+        epochs: the best one of each trial, the best trial's first.
+        package: the model's.
+    """
+    if epochs[0].is_result:
+        return str(package)
+    useless = [one for one in epochs if not one.is_result]
+    reasons = Counter(_USELESS.get(one.degenerate or "", "the start phase is not over") for one in useless)
+    whose = "its best epoch" if len(epochs) == 1 else "the best epoch of each trial"
+    why = [f"{reason} ({count} of {len(epochs)})" for reason, count in reasons.most_common()]
+    return f"none worth using: at {whose}, {', '.join(why) if len(why) > 1 else next(iter(reasons))}"
 
 
 def no_better_than(constant: Mapping[str, float], scores: Mapping[str, float]) -> list[str]:
@@ -356,11 +381,12 @@ def of_one(best: BestEpoch, criterion: Criterion, output: Path, dataset: str, te
         for label, name in columns.of_validation(dataset, best.scores, criterion.metrics).items()
     )
     met = _verdict(best)
+    worth = "" if best.is_result else f" ({of_model([best], output)})"
     return "\n".join(
         [
             f"best epoch on validation: {best.epoch + 1}; {figures}",
             f"{criterion}: {met}",
-            f"\nmodel    {output}",
+            f"\nmodel    {output}{worth}",
             f"  python -m pipeline.explain --package {shlex.quote(str(output))} --text {shlex.quote(text)}",
         ]
     )

@@ -247,6 +247,20 @@ def test_trivial_masks_alone_are_said_to_be_so():
     assert "pipeline.register" not in text
 
 
+def test_a_model_that_nobody_should_use_is_not_offered():
+    def useless(violation: float, degenerate: str | None) -> BestEpoch:
+        return candidate(violation=violation, value=-violation, is_result=False, degenerate=degenerate)
+
+    trivial, unready = useless(1.1, "degenerate_all"), useless(1.2, None)
+    at = "model    none worth using: at the best epoch of each trial, "
+    assert f"{at}(nearly) all tokens are selected\n" in text_of([trivial, trivial], version=None)
+    assert (
+        f"{at}(nearly) all tokens are selected (1 of 2), the start phase is not over (1 of 2)\n"
+    ) in text_of([trivial, unready], version=None)
+    alone = of_one(useless(1.1, "degenerate_none"), criterion(), Path("x"), "beer")
+    assert "model    x (none worth using: at its best epoch, (nearly) no token is selected)\n" in alone
+
+
 def test_a_trial_whose_start_is_not_over_is_not_recommended():
     """Its scores may look best: nothing is pressed on its mask yet, or its classifier was never trained."""
     unready = candidate("a", violation=1.5, value=-1.5, is_result=False, scores=SCORES)
