@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     cluster.share_cache(storage, given.cache_dir)
     with (
         study_folder.opened(storage, prepared.name, resume=given.resume, kind=COMPARISON) as folder,
-        study_folder.resume_hint(folder.directory / SETTINGS, commands.resume, "training"),
+        study_folder.resume_hint(folder.directory / SETTINGS, commands.how_to_resume, "training"),
     ):
         logger.info("results: %s\ntracking: %s", directory, without_password(uri))
         planning.compile_ahead(prepared.runs[0], given.address)
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
             with terminal.step("loading the packages"):
                 from pipeline.comparing.comparison import conduct
                 from pipeline.comparing.comparison_table import tables
-            table, broken = conduct(prepared, folder, uri, given.address, commands.resume, width)
+            table, broken = conduct(prepared, folder, uri, given.address, commands.how_to_resume, width)
             files = tables(folder)
     terminal.answer(table)
     logger.info("tables: %s", ", ".join(files))
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
         raise PipelineError(
             f"{len(broken)} of {len(prepared.runs) * len(prepared.seeds)} trainings crashed; {name}: "
             f"{reason}",
-            hint=f"train the missing runs with: {commands.resume}",
+            hint=f"train the missing runs with: {commands.how_to_resume}",
         )
     return 0
 

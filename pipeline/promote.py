@@ -68,9 +68,10 @@ def main(arguments: Sequence[str]) -> int:
     places += command_text.named_store(given.tracking_uri) if given.tracking_uri else []
     promotion.check_comparable(version, holder, given.dataset, aspect, places)
     # the hint states another threshold, and whether the champion is better is seen anew
-    command = command_text.without_flags(
-        command_text.stored_command("pipeline.promote", arguments), {"--min-precision": 1, "--force": 0}
-    )
+    left_out = {"--min-precision": 1, "--force": 0}
+    if given.tracking_uri and not command_text.named_store(given.tracking_uri):
+        left_out["--tracking-uri"] = 1
+    command = command_text.without_flags(command_text.stored_command("pipeline.promote", arguments), left_out)
     text = promotion.judge(tracker, version, holder, given, command)
     model_registry.promote(tracker, version)
     if version.run_id:

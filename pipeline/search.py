@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     cluster.share_cache(storage, given.cache_dir)
     with (
         study_folder.opened(storage, prepared.name, resume=given.resume) as folder,
-        study_folder.resume_hint(folder.directory / LEDGER, commands.resume),
+        study_folder.resume_hint(folder.directory / LEDGER, commands.how_to_resume),
     ):
         with terminal.opened():
             logger.info("results: %s\ntracking: %s", directory, without_password(uri))
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str]) -> int:
                 )
         terminal.answer(result)
         if export is not None:
-            export.run_or_say_how(folder.directory / OPTUNA_DB, commands.resume)
+            export.run_or_say_how(folder.directory / OPTUNA_DB, commands.how_to_resume)
     return 0
 
 

@@ -18,7 +18,7 @@ from pipeline.base.locations import (
     own_tracking,
 )
 from pipeline.base.storage import Storage
-from pipeline.base.uris import file_of_sqlite, of_sqlite, without_password
+from pipeline.base.uris import file_of_sqlite, is_masked, of_sqlite, without_password
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,18 @@ class Commands:
     """Writes to MLflow what it lacks of a study."""
     register: str
     """Registers a trial of a study that has ended, under a criterion to be added."""
+    first: str = ""
+    """What is to be done before any of them; empty: nothing."""
+
+    @property
+    def how_to_resume(self) -> str:
+        """`resume` within a sentence, after what is to be done first."""
+        return f"{self.first}, then run: {self.resume}" if self.first else self.resume
+
+    @property
+    def how_to_sync(self) -> str:
+        """`sync` within a sentence, after what is to be done first."""
+        return f"{self.first}, then run: {self.sync}" if self.first else self.sync
 
 
 def next_commands(
@@ -56,6 +68,7 @@ def next_commands(
         resume=shlex.join(["python", "-m", module, "--resume", *places, *cluster]),
         sync=shlex.join(["python", "-m", "pipeline.sync", *places]),
         register=shlex.join(["python", "-m", "pipeline.register", *places]),
+        first=variable_to_set(stated) if stated else "",
     )
 
 
@@ -83,12 +96,25 @@ def tracking_flags(storage: Storage, uri: str) -> list[str]:
 
 
 def named_store(uri: str) -> list[str]:
-    """The flag that names a tracking store; none where MLFLOW_TRACKING_URI holds it with its password.
+    """The flag that names a tracking store; none where its address holds a password.
 
-    A password is masked. The commands accept that once the variable holds the same address.
+    No password is printed, and with a masked one the flag would name no store: such an address is read from
+    MLFLOW_TRACKING_URI; see `variable_to_set`.
     """
     shown = without_password(uri)
-    return [] if is_in_environment(shown) else ["--tracking-uri", shown]
+    return [] if is_masked(shown) else ["--tracking-uri", shown]
+
+
+def variable_to_set(uri: str) -> str:
+    """What to do before commands for a tracking store whose address holds a password; empty: nothing.
+
+    Args:
+        uri: of the store, with its password or without.
+    """
+    shown = without_password(uri)
+    if not is_masked(shown) or is_in_environment(shown):
+        return ""
+    return f"first set {TRACKING_VARIABLE} to the full address of {shown}, with its password"
 
 
 def stored_command(module: str, arguments: Sequence[str]) -> str:

@@ -95,7 +95,7 @@ def conduct(
     was_complete = study.is_complete
     tracking = tracked(prepared, folder, study.ledger, tracker, features)
     try:
-        mirror = Mirror(tracking, commands.sync)
+        mirror = Mirror(tracking, commands.how_to_sync)
         study.notify = mirror.notify
         used = _search(study, tracking, mirror, address)
         with terminal.step("writing what is missing to MLflow"):
@@ -178,7 +178,9 @@ def _close(
             tracking.tracker.finish(tracking.study_run_id, status)
     except (OSError, *USER_ERRORS) as error:
         logger.warning(
-            "cannot write to MLflow (%s); when MLflow is reachable again, run: %s", error, commands.sync
+            "cannot write to MLflow (%s); when MLflow is reachable again, run: %s",
+            error,
+            commands.how_to_sync,
         )
     num_missing = study.num_missing
     trials = study.ledger.trials()
@@ -190,7 +192,7 @@ def _close(
         start = "from their last checkpoints" if has_checkpoints else "from the beginning"
         logger.warning("%d of %d trials have finished; the others resume %s", over, study.num_trials, start)
     if status == "FAILED":  # who interrupts is told by the command
-        logger.warning("to resume: %s", commands.resume)
+        logger.warning("to resume: %s", commands.how_to_resume)
 
 
 def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command: str) -> str:

@@ -130,9 +130,10 @@ def judge(
     }
     model_registry.tag(tracker, version, verdict)
     if missed:
+        first = command_text.variable_to_set(tracker.uri)
         raise CriterionNotMet(
             f"{version.uri} was not promoted: {'; '.join(missed)} ({origin})",
-            hint=way_on(criterion, reading.scores, command),
+            hint=way_on(criterion, reading.scores, command) + (f" ({first})" if first else ""),
         )
     terminal.answer(f"\n{held(criterion, origin)}")
     if holder is not None:
@@ -211,4 +212,6 @@ def next_steps(model: str, uri: str, text: str, storage: Storage | None = None) 
     """
     where = command_text.tracking_flags(storage or Storage(STORAGE), uri)
     explain = ["python", "-m", "pipeline.explain", "--model", model, *where, "--text", text]
-    return f"  {shlex.join(explain)}\n  {mlflow_page.how_to_serve(model, uri)}"
+    first = command_text.variable_to_set(uri)
+    head = f"  {first}\n" if first else ""
+    return f"{head}  {shlex.join(explain)}\n  {mlflow_page.how_to_serve(model, uri)}"

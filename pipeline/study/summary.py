@@ -13,7 +13,14 @@ from feature_store.sources import DEFAULT_DATASET
 from feature_store.targets import in_flags
 from feature_store.wording import counted
 from infocal.metrics.resampling import LEVEL, NUM_DRAWS
-from pipeline.base.command_text import bare_parser, named_store, parsed_again, storage_flags, tracking_flags
+from pipeline.base.command_text import (
+    bare_parser,
+    named_store,
+    parsed_again,
+    storage_flags,
+    tracking_flags,
+    variable_to_set,
+)
 from pipeline.base.locations import storage as default_storage
 from pipeline.base.storage import Location, Storage
 from pipeline.reporting.results import give_or_take, setting
@@ -107,7 +114,8 @@ def of_study(
     model = directory / PACKAGE if before else of_model(candidates, directory / PACKAGE)
     lines += ["", f"report   {directory / REPORT}", f"model    {model}", ""]
     if version is None:
-        lines += _missed(candidates, run.criterion, run.dataset, register, names or {}, before)
+        first = variable_to_set(tracking_uri)
+        lines += _missed(candidates, run.criterion, run.dataset, register, names or {}, before, first)
     else:
         lines += registered(prepared, version, tracking_uri, text, storage, challenger, champion)
     lines += no_better_than(constant or {}, candidates[0].scores)
@@ -232,7 +240,11 @@ def registered(
     if champion == version:
         head, model, steps = f"{name} version {version} is `champion`", f"models:/{name}@champion", []
     steps.append(["pipeline.explain", "--model", model, *store, "--text", text])
-    return [f"{head}. Next:", *(f"  {shlex.join(['python', '-m', *step])}" for step in steps)]
+    first = variable_to_set(tracking_uri)
+    return [
+        f"{head}. Next{f' ({first})' if first else ''}:",
+        *(f"  {shlex.join(['python', '-m', *step])}" for step in steps),
+    ]
 
 
 def first_flags(prepared: StudySettings) -> argparse.Namespace:
@@ -286,8 +298,13 @@ def _missed(
     register: str,
     names: Mapping[str, str],
     before: str,
+    first: str,
 ) -> list[str]:
-    """What to do where no trial meets the criterion: the command that registers a useful one."""
+    """What to do where no trial meets the criterion: the command that registers a useful one.
+
+    Args:
+        first: what is to be done before that command; empty: nothing.
+    """
     said = [f"No trial meets the criterion ({criterion}): {before or 'nothing was registered'}."]
     if before:
         return said
@@ -305,7 +322,7 @@ def _missed(
     return [
         *said,
         f"This would register {names.get(chosen.trial_id, 'the trial')} with {figures} "
-        f"(its epoch {chosen.epoch + 1}):",
+        f"(its epoch {chosen.epoch + 1}){f' ({first})' if first else ''}:",
         f"  {register} {stated(relaxed, criterion)}",
         "`promote` checks the same bounds on test, where scores are often lower: bounds slightly below the "
         "validation scores are safer.",

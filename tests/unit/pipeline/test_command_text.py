@@ -15,7 +15,12 @@ def test_a_command_to_go_on_names_the_tracking_that_the_environment_named(monkey
     for command in (found.resume, found.sync, found.register):
         assert command.endswith("--name first"), "the environment holds the password, which a flag would lack"
     other = command_text.next_commands("first", Storage("runs"), "http://me:secret@other:5000")
-    assert other.sync.endswith("--name first --tracking-uri 'http://me:***@other:5000'")
+    assert other.sync.endswith("--name first"), "a masked password would name no store"
+    assert other.how_to_sync == (
+        "first set MLFLOW_TRACKING_URI to the full address of http://me:***@other:5000, with its password, "
+        f"then run: {other.sync}"
+    )
+    assert found.how_to_sync == found.sync, "the environment holds it"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://host:5000")
     found = command_text.next_commands("first", Storage("runs"), None)
     assert found.sync.endswith("--name first --tracking-uri http://host:5000")
@@ -31,18 +36,20 @@ def test_a_command_to_go_on_names_the_tracking_that_the_environment_named(monkey
 )
 def test_a_printed_command_finds_the_store_that_the_environment_holds(uri: str, monkeypatch):
     storage = Storage("runs")
-    printed = command_text.tracking_flags(storage, without_password(uri))
-    assert printed == ["--tracking-uri", without_password(uri)]
+    shown = without_password(uri)
+    assert command_text.tracking_flags(storage, shown) == []
+    assert f" full address of {shown}, " in command_text.variable_to_set(shown)
     with pytest.raises(PipelineError, match="is not stored") as caught:
-        locations.tracking_uri(printed[1], storage)
+        locations.tracking_uri(shown, storage)
     assert "set MLFLOW_TRACKING_URI" in str(caught.value.hint)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    assert locations.tracking_uri(printed[1], storage) == uri
-    assert command_text.tracking_flags(storage, without_password(uri)) == []
+    assert locations.tracking_uri(shown, storage) == uri
+    assert command_text.tracking_flags(storage, shown) == []
+    assert command_text.variable_to_set(shown) == ""
     assert locations.tracking_uri(None, storage) == uri
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.replace("h", "i"))
     with pytest.raises(PipelineError, match="is not stored"):
-        locations.tracking_uri(printed[1], storage)
+        locations.tracking_uri(shown, storage)
 
 
 @pytest.mark.parametrize(

@@ -81,11 +81,11 @@ def test_what_is_to_be_typed_is_quoted_and_holds_no_password():
     commands = command_text.next_commands(
         "first", Storage("my runs/ä"), "http://me:secret@host:5000", address="10.0.0.1:6379"
     )
-    places = ["--name", "first", "--storage", "my runs/ä", "--tracking-uri", "http://me:***@host:5000"]
+    places = ["--name", "first", "--storage", "my runs/ä"]
     cluster = ["--address", "10.0.0.1:6379"]
     assert shlex.split(commands.resume) == ["python", "-m", "pipeline.search", "--resume", *places, *cluster]
     assert shlex.split(commands.sync) == ["python", "-m", "pipeline.sync", *places]
     short = command_text.next_commands("first", Storage("runs"), None, module="pipeline.compare")
     assert short.resume == "python -m pipeline.compare --resume --name first"
     with pytest.raises(PipelineError, match="the password of `http://me:\\*\\*\\*@host:5000` is not stored"):
-        locations.tracking_uri(places[-1], Storage("runs"))
+        locations.tracking_uri("http://me:***@host:5000", Storage("runs"))
