@@ -114,12 +114,21 @@ def columns(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """The start of a text, no wider than so many columns."""
+    """The start of a text, no wider than so many columns; with whole words if these fill half of them."""
     if columns(text) <= width:
         return text
-    while text and columns(text) > width - 3:
-        text = text[:-1]
-    return f"{text}..."
+    start = text
+    while start and columns(start) > width - 3:
+        start = start[:-1]
+    if not text[len(start)].isspace():
+        words = start.rpartition(" ")[0]
+        start = words if 2 * columns(words) >= width else start
+    return f"{start.rstrip()}..."
+
+
+def _beside(text: str, end: str, width: int) -> str:
+    """A text and what stands behind it, for which the text is cut."""
+    return f"{cut(text, width - columns(end) - 2)}  {end}"
 
 
 def clock(seconds: float) -> str:
@@ -218,7 +227,7 @@ class _Screen:
         sign = self.frames[int(now * 2 * _PER_SECOND) % len(self.frames)]
         steps = [] if self.is_over else self.steps
         found = [
-            (f"{'  ' * i}{sign} {step.text}  {clock(now - step.started)}", "bold")
+            (_beside(f"{'  ' * i}{sign} {step.text}", clock(now - step.started), width), "bold")
             for i, step in enumerate(steps)
         ]
         below = [(self.notice, "bold")] if self.notice and not self.is_over else []

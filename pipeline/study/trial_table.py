@@ -4,13 +4,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from feature_store.terminal import Line, columns, cut
+from feature_store.terminal import Line, columns, cut, fitted
 from pipeline.reporting.results import setting
 from pipeline.training.columns import of_validation
 from search_spaces.space import Value
 
 _SHORT = {"precision": "P", "recall": "R", "selected": "sel"}
 _PREFIX = "lambda_"
+_LEAST_HEIGHT = 12
+"""Lines of the smallest table that has a legend in place of a row."""
 _F1 = ("val_token_f1", "val_macro_f1")
 """Scores that follow from others."""
 _ERRORS = ("val_mse", "val_mae")
@@ -79,6 +81,8 @@ def lines(
 ) -> list[Line]:
     """The titles and a line for each row; of rows that do not fit, it is said how many there are.
 
+    Where titles are short, a legend says what they stand for.
+
     Args:
         rows: in the order in which they are shown.
         decisive: flat names of the scores that decide, for which there is room before others.
@@ -87,14 +91,23 @@ def lines(
     """
     if not rows or height < 2:
         return []
-    shown = rows if len(rows) < height else rows[: max(height - 2, 0)]
-    table = _table(_columns(shown, what, num_epochs, dataset, decisive), width)
-    found: list[Line] = [(table[0], "dim")]
-    for row, text in zip(shown, table[1:], strict=True):
-        found.append((text, "bold green" if row.is_best else "" if row.is_running else "dim"))
-    if len(shown) < len(rows):
-        found.append((cut(f"  and {len(rows) - len(shown)} more", width), "dim"))
-    return found
+
+    def within(height: int) -> tuple[list[Line], list[Line]]:
+        shown = rows if len(rows) < height else rows[: max(height - 2, 0)]
+        texts, legend = _table(_columns(shown, what, num_epochs, dataset, decisive), width)
+        found: list[Line] = [(texts[0], "dim")]
+        for row, text in zip(shown, texts[1:], strict=True):
+            found.append((text, "bold green" if row.is_best else "" if row.is_running else "dim"))
+        if len(shown) < len(rows):
+            found.append((cut(f"  and {len(rows) - len(shown)} more", width), "dim"))
+        return found, [(line, "dim") for line in fitted(legend, width).split("\n") if line]
+
+    found, legend = within(height)
+    if len(rows) < height and len(found) + len(legend) <= height:
+        return [*found, *legend]
+    if len(rows) < height or height - len(legend) < _LEAST_HEIGHT:
+        return found
+    return [*within(height - len(legend))[0], *legend]
 
 
 def _columns(
@@ -120,18 +133,30 @@ def _columns(
     return found
 
 
-def _table(found: list[_Column], width: int) -> list[str]:
-    """The columns side by side: with short titles, and then without some columns, where there is no room."""
+def _table(found: list[_Column], width: int) -> tuple[list[str], str]:
+    """The columns side by side, and what short titles stand for; empty where none does.
+
+    Where there is no room, titles are short, and then some columns are left out.
+    """
     short: tuple[bool, ...]
     for short in ((), (True,), (True, False)):
         texts = _aligned(found, short)
         if columns(texts[0]) <= width:
-            return texts
+            return texts, _legend(found, short)
     while columns(texts[0]) > width and max(column.rank for column in found) > _ALWAYS:
         least = max(range(len(found)), key=lambda i: (found[i].rank, i))
         found = found[:least] + found[least + 1 :]
         texts = _aligned(found, short)
-    return [cut(text, width) for text in texts]
+    return [cut(text, width) for text in texts], _legend(found, short)
+
+
+def _legend(found: Sequence[_Column], short: Collection[bool]) -> str:
+    """What those titles stand for that are short."""
+    shown = [one for one in found if one.is_searched in short and one.short != one.title]
+    parts = [f"{one.short} = {one.title}" for one in shown if not one.is_searched]
+    weights = ", ".join(one.short for one in shown if one.is_searched)
+    parts += [f"{weights} = {_PREFIX}..."] if weights else []
+    return f"  {'; '.join(parts)}" if parts else ""
 
 
 def _aligned(found: Sequence[_Column], short: Collection[bool]) -> list[str]:

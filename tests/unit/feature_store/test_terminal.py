@@ -116,9 +116,17 @@ def test_a_terminal_that_does_not_say_how_wide_it_is_has_80_columns(
 
 
 @pytest.mark.parametrize(
-    ("text", "width", "found"), [("short", 5, "short"), ("longer", 5, "lo..."), ("酒评酒评", 7, "酒评...")]
+    ("text", "width", "found"),
+    [
+        ("short", 5, "short"),
+        ("longer", 5, "lo..."),
+        ("酒评酒评", 7, "酒评..."),
+        ("looking for the rival", 15, "looking for..."),
+        ("looking for the rival", 18, "looking for the..."),
+        ("a verylongword", 10, "a veryl..."),
+    ],
 )
-def test_a_line_that_cannot_be_cut_between_words_ends_with_dots(text: str, width: int, found: str):
+def test_a_line_that_is_too_long_ends_with_dots_between_words_if_it_can(text: str, width: int, found: str):
     assert cut(text, width) == found
 
 

@@ -87,7 +87,9 @@ def test_scores_that_decide_have_room_before_all_others(decisive: tuple[str, ...
     values = {f"val_{name}": 0.101 + 0.01 * i for i, name in enumerate(names)}
     shown = LoneBoard("hatexplain", 50, LOGGER, name="HardKuma", decisive=decisive)
     shown.take(Epoch.of_numbers(1, {"best_objective": 0.6, "criterion_violation": 0.0, **values}))
-    titles, row = (text for text, _ in shown(width, 10, is_over=False)[-2:])
+    lines = [text for text, _ in shown(width, 10, is_over=False)]
+    place = next(i for i, text in enumerate(lines) if "HardKuma" in text)
+    titles, row = lines[place - 1 : place + 1]
     assert terminal.columns(titles) <= width
     for name in decisive:
         assert f"{values[name]:.3f}" in row, (name, titles)

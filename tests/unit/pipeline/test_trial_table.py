@@ -58,8 +58,11 @@ def test_with_room_every_column_stands_under_its_name():
 
 
 def test_at_80_columns_titles_are_short_and_what_follows_from_others_is_left_out():
-    head, *_ = table([row(0)], 77)
+    head, *_, legend = table([row(0)], 77)
     assert head.split() == ["trial", "state", "epoch", "P", "R", "sel", "mse", "g", "ib", "lm", "mi"]
+    assert legend == "  P = precision; R = recall; sel = selected; g, ib, lm, mi = lambda_..."
+    *_, more, last = table([row(i) for i in range(30)], 77, 20)
+    assert (more, last) == ("  and 13 more", legend)
 
 
 @pytest.mark.parametrize("dataset", ["beer", "hatexplain", "cail-small", "jsonl"])
@@ -94,7 +97,7 @@ def test_rows_that_just_fit_are_all_there():
 
 
 def test_a_trial_without_an_epoch_has_empty_cells():
-    _, first, second = table([row(0), row(1, scores={}, state="starting", num_epochs=0)], 77)
+    _, first, second, _ = table([row(0), row(1, scores={}, state="starting", num_epochs=0)], 77)
     assert "0.929" in first
     assert second.split() == ["01", "starting", "0/50", "1", "0.0003", "0.005", "0.1"]
 
