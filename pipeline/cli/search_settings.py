@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feature_store.sources import get_source
 from pipeline.base import command_text, credentials
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Location, Storage
@@ -36,6 +37,7 @@ _EACH_TIME = ("storage", "name", "address", "resume", "dry_run", "debug")
 def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySettings":
     """Check every flag and resolve the settings; the features' folder is still missing."""
     threads = max(1, int(given.cpus_per_trial))
+    get_source(given.dataset)  # a data set that is not there has no space either
     space, points = _space(given)
     run = planning.run_settings(given, {}, num_threads=threads, holds_rate=True, space=space)
     run = dataclasses.replace(run, checkpoint_s=given.checkpoint_every)
