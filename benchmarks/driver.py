@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 from ray import tune
@@ -23,9 +23,7 @@ from pipeline.base.storage import Storage
 from pipeline.cli import search_settings
 from pipeline.study import cluster, study_folder
 from pipeline.study.study_folder import TUNE, StudyFolder
-
-if TYPE_CHECKING:
-    from pipeline.study.study import StudySettings
+from pipeline.study.study_settings import StudySettings
 
 _NUM_TRIALS, _EPOCHS = (1, 8, 64), 20
 _MIB = 2**20
@@ -65,7 +63,7 @@ def run(work: Path, num_trials: Sequence[int] = _NUM_TRIALS, num_epochs: int = _
             yield from _search(prepared, folder, work)
 
 
-def _settings(work: Path, num_trials: int, num_epochs: int) -> "StudySettings":
+def _settings(work: Path, num_trials: int, num_epochs: int) -> StudySettings:
     """Those of a search on the made-up corpus, its features built."""
     flags = [
         *_COMMAND,
@@ -81,7 +79,7 @@ def _settings(work: Path, num_trials: int, num_epochs: int) -> "StudySettings":
     return search_settings.with_features(given, search_settings.new_study(given, flags))
 
 
-def _search(prepared: "StudySettings", folder: StudyFolder, work: Path) -> Iterator[Figure]:
+def _search(prepared: StudySettings, folder: StudyFolder, work: Path) -> Iterator[Figure]:
     from pipeline.study.conduct import save, tracked
     from pipeline.study.mirror import Mirror
     from pipeline.study.study import Study
@@ -105,7 +103,7 @@ def _search(prepared: "StudySettings", folder: StudyFolder, work: Path) -> Itera
     yield from _figures(prepared, reports.times, caught_up, psutil.Process().memory_info().rss - before)
 
 
-def _keep_an_epoch(prepared: "StudySettings", kept: Path) -> None:
+def _keep_an_epoch(prepared: StudySettings, kept: Path) -> None:
     """Train one epoch, and keep what it reported for the trials that train none."""
     from pipeline.study import outcome
     from pipeline.training import feature_copies
@@ -125,7 +123,7 @@ def _keep_an_epoch(prepared: "StudySettings", kept: Path) -> None:
 
 
 def _figures(
-    prepared: "StudySettings", times: Sequence[float], caught_up: float, memory: int
+    prepared: StudySettings, times: Sequence[float], caught_up: float, memory: int
 ) -> Iterator[Figure]:
     number, expected = prepared.num_trials, prepared.num_trials * prepared.run.num_epochs
     if len(times) != expected:

@@ -52,23 +52,25 @@ def main(arguments: Sequence[str]) -> int:
         home.check()
     if not given.resume:
         planning.check_data(given, prepared.run)
-    planning.check_device(prepared.run, given.address)
-    places.check(storage, uri, given.optuna_storage)
     cluster.check_address(given.address)
     if cluster.is_local(given.address) and not prepared.packs_gpus:
         cluster.check_machine(prepared.cpus_per_trial, prepared.gpus_per_trial, what="trial")
-    if prepared.packs_gpus and not prepared.chooses_gpus:
-        cluster.check_packing(given.address, prepared.run.device)
-    if given.dry_run:
-        prepared, data = search_settings.looked_at(given, prepared)
-        print(search_plan.plan(prepared, directory, uri, given.address, data))
-        return 0
-    export = search_settings.export_of(given.optuna_storage, prepared.name, storage, directory)
     cluster.share_cache(storage, given.cache_dir)
-    with (
-        study_folder.opened(storage, prepared.name, resume=given.resume) as folder,
-        study_folder.resume_hint(folder.directory / LEDGER, commands.how_to_resume),
-    ):
+    with contextlib.ExitStack() as stack:
+        if not given.dry_run and not given.resume:
+            # while torch and MLflow are loaded; what is resumed may have nothing left to train
+            stack.enter_context(cluster.started_ahead(given.address))
+        planning.check_device(prepared.run, given.address)
+        places.check(storage, uri, given.optuna_storage)
+        if prepared.packs_gpus and not prepared.chooses_gpus:
+            cluster.check_packing(given.address, prepared.run.device)
+        if given.dry_run:
+            prepared, data = search_settings.looked_at(given, prepared)
+            print(search_plan.plan(prepared, directory, uri, given.address, data))
+            return 0
+        export = search_settings.export_of(given.optuna_storage, prepared.name, storage, directory)
+        folder = stack.enter_context(study_folder.opened(storage, prepared.name, resume=given.resume))
+        stack.enter_context(study_folder.resume_hint(folder.directory / LEDGER, commands.how_to_resume))
         with terminal.opened():
             logger.info("results: %s\ntracking: %s", directory, without_password(uri))
             planning.compile_ahead(prepared.run, given.address)

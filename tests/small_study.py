@@ -4,7 +4,7 @@ from typing import Any
 
 from pipeline.base.storage import Storage
 from pipeline.study.criterion import Candidate
-from pipeline.study.study import StudySettings
+from pipeline.study.study_settings import StudySettings
 from pipeline.training.settings import RunSettings
 from search_spaces.base import Bound, Criterion
 from tests.small_store import sample_features

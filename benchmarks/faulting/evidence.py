@@ -18,8 +18,8 @@ from benchmarks.faulting.frame import Counts
 from benchmarks.faulting.reference import TIMES, Reference, state_differs
 from pipeline.base.storage import STAGED
 from pipeline.study.ledger import Ledger
-from pipeline.study.study import StudySettings
 from pipeline.study.study_folder import OPTUNA_DB, STUDIES
+from pipeline.study.study_settings import StudySettings
 from pipeline.tracking.epoch_steps import first_step
 from pipeline.tracking.sections import flat, flat_value
 from pipeline.tracking.studies import config_of

@@ -36,8 +36,9 @@ from pipeline.base.stored_files import read_settings
 from pipeline.cli.text_input import windows
 from pipeline.study.ledger import LEDGER, Ledger, Proposal
 from pipeline.study.scheduler import asha
-from pipeline.study.study import Study, StudySettings
+from pipeline.study.study import Study
 from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
+from pipeline.study.study_settings import StudySettings
 from pipeline.tracking.record import Stored
 from pipeline.tracking.tracking import CONFIG_ARTIFACT
 from pipeline.training import checkpoints

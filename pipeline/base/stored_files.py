@@ -1,8 +1,9 @@
-"""Reading back what was stored: digests beside the files, and errors that name the file whatever it holds."""
+"""Writing JSON, and reading back what was stored: digests beside the files, errors that name the file."""
 
 import contextlib
 import functools
 import json
+import os
 import pickle
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from feature_store.errors import reason
 from feature_store.fingerprint import file_digest
 from infocal.errors import StateError
 from pipeline.base.errors import USER_ERRORS, one_line
+from pipeline.base.storage import STAGED
 
 DIGESTS = "digests.json"
 """SHA-256 of the files beside it, by name."""
@@ -172,3 +174,15 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise StateError(f"cannot read the file: {reason(error)}", where=str(path)) from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file, readable and in the order given."""
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_json_whole(path: Path, value: Any) -> None:
+    """The same, whole or not at all: who reads it meanwhile finds the old file."""
+    temporary = path.with_name(f"{STAGED}{path.name}.{os.getpid()}")
+    write_json(temporary, value)
+    temporary.replace(path)

@@ -1,7 +1,6 @@
 """The plan of a search, which `--dry-run` prints."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from feature_store.wording import counted
 from pipeline.base.storage import Location
@@ -9,21 +8,19 @@ from pipeline.base.uris import without_password
 from pipeline.cli import planning
 from pipeline.reporting.results import setting
 from pipeline.study import cluster, race
+from pipeline.study.study_settings import StudySettings
 from pipeline.training import data_options
 from pipeline.training.settings import RunSettings
 from search_spaces import lookup
 from search_spaces.criteria import RELATIVE, RIVAL, paper_bar
 from search_spaces.space import Space, num_points
 
-if TYPE_CHECKING:
-    from pipeline.study.study import StudySettings
-
 _EMPTY: tuple[object, ...] = ("", None, (), [], {})
 """Values of hyper-parameters that say nothing."""
 
 
 def plan(
-    prepared: "StudySettings", directory: Location, uri: str, address: str | None, data: Sequence[str]
+    prepared: StudySettings, directory: Location, uri: str, address: str | None, data: Sequence[str]
 ) -> str:
     """What would be done, for `--dry-run`.
 
@@ -76,7 +73,7 @@ def _criterion(run: RunSettings) -> list[str]:
     return [*lines, f"             {measured}{beside}"]
 
 
-def _first(prepared: "StudySettings") -> list[str]:
+def _first(prepared: StudySettings) -> list[str]:
     """The points that are tried first, a line each."""
     points = prepared.first_points
     if not points:
@@ -90,7 +87,7 @@ def _first(prepared: "StudySettings") -> list[str]:
     return [f"first        {lines[0]}", *(f"             {line}" for line in lines[1:])]
 
 
-def _seeds(prepared: "StudySettings") -> list[str]:
+def _seeds(prepared: StudySettings) -> list[str]:
     """With how many seeds the best trials are trained, where with more than one."""
     if prepared.is_raced:
         (number, _), *_ = race.ROUNDS
@@ -109,7 +106,7 @@ def _trials(asked: int, space: Space) -> str:
     return f"{there} (each point of the space, instead of {asked} trials)"
 
 
-def _gpus(prepared: "StudySettings", address: str | None) -> str:
+def _gpus(prepared: StudySettings, address: str | None) -> str:
     """What GPUs the trials get, as far as is known before the study starts."""
     if prepared.packs_gpus and not prepared.chooses_gpus:
         return "one trial is measured; then as many trials run on each GPU as fit"

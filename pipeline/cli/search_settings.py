@@ -15,6 +15,7 @@ from pipeline.base.storage import Location, Storage
 from pipeline.cli import common_flags, epoch_check, flag_values, planning
 from pipeline.study import cluster, study_folder
 from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, STUDIES
+from pipeline.study.study_settings import StudySettings
 from pipeline.training import naming
 from pipeline.training.settings import RunSettings
 from search_spaces import lookup, own_space
@@ -24,7 +25,6 @@ from search_spaces.space import Point, Space
 
 if TYPE_CHECKING:
     from pipeline.study.optuna_export import Export
-    from pipeline.study.study import StudySettings
 
 logger = logging.getLogger("pipeline.cli.search_settings")
 
@@ -34,7 +34,7 @@ _EACH_TIME = ("storage", "name", "address", "resume", "dry_run", "debug")
 """Flags that count as each command gives them."""
 
 
-def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySettings":
+def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> StudySettings:
     """Check every flag and resolve the settings; the features' folder is still missing."""
     threads = max(1, int(given.cpus_per_trial))
     get_source(given.dataset)  # a data set that is not there has no space either
@@ -61,7 +61,6 @@ def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> "StudySett
     if 0 < gpus < 1:
         run = dataclasses.replace(run, gpu_memory_rate=gpus)
     epoch_check.check_starts(run, space)
-    from pipeline.study.study import StudySettings  # loads torch and ray: only once every flag is checked
 
     return StudySettings(
         name=given.name or naming.default_name(given.dataset, run.aspect),
@@ -134,7 +133,7 @@ def _check_encoders(given: argparse.Namespace, run: RunSettings, space: Space) -
             )
 
 
-def stored_study(given: argparse.Namespace, home: Location) -> "StudySettings":
+def stored_study(given: argparse.Namespace, home: Location) -> StudySettings:
     """The settings of the study that `--resume --name` names.
 
     Raises:
@@ -147,7 +146,6 @@ def stored_study(given: argparse.Namespace, home: Location) -> "StudySettings":
         )
     studies = home / STUDIES
     study_folder.check_exists(home, given.name, "without `--resume`, a new study starts")
-    from pipeline.study.study import StudySettings
     from pipeline.training import feature_copies
 
     logger.info("resuming with the study's own settings; flags about training have no effect")
@@ -162,7 +160,7 @@ def stored_study(given: argparse.Namespace, home: Location) -> "StudySettings":
 
 
 def with_first_flags(
-    given: argparse.Namespace, prepared: "StudySettings", parser: argparse.ArgumentParser
+    given: argparse.Namespace, prepared: StudySettings, parser: argparse.ArgumentParser
 ) -> argparse.Namespace:
     """The flags with which a study was begun, with those of this command that count for a resumed one too.
 
@@ -178,7 +176,7 @@ def with_first_flags(
     return argparse.Namespace(**vars(first) | {name: getattr(given, name) for name in anew})
 
 
-def with_features(given: argparse.Namespace, prepared: "StudySettings") -> "StudySettings":
+def with_features(given: argparse.Namespace, prepared: StudySettings) -> StudySettings:
     """The settings with the features' folder; features are built where they are not there.
 
     Raises:
@@ -202,8 +200,8 @@ def with_features(given: argparse.Namespace, prepared: "StudySettings") -> "Stud
 
 
 def with_rival(
-    given: argparse.Namespace, prepared: "StudySettings", folder: study_folder.StudyFolder
-) -> "StudySettings":
+    given: argparse.Namespace, prepared: StudySettings, folder: study_folder.StudyFolder
+) -> StudySettings:
     """The settings with what a rival reaches, where the criterion reads it; a study keeps what it began with.
 
     Raises:
@@ -226,7 +224,7 @@ def with_rival(
     return prepared
 
 
-def looked_at(given: argparse.Namespace, prepared: "StudySettings") -> tuple["StudySettings", list[str]]:
+def looked_at(given: argparse.Namespace, prepared: StudySettings) -> tuple[StudySettings, list[str]]:
     """The settings as the data files settle them, and what is said of these; features are not built."""
     if given.resume:
         return prepared, []

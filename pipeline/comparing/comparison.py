@@ -17,6 +17,7 @@ import torch
 
 from feature_store import terminal
 from pipeline.base.locations import make_folder
+from pipeline.base.stored_files import write_json
 from pipeline.comparing.comparison_board import ComparisonBoard
 from pipeline.comparing.comparison_settings import ComparisonSettings, Entry, entries
 from pipeline.comparing.comparison_table import (
@@ -41,7 +42,7 @@ from pipeline.study.study_folder import TUNE, StudyFolder
 from pipeline.tracking import descriptions
 from pipeline.tracking.studies import end_children
 from pipeline.tracking.tracking import NAME_TAG, NOTE_TAG, Tracker
-from pipeline.training import checkpoints, data_options, feature_copies, midway
+from pipeline.training import data_options, feature_copies, midway
 from pipeline.training.scoring import trivial_test
 from pipeline.training.settings import RUN
 from pipeline.training.trainable import RESUMED
@@ -193,7 +194,7 @@ class Comparison:
         files = {name: self.folder.directory / name for name in (*texts, f"{TABLE}.json")}
         for name, text in texts.items():
             files[name].write_text(text, encoding="utf-8")
-        checkpoints.write_json(files[f"{TABLE}.json"], table.as_json())
+        write_json(files[f"{TABLE}.json"], table.as_json())
         self.folder.publish(*files)
         return files
 

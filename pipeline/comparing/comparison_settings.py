@@ -4,9 +4,8 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.base.stored_files import check_name, read_settings
+from pipeline.base.stored_files import check_name, read_settings, write_json_whole
 from pipeline.comparing.places import SETTINGS
-from pipeline.training import checkpoints
 from pipeline.training.settings import RunSettings
 
 
@@ -32,7 +31,7 @@ class ComparisonSettings:
 
     def save(self, directory: Path) -> None:
         """Write `comparison.json`, whole or not at all."""
-        checkpoints.write_json_whole(directory / SETTINGS, dataclasses.asdict(self))
+        write_json_whole(directory / SETTINGS, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, directory: Path, name: str) -> "ComparisonSettings":

@@ -7,7 +7,7 @@ from typing import Any
 
 from infocal.errors import StateError
 from infocal.metrics.scores import apply_threshold, degenerate_kind
-from pipeline.base.stored_files import read_settings
+from pipeline.base.stored_files import read_settings, write_json_whole
 from pipeline.comparing.comparison_settings import ComparisonSettings, Entry, entries
 from pipeline.comparing.comparison_table import features_of
 from pipeline.comparing.places import OUTCOMES
@@ -116,7 +116,7 @@ class EntryTracking(TrialTracking):
             else:
                 failure = record.failure
                 found = dataclasses.replace(found, failure=failure.reason, failure_message=failure.message)
-            checkpoints.write_json_whole(path, dataclasses.asdict(found))
+            write_json_whole(path, dataclasses.asdict(found))
             self.folder.publish(name)
         for folder in {PurePosixPath(name).parent for one in every for name in one.checkpoints}:
             (self.place / str(folder)).remove()

@@ -13,12 +13,12 @@ from infocal.errors import StateError
 from infocal.trainer import resolve_device
 from pipeline.base.locations import make_folder
 from pipeline.base.storage import Location
-from pipeline.base.stored_files import check_name, read_settings
+from pipeline.base.stored_files import check_name, read_settings, write_json, write_json_whole
 from pipeline.comparing.places import LANGUAGE_MODEL_SETTINGS, LANGUAGE_MODELS, OUTCOMES
 from pipeline.reporting import pages, typeset
 from pipeline.reporting.language_model_tables import MeasuredModels, section
 from pipeline.study.study_folder import StudyFolder
-from pipeline.training import checkpoints, language_models
+from pipeline.training import language_models
 from pipeline.training.language_models import LanguageModelData, LanguageModelOutcome, LanguageModelRun
 
 logger = logging.getLogger("pipeline.comparing.language_models")
@@ -42,7 +42,7 @@ class LanguageModelSettings:
 
     def save(self, directory: Path) -> None:
         """Write `language_models.json`, whole or not at all."""
-        checkpoints.write_json_whole(directory / LANGUAGE_MODEL_SETTINGS, dataclasses.asdict(self))
+        write_json_whole(directory / LANGUAGE_MODEL_SETTINGS, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, directory: Path, name: str) -> "LanguageModelSettings":
@@ -73,7 +73,7 @@ def conduct(prepared: LanguageModelSettings, folder: StudyFolder) -> str:
     torch.set_num_threads(max(1, torch.get_num_threads()))
     if not (folder.directory / DATA).is_file():
         data = language_models.data_of(features)
-        checkpoints.write_json_whole(folder.directory / DATA, dataclasses.asdict(data))
+        write_json_whole(folder.directory / DATA, dataclasses.asdict(data))
         folder.publish(DATA)
     for model in language_models.MODELS:
         name = f"{OUTCOMES}/{model}.json"
@@ -82,7 +82,7 @@ def conduct(prepared: LanguageModelSettings, folder: StudyFolder) -> str:
             continue
         with terminal.step(f"training and scoring {model}"):
             found = language_models.measure(model, features, prepared.run, device)
-        checkpoints.write_json_whole(folder.directory / name, dataclasses.asdict(found))
+        write_json_whole(folder.directory / name, dataclasses.asdict(found))
         folder.publish(name)
     return _write(_measured(folder.directory, prepared.name), folder)
 
@@ -97,7 +97,7 @@ def _write(found: MeasuredModels, folder: StudyFolder) -> str:
     }
     for name, text in texts.items():
         (folder.directory / name).write_text(text, encoding="utf-8")
-    checkpoints.write_json(folder.directory / f"{TABLE}.json", dataclasses.asdict(found))
+    write_json(folder.directory / f"{TABLE}.json", dataclasses.asdict(found))
     folder.publish(*texts, f"{TABLE}.json")
     return texts[f"{TABLE}.md"]
 

@@ -8,7 +8,9 @@ import secrets
 import shlex
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 
 from feature_store import terminal
@@ -43,7 +45,9 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
     wanted = _wanted(address)
     try:
         with terminal.step("starting Ray" if wanted == LOCAL else "connecting to Ray"):
-            if wanted == LOCAL:
+            if wanted == LOCAL and _ahead:
+                _ahead[0].wait()
+            elif wanted == LOCAL:
                 _start(num_cpus)
             else:
                 ray.init(address=wanted, logging_level=logging.ERROR, log_to_driver=False)
@@ -60,6 +64,68 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
     finally:
         with terminal.step("leaving Ray"):
             ray_private.shut_down()
+
+
+class _Start:
+    """A private Ray that a thread starts.
+
+    The thread waits for `leave`: Linux kills Ray's processes when the thread that started them ends.
+    """
+
+    def __init__(self) -> None:
+        self._started: Future[None] = Future()
+        self._is_left = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            _start(None)
+        except Exception as error:  # Ray raises that class itself; `wait` raises it again
+            self._started.set_exception(error)
+        else:
+            self._started.set_result(None)
+            self._is_left.wait()
+
+    def wait(self) -> None:
+        """Wait until Ray runs; raises what its start raised."""
+        self._started.result()
+
+    def leave(self) -> None:
+        """Shut Ray down where nobody has done it, and let the thread end."""
+        import ray
+
+        if self._started.exception() is None and ray.is_initialized():
+            ray_private.shut_down()
+        self._is_left.set()
+        self._thread.join()
+
+
+_ahead: list[_Start] = []
+"""The start under way inside of `started_ahead`."""
+
+
+@contextlib.contextmanager
+def started_ahead(address: str | None) -> Iterator[None]:
+    """Start a private Ray while the body prepares what it needs; `session` within the body waits for it.
+
+    A cluster is not asked yet. Ray does not run any more at the end, also where the body has not used it.
+
+    Args:
+        address: of a running cluster; None: RAY_ADDRESS, else a private local one.
+    """
+    if not is_local(address):
+        yield
+        return
+    import ray  # noqa: F401 - here, so that no two threads load the same package
+
+    start = _Start()
+    _ahead[:] = [start]
+    try:
+        yield
+    finally:
+        _ahead.clear()
+        start.leave()
 
 
 def _start(num_cpus: int | None) -> None:
@@ -240,6 +306,15 @@ def num_slots(cpus_per_trial: float, gpus_per_trial: float, most: int = 0) -> in
     asked = (("CPU", cpus_per_trial), ("GPU", gpus_per_trial))
     fitting = [int(there.get(kind, 0.0) / wanted + 1e-9) for kind, wanted in asked if wanted > 0]
     return max(1, min([*fitting, *([most] if most else [])], default=1))
+
+
+def fixed_slots(address: str | None, cpus_per_trial: float, gpus_per_trial: float) -> int:
+    """Trials that the connected Ray can run at once if it is a private one; 0: it may grow.
+
+    Args:
+        address: of the cluster; None: RAY_ADDRESS, else a private local one.
+    """
+    return num_slots(cpus_per_trial, gpus_per_trial) if is_local(address) else 0
 
 
 def prepare_environment(address: str | None = None) -> None:

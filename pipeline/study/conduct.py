@@ -20,8 +20,9 @@ from pipeline.study.mirror import Mirror
 from pipeline.study.probe import ClusterProbe, packed
 from pipeline.study.progress import Plan, ProgressLines
 from pipeline.study.scheduler import rungs
-from pipeline.study.study import Study, StudySettings
+from pipeline.study.study import Study
 from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
+from pipeline.study.study_settings import StudySettings
 from pipeline.study.trial_tracking import TrialTracking
 from pipeline.study.utilisation import Stopwatch, Utilisation, utilisation
 from pipeline.tracking import descriptions, model_registry
@@ -137,6 +138,7 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
             measured = {"gpus_per_trial_measured": prepared.gpus_per_trial}
             tracking.tracker.log_metrics(tracking.study_run_id, measured, step=0)
         cluster.check_resources(address, prepared.cpus_per_trial, prepared.gpus_per_trial)
+        study.slots = cluster.fixed_slots(address, prepared.cpus_per_trial, prepared.gpus_per_trial)
         num_cores = cluster.num_cores()
         with mirror.running():
             progress = ProgressLines(study.ledger, plan_of(study))

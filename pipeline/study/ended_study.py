@@ -4,22 +4,19 @@ import argparse
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pipeline.base import command_text, locations, reach
 from pipeline.base.storage import Storage
 from pipeline.study import cluster, study_folder
 from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
-
-if TYPE_CHECKING:
-    from pipeline.study.study import StudySettings
+from pipeline.study.study_settings import StudySettings
 
 
 @dataclass(frozen=True, slots=True)
 class EndedStudy:
     """A study, kept for this process."""
 
-    prepared: "StudySettings"
+    prepared: StudySettings
     folder: StudyFolder
     storage: Storage
     tracking: str | None
@@ -46,8 +43,6 @@ def reopened(given: argparse.Namespace, otherwise: str) -> Iterator[EndedStudy]:
     study_folder.check_exists(home, given.name)
     study_folder.check_complete(home, given.name, "--name", otherwise)
     with study_folder.opened(storage, given.name, resume=True) as folder:
-        from pipeline.study.study import StudySettings  # loads torch and ray
-
         with folder.place.localised(SETTINGS, SETTINGS_COPY) as copy:
             prepared = StudySettings.load(copy, given.name)
         first = command_text.parsed_again(prepared.command, f"{SETTINGS} of `{prepared.name}`")

@@ -12,7 +12,7 @@ from ray.tune.search import Searcher
 
 from pipeline.study.ledger import Ledger
 from pipeline.study.recorder import Recorder
-from pipeline.study.scheduler import ConstrainedOptunaSearch, trial_id_of
+from pipeline.study.scheduler import ConstrainedOptunaSearch, Listed, trial_id_of
 from pipeline.study.study_folder import StudyFolder
 from pipeline.study.worker import tune_trainable
 from pipeline.training import midway
@@ -36,10 +36,22 @@ class Engine:
     gpus_per_trial: float
     max_concurrent: int = 0
     """Trials at once; 0: as many as fit."""
+    slots: int = 0
+    """Trials that fit at once where Ray cannot grow; 0: it may grow, and Tune starts one at a time."""
     notify: Callable[[], None] = lambda: None
     """Called when the ledger has grown."""
     trainable: Callable[..., None] | None = None
     """What a worker runs in place of `tune_trainable`, with the same arguments."""
+
+    def _at_once(self, searcher: Searcher, num_trials: int) -> int:
+        """Trials that Tune may ask for before others have ended; 0: one that waits, as Tune has it.
+
+        So many workers start at the same time, where Tune would start one after the other. A search proposes
+        by the trials before: only one more than fit waits, to use the next free worker again.
+        """
+        if isinstance(searcher, Listed):
+            return num_trials
+        return self.slots + 1 if self.slots else 0
 
     def train(
         self,
@@ -71,7 +83,7 @@ class Engine:
             tune.with_resources(trainable, {"cpu": self.cpus_per_trial, "gpu": self.gpus_per_trial}),
             tune_config=tune.TuneConfig(
                 num_samples=num_trials,
-                max_concurrent_trials=self.max_concurrent,
+                max_concurrent_trials=self.max_concurrent or self._at_once(searcher, num_trials),
                 reuse_actors=True,
                 search_alg=searcher,
                 scheduler=scheduler,

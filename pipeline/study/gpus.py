@@ -9,7 +9,7 @@ import ray
 import torch
 
 from pipeline.base.errors import PipelineError
-from pipeline.study.study import StudySettings
+from pipeline.study.study_settings import StudySettings
 
 logger = logging.getLogger("pipeline.study.gpus")
 

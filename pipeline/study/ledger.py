@@ -214,6 +214,10 @@ class Ledger:
             every = [dataclasses.replace(r, epochs=dict(r.epochs)) for r in self._records.values()]
         return sorted(every, key=lambda record: record.begin.number)
 
+    def has(self, trial_id: str) -> bool:
+        """Whether a trial was begun."""
+        return trial_id in self._records
+
     def number(self, trial_id: str) -> int:
         """How many trials were begun before one."""
         return self._records[trial_id].begin.number

@@ -31,8 +31,9 @@ from pipeline.study.criterion import CRITERION_TAG, RIVAL_TAG, Candidate, within
 from pipeline.study.lone_board import LoneBoard
 from pipeline.study.lone_run import LoneRun
 from pipeline.study.rival import Rival
-from pipeline.study.study import Study, StudySettings
+from pipeline.study.study import Study
 from pipeline.study.study_folder import OPTUNA_DB
+from pipeline.study.study_settings import StudySettings
 from pipeline.study.summary import PACKAGE, REPORT, first_flags
 from pipeline.study.trial_tracking import TrialTracking
 from pipeline.study.utilisation import Utilisation

@@ -17,7 +17,7 @@ from infocal.batch import Batch
 from infocal.config import MethodConfig
 from pipeline.base.errors import USER_ERRORS, PipelineError
 from pipeline.study.packing import Measurement, Probe, described, packing, smallest
-from pipeline.study.study import StudySettings
+from pipeline.study.study_settings import StudySettings
 from pipeline.training.loaders import Loader
 from pipeline.training.scoring import BATCH_SIZE
 from pipeline.training.settings import RunSettings

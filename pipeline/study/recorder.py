@@ -58,10 +58,17 @@ class Recorder(tune.Callback):
         return {}
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """A trial begins, or resumes."""
-        proposal = None if self.search is None else self.search.proposal(trial.trial_id)
+        """A trial begins, or resumes.
+
+        Trials are numbered as they were proposed. The worker of a later trial may be ready first: then those
+        before it begin with it.
+        """
+        earlier = [] if self.search is None else trials[: trials.index(trial)]
         with self._kept():
-            self.ledger.begin(trial_id_of(trial), config_of(trial), proposal)
+            for one in [*earlier, trial]:
+                if not self.ledger.has(trial_id_of(one)):
+                    proposal = None if self.search is None else self.search.proposal(one.trial_id)
+                    self.ledger.begin(trial_id_of(one), config_of(one), proposal)
         self.running.add(trial_id_of(trial))
         self.notify()
 

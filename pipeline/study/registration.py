@@ -10,8 +10,9 @@ from feature_store.errors import did_you_mean
 from pipeline.base.errors import CriterionNotMet, PipelineError
 from pipeline.study import conduct, outcome, summary
 from pipeline.study.criterion import CRITERION_TAG, Candidate, judged, within_reach
-from pipeline.study.study import Study, StudySettings
+from pipeline.study.study import Study
 from pipeline.study.study_folder import StudyFolder
+from pipeline.study.study_settings import StudySettings
 from pipeline.tracking import mlflow_page, model_registry
 from pipeline.tracking.studies import ending_as_before, last_end
 from pipeline.tracking.tracking import Tracker, translated

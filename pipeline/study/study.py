@@ -1,11 +1,9 @@
 """A study: the Tune run of one search, from its settings to the ranked candidates."""
 
-import dataclasses
 import logging
 import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,93 +13,18 @@ from ray import tune
 from infocal.config import MethodConfig
 from infocal.errors import StateError
 from pipeline.base.storage import STAGED
-from pipeline.base.stored_files import check_name, read_settings
 from pipeline.base.uris import of_sqlite
 from pipeline.study import race
 from pipeline.study.criterion import Candidate, ranked
 from pipeline.study.engine import Engine
 from pipeline.study.ledger import Ledger, TrialRecord
 from pipeline.study.scheduler import ConstrainedOptunaSearch, Listed, asha, resumed, sampler
-from pipeline.study.study_folder import OPTUNA_DB, REPLICATES, SETTINGS, SETTINGS_COPY, TUNE, StudyFolder
+from pipeline.study.study_folder import OPTUNA_DB, REPLICATES, TUNE, StudyFolder
+from pipeline.study.study_settings import StudySettings
 from pipeline.training import checkpoints
-from pipeline.training.settings import RunSettings
-from search_spaces import lookup
-from search_spaces import space as spaces
-from search_spaces.space import Space, Value, num_points
+from search_spaces.space import Space, num_points
 
 logger = logging.getLogger("pipeline.study.study")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StudySettings:
-    """Everything that decides what a study does; stored with it, so that it can be resumed."""
-
-    name: str
-    run: RunSettings
-    space_name: str
-    sampler: str
-    num_trials: int
-    max_concurrent: int
-    cpus_per_trial: float
-    gpus_per_trial: float
-    num_seeds: int
-    """Seeds that the winner is trained with in all; 1 where the best trials race."""
-    sample: bool
-    model_name: str
-    """Registered model that the winner becomes a version of."""
-    command: str
-    first_points: list[dict[str, Value]]
-    chooses_gpus: bool = False
-    """Whether the GPUs of a trial follow from what the cluster has, whenever the study starts or resumes."""
-    packs_gpus: bool = False
-    """Whether `gpus_per_trial` and `run.gpu_memory_rate` are measured when the study starts, and anew when it
-    is resumed: the cards may be others."""
-    is_raced: bool = False
-    """Whether the best trials are trained with further seeds, and the best mean wins: see `race`."""
-    own_space: str = ""
-    """The space as JSON where the user gave a file; empty: the space of that name is registered."""
-
-    @property
-    def space(self) -> Space:
-        """What the study varies.
-
-        Raises:
-            ConfigError: if there is no such method, data set or space any more.
-            StateError: if `own_space` is damaged.
-        """
-        if self.own_space:
-            try:
-                return spaces.from_json(self.own_space)
-            except ValueError as error:
-                raise StateError(str(error), where=SETTINGS) from error
-        return lookup.space(self.run.method, self.run.dataset, self.space_name)
-
-    def save(self, directory: Path) -> None:
-        """Write `study.json` and its copy, each whole or not at all."""
-        for name in (SETTINGS, SETTINGS_COPY):
-            checkpoints.write_json_whole(directory / name, dataclasses.asdict(self))
-
-    @classmethod
-    def load(cls, directory: Path, name: str) -> "StudySettings":
-        """Read `study.json`, or its copy where it is damaged or gone.
-
-        Args:
-            directory: the study's folder, or a copy of it.
-
-        Raises:
-            StateError: if it is missing, not JSON, or not what `save` writes, and so is its copy.
-        """
-        path = directory / SETTINGS
-        try:
-            found = read_settings(cls, path, "the settings of a study")
-        except StateError as error:
-            if not (directory / SETTINGS_COPY).is_file():
-                raise
-            path = directory / SETTINGS_COPY
-            found = read_settings(cls, path, "the settings of a study")
-            logger.warning("%s; the copy of the file is used", error)
-        check_name(found.name, name, "study", path)
-        return found
 
 
 class Study:
@@ -123,6 +46,8 @@ class Study:
     ) -> None:
         self.settings, self.space = settings, space
         self.folder, self.ledger, self.notify = folder, ledger, notify
+        self.slots = 0
+        """Trials that fit at once where Ray cannot grow; 0: it may grow, or is not connected."""
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # it says that it has made each study
 
     @classmethod
@@ -146,6 +71,7 @@ class Study:
             cpus_per_trial=settings.cpus_per_trial,
             gpus_per_trial=settings.gpus_per_trial,
             max_concurrent=settings.max_concurrent,
+            slots=self.slots,
             notify=self.notify,
         )
 

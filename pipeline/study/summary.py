@@ -26,7 +26,7 @@ from pipeline.base.storage import Location, Storage
 from pipeline.reporting.results import give_or_take, setting
 from pipeline.study.criterion import Candidate, within_reach
 from pipeline.study.race import Racer
-from pipeline.study.study import StudySettings
+from pipeline.study.study_settings import StudySettings
 from pipeline.study.utilisation import Utilisation
 from pipeline.tracking import mlflow_page
 from pipeline.training import columns

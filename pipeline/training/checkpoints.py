@@ -7,9 +7,7 @@ read with `weights_only`. A package is refused where a file does not match its d
 import dataclasses
 import hashlib
 import io
-import json
 import logging
-import os
 import pickle
 import shutil
 import warnings
@@ -30,7 +28,6 @@ from infocal.nn.pieces import Pretrained
 from infocal.nn.rationalizer import HALF, Rationalizer
 from infocal.trainer import Trainer
 from pipeline.base.errors import PipelineError, one_line
-from pipeline.base.storage import STAGED
 from pipeline.base.stored_files import (
     BROKEN,
     DIGESTS,
@@ -40,6 +37,7 @@ from pipeline.base.stored_files import (
     names_its_folder,
     read_json,
     write_digests,
+    write_json,
 )
 from pipeline.training.epochs import BestEpoch, Epoch
 from pipeline.training.weights import load_weights, save_weights
@@ -477,15 +475,3 @@ def copy_tree(source: Path, target: Path) -> None:
     """Copy a folder where there is one; nothing where there is none yet."""
     if source.is_dir():
         shutil.copytree(source, target, dirs_exist_ok=True)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file, readable and in the order given."""
-    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def write_json_whole(path: Path, value: Any) -> None:
-    """The same, whole or not at all: who reads it meanwhile finds the old file."""
-    temporary = path.with_name(f"{STAGED}{path.name}.{os.getpid()}")
-    write_json(temporary, value)
-    temporary.replace(path)

@@ -20,8 +20,9 @@ from pipeline.study.ledger import Ledger
 from pipeline.study.packing import Measurement
 from pipeline.study.probe import ClusterProbe
 from pipeline.study.scheduler import OBJECTIVE, VIOLATION
-from pipeline.study.study import Study, StudySettings
+from pipeline.study.study import Study
 from pipeline.study.study_folder import StudyFolder
+from pipeline.study.study_settings import StudySettings
 from pipeline.training.epochs import EPOCHS
 from pipeline.training.settings import RunSettings
 from search_spaces.infocal import PAPER_BEER

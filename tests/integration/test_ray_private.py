@@ -45,6 +45,13 @@ def listening(pids):
 
 with interruption.handled():
     before = signal.getsignal(signal.SIGTERM)
+    if "ahead" in sys.argv:
+        with cluster.started_ahead(None):
+            cluster._ahead[0].wait()
+            print("answered", is_answered() and signal.getsignal(signal.SIGTERM) is before)
+            parts = psutil.Process().children(recursive=True)
+        print("left", psutil.wait_procs(parts, 30)[1])
+        sys.exit()
     with cluster.session(None, num_cpus=1):
         import ray
         ray.get(ray.remote(lambda: 1).remote())
@@ -88,6 +95,10 @@ def test_no_api_server_is_started_and_sigterm_stays_ours():
     assert not [one for one in commands if "dashboard/dashboard.py" in one], MEND
     assert found["ours"] == "True"
     assert found["answered"] == "True", MEND
+
+
+def test_a_ray_that_is_started_ahead_leaves_sigterm_ours_and_nothing_behind():
+    assert session("ahead") == {"answered": "True", "left": "[]"}
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's table of sockets")

@@ -1,8 +1,11 @@
+import contextlib
 import os
 import re
 import signal
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ class FakeRay:
         self.error = error
         monkeypatch.setattr(ray, "init", self.init)
         monkeypatch.setattr(ray, "shutdown", self.shutdown)
+        monkeypatch.setattr(ray, "is_initialized", lambda: len(self.started) > self.stopped)
 
     def init(self, **given: Any):
         if self.error is not None:
@@ -168,6 +172,64 @@ def test_an_error_of_the_search_is_not_taken_for_one_of_the_connection(monkeypat
         raise ValueError("of the search")
 
 
+@contextlib.contextmanager
+def slowly(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Let Ray start only once the event is set."""
+    may_start, start = threading.Event(), ray.init
+
+    def init(**given: Any) -> None:
+        assert may_start.wait(60)
+        start(**given)
+
+    monkeypatch.setattr(ray, "init", init)
+    yield may_start
+    may_start.set()
+
+
+def test_ray_starts_while_something_else_is_done(monkeypatch: pytest.MonkeyPatch):
+    fake = FakeRay(monkeypatch)
+    with slowly(monkeypatch) as may_start, cluster.started_ahead(None):
+        assert not fake.started, "the body does not wait"
+        may_start.set()
+        with cluster.session(None):
+            (started,) = fake.started
+            assert started["address"] == "local"
+            threads = threading.active_count()
+        assert fake.stopped == 1
+    assert fake.stopped == 1, "it is left once"
+    assert threading.active_count() < threads, "the thread that kept Ray's processes has ended"
+    with cluster.session(None, num_cpus=1):
+        assert len(fake.started) == 2, "a later session starts one of its own"
+
+
+@pytest.mark.parametrize("error", [None, ValueError("of the body"), KeyboardInterrupt()])
+def test_a_ray_that_nobody_used_is_left(monkeypatch: pytest.MonkeyPatch, error: BaseException | None):
+    fake = FakeRay(monkeypatch)
+    expected = contextlib.nullcontext() if error is None else pytest.raises(type(error))
+    with expected, cluster.started_ahead(None):
+        if error is not None:
+            raise error
+    assert (len(fake.started), fake.stopped) == (1, 1)
+
+
+def test_a_start_ahead_that_fails_is_said_where_ray_is_needed(monkeypatch: pytest.MonkeyPatch):
+    fake = FakeRay(monkeypatch, RuntimeError("no room"))
+    with cluster.started_ahead(None):
+        pass
+    refused = pytest.raises(PipelineError, match="^cannot start Ray on this machine: no room$")
+    with cluster.started_ahead(None), refused, cluster.session(None):
+        pytest.fail("the block ran without Ray")
+    assert not fake.started
+
+
+def test_nothing_is_started_ahead_of_a_running_cluster(monkeypatch: pytest.MonkeyPatch):
+    fake = FakeRay(monkeypatch)
+    with cluster.started_ahead("10.0.0.1:1"):
+        assert not fake.started
+        with cluster.session("10.0.0.1:1"):
+            assert fake.started[0]["address"] == "10.0.0.1:1"
+
+
 def test_the_environment_is_prepared_and_what_the_user_set_stays():
     os.environ.pop("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", None)
     os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = "30"
@@ -252,3 +314,9 @@ def test_trials_that_run_at_once(
 ):
     monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 8.0, "GPU": 2.0, "memory": 1e9})
     assert cluster.num_slots(cpus, gpus, most) == slots
+
+
+def test_only_a_private_ray_has_a_fixed_number_of_slots(monkeypatch: pytest.MonkeyPatch):
+    fake_cluster(monkeypatch)
+    assert cluster.fixed_slots(None, 1.0, 0.0) == 2
+    assert cluster.fixed_slots("10.0.0.1:1", 1.0, 0.0) == 0, "nodes may join"

@@ -13,6 +13,7 @@ from infocal.errors import StateError
 from pipeline import compare
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.base.storage import Storage
+from pipeline.base.stored_files import write_json
 from pipeline.cli import planning
 from pipeline.comparing import comparison
 from pipeline.comparing.comparison import Comparison, ComparisonSettings, Entry
@@ -283,7 +284,7 @@ def finished(under_way: Comparison, entry: Entry, **changes) -> Outcome:
     scores = {name.removeprefix("val_"): value for name, value in SCORES.items()}
     values = {"method": entry.run.method, "seed": entry.run.seed, "epoch": 1, "scores": scores}
     found = Outcome(**{**values, **changes})
-    checkpoints.write_json(folder / f"{entry.name}.json", dataclasses.asdict(found))
+    write_json(folder / f"{entry.name}.json", dataclasses.asdict(found))
     return found
 
 
@@ -305,7 +306,7 @@ def test_settings_of_an_older_version_are_read(under_way: Comparison):
     path = under_way.folder.directory / SETTINGS
     stored = checkpoints.read_json(path)
     del stored["chooses_gpus"]
-    checkpoints.write_json(path, stored)
+    write_json(path, stored)
     assert ComparisonSettings.load(under_way.folder.directory, "first") == under_way.prepared
 
 

@@ -27,8 +27,9 @@ from pipeline.study.ledger import Ledger
 from pipeline.study.packing import Measurement
 from pipeline.study.registration import Wanted, register
 from pipeline.study.rival import Rival
-from pipeline.study.study import Study, StudySettings
+from pipeline.study.study import Study
 from pipeline.study.study_folder import StudyFolder
+from pipeline.study.study_settings import StudySettings
 from pipeline.tracking import model_registry
 from pipeline.tracking.studies import latest_study
 from pipeline.tracking.tracking import NOTE_TAG, PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker

@@ -7,6 +7,7 @@ import pytest
 
 from infocal.errors import StateError
 from pipeline.base.errors import PipelineError
+from pipeline.base.stored_files import write_json
 from pipeline.base.trajectories import Failure
 from pipeline.study import outcome
 from pipeline.study.outcome import git_commit, package_metadata, train_alone
@@ -71,7 +72,7 @@ def test_pages_of_a_trial(tmp_path: Path):
         "target": 0.6,
     }
     checkpoint = save_trial_checkpoint(tmp_path / "a", sample_model(), SCORES)
-    checkpoints.write_json(checkpoint / "best" / checkpoints.BEST_PREDICTIONS, [shown])
+    write_json(checkpoint / "best" / checkpoints.BEST_PREDICTIONS, [shown])
     checkpoints.save_history(checkpoint, [epoch(i) for i in range(2)])
     found = outcome.render_trial(checkpoint, {}, run_settings())
     assert found.keys() == {"rationales.html", "curve.html"}

@@ -11,7 +11,7 @@ import pytest
 from pipeline.base import command_text
 from pipeline.base.storage import Storage
 from pipeline.study import promotion, summary
-from pipeline.study.study import StudySettings
+from pipeline.study.study_settings import StudySettings
 from pipeline.training import naming
 from pipeline.training.epochs import BestEpoch
 from tests.small_study import SCORES, candidate, criterion, run_settings, study_settings

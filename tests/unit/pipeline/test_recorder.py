@@ -203,5 +203,20 @@ def test_what_optuna_knows_is_written(tmp_path: Path):
     assert proposal.system_attrs == {"fixed_params": POINT}
 
 
+def test_trials_are_numbered_as_they_were_proposed_whichever_worker_is_ready_first(tmp_path: Path):
+    search = ConstrainedOptunaSearch(PAPER_BEER, sampler("random", PAPER_BEER, 0), [POINT], num_epochs=2)
+    proposed = [trial(name, search.suggest(name)) for name in "abcd"]
+    recorder = Recorder(Ledger(tmp_path), search, 3, lambda: None)
+    for first in ("b", "a", "d", "c"):
+        one = next(each for each in proposed if each.trial_id == first)
+        recorder.on_trial_start(iteration=0, trials=proposed, trial=one)
+    assert [record.trial_id for record in recorder.ledger.trials()] == ["a", "b", "c", "d"]
+    configs = [record.begin.config for record in recorder.ledger.trials()]
+    assert configs == [each.config for each in proposed]
+    for record in recorder.ledger.trials():
+        assert record.begin.proposal is not None
+        assert record.begin.proposal.params == pytest.approx(record.begin.config)
+
+
 def test_it_travels_with_snapshots_that_nobody_reads(recorder: Recorder):
     assert isinstance(pickle.loads(pickle.dumps(recorder)), Recorder)

@@ -23,8 +23,8 @@ from pipeline.cli import planning, search_settings
 from pipeline.study import cluster, conduct, optuna_export
 from pipeline.study.ledger import LEDGER, Ledger
 from pipeline.study.optuna_export import Export
-from pipeline.study.study import StudySettings
 from pipeline.study.study_folder import SETTINGS, StudyFolder
+from pipeline.study.study_settings import StudySettings
 from pipeline.tracking import export_place, model_registry
 from search_spaces.infocal import PAPER_BEER_BEST
 from tests.small_ledger import an_epoch, train

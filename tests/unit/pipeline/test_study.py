@@ -11,12 +11,14 @@ from ray.tune import TuneError
 from infocal.errors import StateError
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Storage
+from pipeline.base.stored_files import write_json
 from pipeline.study import study
 from pipeline.study.ledger import Ledger
 from pipeline.study.recorder import Recorder
 from pipeline.study.scheduler import VIOLATION
-from pipeline.study.study import SETTINGS, SETTINGS_COPY, Study, StudySettings
-from pipeline.study.study_folder import StudyFolder
+from pipeline.study.study import Study
+from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
+from pipeline.study.study_settings import StudySettings
 from pipeline.training import checkpoints, midway
 from pipeline.training.midway import MIDWAY
 from pipeline.training.trainable import RESUMED
@@ -212,6 +214,21 @@ def test_what_tune_is_asked_for(tmp_path: Path, tuner: FakeTuner):
     assert run_config.checkpoint_config.num_to_keep == 2, "the one before the last may be needed"
     assert run_config.failure_config.max_failures == 2, "a worker that died starts again"
     assert isinstance(run_config.callbacks[0], Recorder), "the ledger hears of everything first"
+
+
+@pytest.mark.parametrize(
+    ("max_concurrent", "slots", "asked"),
+    [(0, 0, 0), (0, 4, 5), (2, 4, 2)],
+    ids=["may grow", "fixed", "stated"],
+)
+def test_as_many_workers_start_at_once_as_fit(
+    tmp_path: Path, tuner: FakeTuner, max_concurrent: int, slots: int, asked: int
+):
+    """Otherwise Tune starts one after the other; one more trial waits to use a worker again."""
+    one = small_study(tmp_path, num_trials=7, max_concurrent=max_concurrent)
+    one.slots = slots
+    one.run([])
+    assert tuner.made[0]["tune_config"].max_concurrent_trials == asked
 
 
 def test_trials_are_asked_to_keep_their_state_where_a_search_is_interrupted(
@@ -436,7 +453,7 @@ def test_a_resumed_study_says_which_defaults_its_open_trials_get(
         del config[left_out]
         folder = study.folder.directory / checkpoint(name, 0) / checkpoints.BEST
         folder.mkdir(parents=True)
-        checkpoints.write_json(folder / checkpoints.CONFIG, {"config": config})
+        write_json(folder / checkpoints.CONFIG, {"config": config})
     study.say_defaults()
     (said,) = [message for message in caplog.messages if "defaults are used" in message]
     assert said == (

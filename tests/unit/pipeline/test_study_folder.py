@@ -58,15 +58,15 @@ from pathlib import Path
 from pipeline.comparing import places as comparison_places
 from pipeline.comparing.places import COMPARISON
 from pipeline.study import study_folder
-from pipeline.training import checkpoints
 from pipeline.base.storage import STAGED
+from pipeline.base.stored_files import write_json_whole
 folder = Path(sys.argv[1])
 with study_folder.claimed(folder, resume=False):
     (folder / "ledger").mkdir()
     os.replace = os.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     with tempfile.TemporaryDirectory(dir=folder, prefix=STAGED) as working:
         (Path(working) / "optuna.db").touch()
-        checkpoints.write_json_whole(folder / "study.json", {})
+        write_json_whole(folder / "study.json", {})
 """
     killed = subprocess.run([sys.executable, "-c", source, str(tmp_path / "one")], check=False)
     assert killed.returncode == -signal.SIGKILL
