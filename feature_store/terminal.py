@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SHOW_CURSOR = b"\033[?25h"
 """What a process writes that ends while a part moves, which hides the cursor."""
+_OURS = ("benchmarks", "feature_store", "infocal", "pipeline", "search_spaces")
+"""Packages of this project, by which their loggers are called."""
 _STANDARD_WIDTH = 80
 _MARGIN = 3
 """Columns at the right that stay free: a terminal writes `^C` at the end of the last line."""
@@ -159,8 +161,15 @@ class Log(logging.StreamHandler[TextIO]):
 
 
 def log_to_stderr() -> None:
-    """Let messages from INFO on stand on stderr, unless somebody has set up logging already."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[Log()])
+    """Show our messages from INFO on, and warnings of others, on stderr, unless logging is set up already.
+
+    A library that logs at INFO, as torch does when a process ends, does not speak to who reads a command.
+    """
+    if logging.root.handlers:
+        return
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[Log()])
+    for package in _OURS:
+        logging.getLogger(package).setLevel(logging.INFO)
 
 
 # ------------------------------------------------------------------------------------- the part that moves

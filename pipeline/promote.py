@@ -62,7 +62,8 @@ def main(arguments: Sequence[str]) -> int:
     version = model_registry.find(tracker, name, given.version or model_registry.CHALLENGER)
     holder = model_registry.champion(tracker, name)
     if holder is not None and holder.version == version.version:
-        terminal.answer(f"{name} version {version.version} is `{model_registry.CHAMPION}` already")
+        said = f"{name} version {version.version} is `{model_registry.CHAMPION}` already"
+        terminal.answer(said + promotion.trained_elsewhere(version, naming.own_folder(given)))
         return 0
     places = command_text.storage_flags(storage)
     places += command_text.named_store(given.tracking_uri) if given.tracking_uri else []

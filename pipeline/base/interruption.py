@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+import psutil
+
 from feature_store import terminal
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -114,5 +116,14 @@ def _unless_interrupt(
 
 def _second(number: int, frame: FrameType | None) -> None:
     said = b"".join(f"{tells()}\n".encode() for tells in _resumes)
+    _kill_children()
     os.write(2, (terminal.SHOW_CURSOR + b"\n" if terminal.is_open() else b"") + said + _SECOND)
     os._exit(128 + number)
+
+
+def _kill_children() -> None:
+    """End what this process has started; some of Ray's processes would outlive it by a minute."""
+    with contextlib.suppress(psutil.Error):
+        for one in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                one.kill()

@@ -14,7 +14,7 @@ ARTIFACTS = "artifacts"
 
 
 def relocated(location: str, root: Path | None) -> Path | None:
-    """Where artifacts are now, if their folder was moved together with the database.
+    """Where artifacts are now, if their folder was moved or copied together with the database.
 
     Args:
         location: path or `file:` URI that the database has.
@@ -24,14 +24,17 @@ def relocated(location: str, root: Path | None) -> Path | None:
         The place below `root`; None where the stored one holds.
     """
     stored = path_of(location)
-    if root is None or stored is None or stored.exists():
+    if root is None or stored is None:
         return None
     root = root.resolve()
     before = origin(location, root)
     if before is None:
         return None
+    here = root / stored.relative_to(before)
+    if stored.exists() and not here.exists():
+        return None
     _tell(before, root)
-    return root / stored.relative_to(before)
+    return here
 
 
 def origin(location: str, root: Path) -> Path | None:
@@ -59,8 +62,8 @@ def origin(location: str, root: Path) -> Path | None:
 def _tell(before: Path, root: Path) -> None:
     """Say once what MLflow's own commands need to find what was moved."""
     logger.warning(
-        "note: these results were moved here from %s; before you use `mlflow ui` or `mlflow models serve`, "
-        "run `python -m pipeline.relocate --storage %s`",
+        "note: these results were moved or copied here from %s; before you use `mlflow ui` or `mlflow models "
+        "serve`, run `python -m pipeline.relocate --storage %s`",
         *(before.parent, shlex.quote(str(root.parent))),
     )
 

@@ -13,6 +13,9 @@ _WEB, _DATABASES = ("http", "https"), ("sqlite", "postgresql", "mysql", "mssql")
 _OTHER_NAMES = {"postgres": "postgresql", "mariadb": "mysql", "sqlite3": "sqlite"}
 _FORMS = "http://HOST:5000, postgresql://HOST/DATABASE or sqlite:///FILE"
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*)(?P<between>:/*|//+)")
+_AUTHORITY = re.compile(r"[^:/]+://(?:\[[^\]]*\]|[^/?#:]*)(?::(?P<port>[^/?#]*))?")
+"""Scheme, host and port of an address without user and password; an IPv6 address is in brackets."""
+_LAST_PORT = 65535
 _HOST = re.compile(r"[\w.-]+:\d{1,5}(?:/.*)?")
 
 
@@ -47,6 +50,13 @@ def check(uri: str | None, flag: str) -> None:
     if scheme in _WEB and not re.match(r"[^/:?#]", uris.split(uri)[0].partition("://")[2]):
         raise PipelineError(
             f"expected `{scheme}://HOST:PORT`, but `{uris.without_password(uri)}` names no host", where=flag
+        )
+    found = _AUTHORITY.match(uris.split(uri)[0])
+    port = found["port"] if found and database != "sqlite" else None
+    if port and not (port.isascii() and port.isdigit() and 0 < int(port) <= _LAST_PORT):
+        raise PipelineError(
+            f"expected a port from 1 to {_LAST_PORT} in `{uris.without_password(uri)}`, but got `{port}`",
+            where=flag,
         )
     if database == "sqlite" and uris.file_of_sqlite(uri) is None:
         raise PipelineError(

@@ -148,7 +148,7 @@ def stored_study(given: argparse.Namespace, home: Location) -> StudySettings:
     study_folder.check_exists(home, given.name, "without `--resume`, a new study starts")
     from pipeline.training import feature_copies
 
-    logger.info("resuming with the study's own settings; flags about training have no effect")
+    logger.info("resuming with the study's own settings")
     study_folder.check_complete(home, given.name, "--resume", "leave out `--resume`")
     with (studies / given.name).localised(SETTINGS, SETTINGS_COPY) as folder:
         prepared = StudySettings.load(folder, given.name)
@@ -172,6 +172,11 @@ def with_first_flags(
         PipelineError: if what is stored as the command that began it is none.
     """
     first = command_text.parsed_again(prepared.command, f"{SETTINGS} of `{prepared.name}`", parser)
+    usual = vars(parser.parse_args([]))
+    without = [name for name, value in vars(given).items() if value != usual[name]]
+    if ignored := sorted(set(without) - {*_EACH_TIME, *_PLACES, "dataset", "aspect", "sample"}):
+        flags = ", ".join(f"`--{name.replace('_', '-')}`" for name in ignored)
+        logger.warning("note: with `--resume`, %s has no effect: the study keeps its first settings", flags)
     anew = [*_EACH_TIME, *(name for name in _PLACES if getattr(given, name) is not None)]
     return argparse.Namespace(**vars(first) | {name: getattr(given, name) for name in anew})
 

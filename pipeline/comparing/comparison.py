@@ -179,6 +179,7 @@ class Comparison:
             beside=[*beside, *trivial_rows(lines)],
             notes=notes,
             chosen_by=run.criterion.metric,
+            own_title=run.own_title,
         )
 
     def write(self, table: Standings) -> dict[str, Path]:

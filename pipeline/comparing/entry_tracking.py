@@ -93,7 +93,8 @@ class EntryTracking(TrialTracking):
 
     def dataset_of(self, record: TrialRecord) -> TrackedDataset:
         """What an entry is trained on."""
-        return dataset_of(features_of(self._entry(record).run))
+        run = self._entry(record).run
+        return dataset_of(features_of(run), run.own_title)
 
     def rendered(self, record: TrialRecord, checkpoint: Path) -> Mapping[str, str]:
         """An entry's pages."""

@@ -23,6 +23,7 @@ from pipeline.reporting.significance import (
     smallest_difference,
     smallest_paired_difference,
 )
+from pipeline.training import naming
 from pipeline.training.columns import (
     TASK_SCORES,
     Column,
@@ -221,6 +222,7 @@ def standings(
     beside: Sequence[Row] = (),
     notes: Sequence[str] = (),
     chosen_by: str = "",
+    own_title: str = "",
 ) -> Standings:
     """The table of a comparison.
 
@@ -232,6 +234,7 @@ def standings(
         beside: rows that stand below: trivial lines, given masks.
         chosen_by: validation score by which each method's best epoch was chosen; if it is that of one of
             several targets, or of their mean, the columns of this target stand first.
+        own_title: how own data are called; empty for other data sets.
     """
     methods = list(dict.fromkeys(outcome.method for outcome in outcomes))
     by_method = {name: [o for o in outcomes if o.method == name] for name in methods}
@@ -247,7 +250,7 @@ def standings(
     place = max((i + 1 for i, c in enumerate(every) if c.score in (_F1, "hatexplain_token_f1")), default=0)
     every.insert(place, CEILING_SHARE)
     shown = [c for c in every if any(c.score in row.cells for row in rows)] or list(columns(dataset))
-    of = target(dataset, aspect, options)
+    of = naming.title(own_title, aspect) if own_title else target(dataset, aspect, options)
     headline = next((c for name in _HEADLINES for c in shown if c.score == name), None)
     rows = _with_differences(rows, by_method, [c.score for c in shown])
     smallest = {} if headline is None else _smallest(rows, by_method, headline.score)

@@ -285,7 +285,7 @@ def tracked(
         {**tags, ORIGIN_TAG: folder.origin, **_data_folder(prepared, features)},
         resumed=bool(ledger.trials()),
     )
-    dataset = dataset_of(features)
+    dataset = dataset_of(features, run.own_title)
     tracker.log_dataset(study_run, dataset)
     return TrialTracking(
         tracker,

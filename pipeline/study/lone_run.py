@@ -68,7 +68,7 @@ class LoneRun:
         self.run_id = tracker.start_run(tracker.experiment(run.dataset, run.aspect), name, config, every)
         document = {"config": config, "run": dataclasses.asdict(run)}
         with self.closing():
-            tracker.log_dataset(self.run_id, dataset_of(features))
+            tracker.log_dataset(self.run_id, dataset_of(features, run.own_title))
             text = json.dumps(document, indent=1, default=str) + "\n"
             tracker.log_artifact(self.run_id, text, CONFIG_ARTIFACT)
 

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import logging
-import math
 import os
 import shutil
 import subprocess
@@ -16,8 +15,6 @@ from feature_store import terminal
 from feature_store.annotators import shares_dir
 from feature_store.store import Features, load_features
 from feature_store.task_info import TaskInfo
-from feature_store.wording import counted
-from infocal.errors import StateError
 from infocal.language_model_config import LanguageModelConfig
 from infocal.trainer import resolve_device
 from pipeline.base.command_text import Commands, next_commands, parsed_again
@@ -26,8 +23,8 @@ from pipeline.base.locations import make_folder
 from pipeline.base.storage import STAGED, Storage
 from pipeline.base.trajectories import Failure
 from pipeline.reporting import pages
-from pipeline.study import findings, study_report, summary
-from pipeline.study.criterion import CRITERION_TAG, RIVAL_TAG, Candidate, within_reach
+from pipeline.study import findings, lost_weights, study_report, summary
+from pipeline.study.criterion import CRITERION_TAG, RIVAL_TAG, Candidate
 from pipeline.study.lone_board import LoneBoard
 from pipeline.study.lone_run import LoneRun
 from pipeline.study.rival import Rival
@@ -41,14 +38,12 @@ from pipeline.tracking import mlflow_page, mlflow_view, model_registry
 from pipeline.tracking.studies import last_end, show_trials
 from pipeline.tracking.tracking import MAX_TAG, NOTE_TAG, Tracker
 from pipeline.training import checkpoints, columns, data_options, midway
-from pipeline.training.best import best_first
 from pipeline.training.epochs import Epoch
 from pipeline.training.loaders import embeddings_of, language_model_dir, language_model_scores
 from pipeline.training.scoring import constant_answer, final_validation, rate_of_lines, trivial_validation
 from pipeline.training.settings import RunSettings
 from pipeline.training.trainable import best_shown, train
 from search_spaces import datasets, lookup
-from search_spaces.base import Criterion
 from search_spaces.criteria import paper_bar
 from search_spaces.lookup import depends_on_data
 
@@ -118,11 +113,11 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     midway.clear(folder.place)
     candidates = study.candidates(study.searched)
     if not candidates:
-        check_not_all_are_lost(study)
+        lost_weights.check_not_all(study)
         raise _end_without_epoch(study, tracker, study_run)
     commands = commands_of(prepared, folder.storage)
-    next_best = commands.register + flag_to_register(candidates[0], prepared.run.criterion)
-    check_nothing_better_is_lost(study, candidates[0], next_best)
+    next_best = commands.register + lost_weights.flag_to_register(candidates[0], prepared.run.criterion)
+    lost_weights.check_nothing_better(study, candidates[0], next_best)
     racers = study.racers(candidates)
     winner, replicates = racers[0].trial, racers[0].results
     candidates.sort(key=lambda one: one is not winner)
@@ -133,7 +128,9 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     is_kept = bool(before) and not winner.is_met
     package = None
     if winner.is_result and not is_kept:
-        with offering_next(study, winner, candidates, prepared.run.criterion, commands.register, ""):
+        with lost_weights.offering_next(
+            study, winner, candidates, prepared.run.criterion, commands.register, flag=""
+        ):
             package = pack_winner(study, features, winner, runs[winner.trial_id])
     version = challenger = champion = None
     if winner.is_met and package is not None:
@@ -142,9 +139,10 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         champion = model_registry.champion(tracker, prepared.model_name)
     tags = _outcome_tags(study, tracking, winner, version, before, raced)
     tags[findings.EVALUATE_TAG] = summary.evaluate_flags(prepared, tracker.uri, folder.storage)
+    register = lost_weights.command_for_nearest(study, candidates, prepared.run.criterion, commands.register)
     if not winner.is_met:
         tags[findings.ADVICE_TAG] = summary.advice(
-            candidates, prepared.run, commands.register, is_exhausted=study.is_exhausted
+            candidates, prepared.run, register, is_exhausted=study.is_exhausted
         )
     address = show_trials(tracker, study_run, prepared.name, _view(study, winner, study_run))
     metrics = _outcome_metrics(study, features, winner, replicates, used)
@@ -163,7 +161,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
         champion=None if champion is None else int(champion.version),
         before=before,
         used=used,
-        register=commands.register,
+        register=register,
         text=example_text(features),
         storage=folder.storage,
         names=names,
@@ -248,94 +246,6 @@ def commands_of(prepared: StudySettings, storage: Storage) -> Commands:
     return next_commands(prepared.name, storage, first.tracking_uri)
 
 
-def flag_to_register(candidate: Candidate, criterion: Criterion) -> str:
-    """The flag, after a blank, that states a criterion which a trial meets; empty where it meets this one."""
-    reached = None if candidate.is_met else within_reach([candidate], criterion)
-    return "" if reached is None else f" {summary.stated(reached[0], criterion)}"
-
-
-def check_nothing_better_is_lost(
-    study: Study, winner: Candidate, command: str, *, is_own_criterion: bool = True
-) -> None:
-    """Refuse to take the next best trial for the best one.
-
-    Args:
-        winner: the best one that has weights, with its value by the study's criterion.
-        command: registers a trial of the study, but for `--trial`.
-        is_own_criterion: whether it is the best by the study's criterion. By another one nobody knows whether
-            a trial that has lost its weights would be better.
-
-    Raises:
-        PipelineError: if a trial that reported a better epoch has lost its weights.
-    """
-    own = winner.standing
-    if not is_own_criterion:
-        own = dataclasses.replace(own, value=-math.inf)
-    lost = [(record.last.epoch.best.standing, record) for record in study.lost() if record.last is not None]
-    best, record = best_first([(own, None), *lost], lambda pair: pair[0])[0]
-    if record is not None and best.value > -math.inf:
-        number = study.ledger.number(winner.trial_id)
-        standing = "is the best one" if is_own_criterion else "may be the best one"
-        raise PipelineError(
-            f"the weights of trial-{record.begin.number:02d} (best epoch) are missing; this trial {standing}",
-            where=str(study.folder.place / record.checkpoints[0]),
-            hint=_past_loss(f"{command} --trial {number}"),
-        )
-
-
-def check_not_all_are_lost(study: Study) -> None:
-    """Tell a study of which nothing is left apart from one that never finished an epoch.
-
-    Raises:
-        PipelineError: if trials reported epochs, and no weights of any trial are there.
-    """
-    if lost := study.lost():
-        raise PipelineError(
-            f"the weights of every trial are missing ({counted(len(lost), 'trial')} reported epochs)",
-            where=str(study.folder.place / lost[0].checkpoints[0]),
-            hint="restore the folders of all trials from a backup and run the command again, or start a new "
-            "search with another `--name`",
-        )
-
-
-def _past_loss(command: str) -> str:
-    return (
-        f"restore the folder from a backup and run the command again, or take the next best trial: {command}"
-    )
-
-
-@contextlib.contextmanager
-def offering_next(
-    study: Study,
-    chosen: Candidate,
-    ranked: Sequence[Candidate],
-    criterion: Criterion,
-    command: str,
-    flag: str,
-) -> Iterator[None]:
-    """Add to the error of a trial that cannot be packaged the command that registers the next best one.
-
-    Args:
-        chosen: the trial that is packaged.
-        ranked: every trial with weights, best first by the criterion.
-        criterion: by which they are ranked.
-        command: registers a trial of the study, but for its flags.
-        flag: states the criterion, after a blank, for a trial that meets it; empty: it is the study's.
-    """
-    try:
-        yield
-    except StateError as error:
-        others = [one for one in ranked if one.trial_id != chosen.trial_id]
-        if not others:
-            raise
-        stated = flag_to_register(others[0], criterion) or flag
-        raise PipelineError(
-            f"trial-{study.ledger.number(chosen.trial_id):02d} cannot be packaged: {error.message}",
-            where=error.where,
-            hint=_past_loss(f"{command}{stated} --trial {study.ledger.number(others[0].trial_id)}"),
-        ) from error
-
-
 def register_winner(
     study: Study,
     features: Features,
@@ -363,7 +273,10 @@ def register_winner(
 
 def publish(study: Study, tracker: Tracker, study_run: str, package: Path | None) -> None:
     """Write the page of an ended study, and copy it, and a new package, to where the study belongs."""
-    study_report.write(tracker, study_run, study.folder.directory / REPORT)
+    try:
+        study_report.write(tracker, study_run, study.folder.directory / REPORT)
+    except study_report.WouldLoseRationales as error:  # the model is registered all the same
+        logger.warning("note: %s", error.message)
     # the digests after the files that they are of, the page after all that it speaks of
     names = [] if package is None else [path.name for path in package.iterdir()]
     packed = sorted(names, key=lambda name: name == checkpoints.DIGESTS)

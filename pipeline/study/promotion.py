@@ -28,11 +28,30 @@ from pipeline.study.criterion_on_test import (
     way_on,
 )
 from pipeline.tracking import assessment, mlflow_page, model_registry
-from pipeline.tracking.model_registry import CORPUS_TAG, REAL_CORPUS, SAMPLE_CORPUS, ModelVersion, differing
+from pipeline.tracking.model_registry import (
+    CORPUS_TAG,
+    ORIGIN_TAG,
+    REAL_CORPUS,
+    SAMPLE_CORPUS,
+    ModelVersion,
+    differing,
+)
 from pipeline.tracking.tracking import Tracker
 from pipeline.training import naming
 from pipeline.training.scoring import constant_answer
 from search_spaces.base import Criterion
+
+
+def trained_elsewhere(version: ModelVersion, folder: Path | None) -> str:
+    """A note, after a comma, that a model of own data was trained on another folder; empty where it was not.
+
+    Args:
+        folder: that the flags name; None: none.
+    """
+    trained = version.tags.get(ORIGIN_TAG)
+    if folder is None or trained in (None, str(folder)):
+        return ""
+    return f", but it was trained on the data in `{trained}`, not in `{folder}`"
 
 
 def check_comparable(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from feature_store.errors import did_you_mean
 from pipeline.base.errors import CriterionNotMet, PipelineError
-from pipeline.study import conduct, outcome, summary
+from pipeline.study import conduct, lost_weights, outcome, summary
 from pipeline.study.criterion import CRITERION_TAG, Candidate, judged, within_reach
 from pipeline.study.study import Study
 from pipeline.study.study_folder import StudyFolder
@@ -59,7 +59,7 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
     ledger = study.ledger
     candidates = study.candidates(study.searched)
     if not candidates:
-        outcome.check_not_all_are_lost(study)
+        lost_weights.check_not_all(study)
         raise PipelineError(
             f"no trial of the study `{prepared.name}` has a best epoch that could be registered"
         )
@@ -69,10 +69,10 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
         command += f" --model-name {shlex.quote(wanted.model_name)}"
     ranked = judged(candidates, criterion)
     if wanted.number is None:
-        outcome.check_nothing_better_is_lost(
+        lost_weights.check_nothing_better(
             study,
             next(one for one in candidates if one.trial_id == ranked[0].trial_id),
-            command + (outcome.flag_to_register(ranked[0], criterion) or _flag(wanted)),
+            command + (lost_weights.flag_to_register(ranked[0], criterion) or _flag(wanted)),
             is_own_criterion=criterion == prepared.run.criterion,
         )
     chosen = _chosen(study, ranked, criterion, wanted.number, command)
@@ -88,7 +88,7 @@ def register(prepared: StudySettings, folder: StudyFolder, uri: str, wanted: Wan
     with ending_as_before(tracker, tracking.study_run_id), tracking.closing():
         tracking.sync(is_running=False)
         run_id = tracking.runs[chosen.trial_id]
-        with outcome.offering_next(study, chosen, ranked, criterion, command, _flag(wanted)):
+        with lost_weights.offering_next(study, chosen, ranked, criterion, command, _flag(wanted)):
             package = outcome.pack_winner(study, features, chosen, run_id)
         version = outcome.register_winner(
             study, features, tracker, chosen, run_id, package, is_asked_for=True
@@ -227,9 +227,11 @@ def _chosen(
     hint = None
     if reached is not None:
         relaxed, other = reached
-        which = "" if number is None else f" --trial {number}"
+        named = command if number is None else f"{command} --trial {number}"
+        if number is None:
+            named = lost_weights.command_for_nearest(study, candidates, criterion, command)
         hint = (
-            f"`{command}{which} {summary.stated(relaxed, criterion)}` would register "
+            f"`{named} {summary.stated(relaxed, criterion)}` would register "
             f"trial-{study.ledger.number(other.trial_id):02d} "
             f"({summary.figures_of(other, study.settings.run.dataset, criterion)})"
         )

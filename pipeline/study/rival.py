@@ -143,7 +143,9 @@ def settled(run: RunSettings, features: Features, *, sample: bool, is_asked_for:
         return run
     asked = planned(run, features, sample=sample)
     try:
-        found, is_cached = measured(asked, features, run.device, bf16=run.bf16, num_threads=run.num_threads)
+        found, is_cached = measured(
+            asked, features, run.device, bf16=run.bf16, num_threads=run.num_threads, own_title=run.own_title
+        )
     except RivalFailed as error:
         if is_asked_for:
             raise
@@ -171,7 +173,13 @@ def _density(features: Features) -> float:
 
 
 def measured(
-    asked: Rival, features: Features, device: str = "auto", *, bf16: bool = False, num_threads: int = 1
+    asked: Rival,
+    features: Features,
+    device: str = "auto",
+    *,
+    bf16: bool = False,
+    num_threads: int = 1,
+    own_title: str = "",
 ) -> tuple[Rival, bool]:
     """The rival with its precision, and whether it was there already.
 
@@ -179,6 +187,7 @@ def measured(
         asked: which rival.
         features: on which it is trained, and beside which it is kept.
         device, bf16, num_threads: with which it is trained, where it is not there.
+        own_title: how own data are called; empty for other data sets.
 
     Raises:
         RivalFailed: if its training comes to no result.
@@ -208,7 +217,7 @@ def measured(
                 bf16=bf16,
                 num_threads=num_threads,
                 hold_rate=True,
-                own_title=data_options.own_title(features.dataset, features.notes, None),
+                own_title=own_title,
             )
             _train(run, Path(working))
             _keep(folder, Path(working) / checkpoints.BEST, asked)

@@ -17,6 +17,10 @@ _RATIONALES = b"<article"
 """Stands in a page that shows a text with its rationale."""
 
 
+class WouldLoseRationales(PipelineError):  # noqa: N818 - what a caller may go on without
+    """A page with rationales would be replaced by one without."""
+
+
 def write(tracker: Tracker, study_run_id: str, target: Path | Location, where: str | None = None) -> None:
     """Write a study's page to a place and store it with the study's run.
 
@@ -27,13 +31,14 @@ def write(tracker: Tracker, study_run_id: str, target: Path | Location, where: s
         where: flag that named the place.
 
     Raises:
-        PipelineError: if there is no such study, the page cannot be written, or its rationales would be lost.
+        PipelineError: if there is no such study, or the page cannot be written.
+        WouldLoseRationales: if the page at the place has rationales, and a new one would have none.
     """
     found = findings.gather(tracker, study_run_id)
     folder = target.parent if isinstance(target, Path) else None
     text = findings.of(findings.linked(tracker, found, folder))
     if not found.predictions and _RATIONALES in _content(target):
-        raise PipelineError(
+        raise WouldLoseRationales(
             f"`{target}` was not replaced, because it shows rationales of the best trial that can no longer "
             "be read",
             where=where,

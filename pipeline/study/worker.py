@@ -1,7 +1,9 @@
 """The function that Ray Tune calls in a worker: it trains one trial and reports its epochs."""
 
 import contextlib
+import functools
 import logging
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -45,6 +47,8 @@ def tune_trainable(values: dict[str, Any], runs: Mapping[str, RunSettings], stud
             folder = stack.enter_context(newest_whole(study, again["checkpoints"]))
         else:
             folder = Path(stack.enter_context(start.as_directory()))
+        # Ray ends this process without a word to it
+        midway.before_rest = functools.partial(shutil.rmtree, working, ignore_errors=True)
         train(chosen, run, report, Path(working), folder, midway)
 
 

@@ -22,7 +22,7 @@ from infocal.explainers import check_installed
 from infocal.nn.rationalizer import Rationalizer
 from pipeline.base.errors import PipelineError
 from pipeline.base.stored_files import copied
-from pipeline.tracking import model_registry, record
+from pipeline.tracking import descriptions, model_registry, record
 from pipeline.tracking.model_registry import ModelVersion
 from pipeline.tracking.sealed_split import READINGS_TAG, log_test_reading
 from pipeline.tracking.studies import config_of
@@ -61,6 +61,8 @@ class Subject:
     metadata: dict[str, Any]
     version: ModelVersion | None = None
     """Where it is registered; readings are tagged there too."""
+    own_title: str = ""
+    """How own data are called; empty for other data sets."""
     explainer: str = ""
     """What ranks tokens in the place of the model's own explanation; empty: its own does."""
 
@@ -87,6 +89,7 @@ def of_version(tracker: Tracker, version: ModelVersion, given: argparse.Namespac
         run_id=run_id,
         metadata=package.metadata,
         version=version,
+        own_title=descriptions.own_title(version.tags),
     )
 
 
@@ -269,7 +272,7 @@ def describe(subject: Subject, reading: TestReading, width: int | None = None) -
     # where nobody annotated, they say no more than how much they select
     for line, scores in reading.trivial.items() if "test_token_f1" in reading.scores else ():
         rows[line] = _cells(shown, scores.get)
-    name = data_options.target_of(features)
+    name = data_options.target_of(features, subject.own_title)
     how = f", explained by {subject.explainer}" if subject.explainer else ""
     lines = [f"{subject.label}{how} on test of {name}, {counted(len(reading.predictions), 'text')}", ""]
     lines += [*_table([column.label.lower() for column in shown], rows, width), ""]

@@ -139,8 +139,12 @@ def of_version(tags: Mapping[str, str], run_id: str) -> str:
 
 def _called(tags: Mapping[str, str]) -> str:
     """Data set and target of a version; own data by their title, else by their folder."""
-    own = tags.get(TITLE_TAG) or Path(tags.get("origin", "")).name
-    return title(own or tags["dataset"], tags.get("aspect"))
+    return title(own_title(tags) or tags["dataset"], tags.get("aspect"))
+
+
+def own_title(tags: Mapping[str, str]) -> str:
+    """How the own data of a version are called; empty for other data sets."""
+    return tags.get(TITLE_TAG) or Path(tags.get("origin", "")).name
 
 
 def _decisive(tags: Mapping[str, str]) -> tuple[str, ...]:

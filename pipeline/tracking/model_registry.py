@@ -19,7 +19,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 
 from feature_store.fingerprint import file_digest
-from pipeline.base import command_text, moved, stored_files
+from pipeline.base import command_text, moved, stored_files, uris
 from pipeline.base.errors import PipelineError
 from pipeline.base.locations import SAMPLE_STORAGE, STORAGE
 from pipeline.base.storage import Storage
@@ -173,7 +173,7 @@ def refuse_another(tracker: Tracker, name: str, tags: Mapping[str, str]) -> None
     """Keep a model of one corpus from becoming a version beside those of another.
 
     Raises:
-        PipelineError: if the newest version of that name is of another task or corpus.
+        PipelineError: if every version of that name is of another task or corpus.
     """
     with translated(f"cannot read the versions of `{name}`"):
         found = tracker.client.search_model_versions(f"name = '{name}'")
@@ -181,7 +181,8 @@ def refuse_another(tracker: Tracker, name: str, tags: Mapping[str, str]) -> None
         return
     newest = max(found, key=lambda version: int(version.version))
     other = differing(tags, newest.tags)
-    if other is not None:
+    # a folder and its copy are origins of one model; either may grow
+    if other is not None and all(differing(tags, version.tags) for version in found):
         raise PipelineError(
             f"the registered model `{name}` is for another task or corpus: {other}",
             where="--model-name",
@@ -409,8 +410,11 @@ def _register_again(tracker: Tracker, version: ModelVersion) -> str:
         return shlex.join(["python", "-m", "pipeline.register", "--name", name])
     place = study.tags.get(RESULTS_TAG, "")
     folder = place if "://" in place else place.partition(":")[2]  # HOST:FOLDER
-    usual = {str(Path(one).resolve()): one for one in (STORAGE, SAMPLE_STORAGE)}
     home = folder.rpartition("/studies/")[0]
+    database = uris.file_of_sqlite(tracker.uri)
+    if database is not None and (database.parent / "studies" / name).is_dir():
+        home = str(database.parent.resolve())  # the results may have been moved since
+    usual = {str(Path(one).resolve()): one for one in (STORAGE, SAMPLE_STORAGE)}
     storage = Storage(usual.get(home, home) or STORAGE)
     words = [command_text.next_commands(name, storage, tracker.uri).register]
     if number := re.fullmatch(r"trial-(\d+)", trial.name):

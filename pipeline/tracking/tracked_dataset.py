@@ -25,8 +25,12 @@ class TrackedDataset:
     """How many texts each split has, and how many words there are."""
 
 
-def dataset_of(features: Features) -> TrackedDataset:
-    """The data set that features are of."""
+def dataset_of(features: Features, own_title: str = "") -> TrackedDataset:
+    """The data set that features are of.
+
+    Args:
+        own_title: how own data are called; empty for other data sets.
+    """
     provenance = features.provenance
     sizes = {split: int(provenance["counts"][f"{split}_rows"]) for split in features.splits}
     source = {
@@ -39,7 +43,7 @@ def dataset_of(features: Features) -> TrackedDataset:
     profile |= {f"num_{split}": size for split, size in sizes.items()}
     profile["num_words"] = len(features.token_counts)
     return TrackedDataset(
-        name=target_of(features),
+        name=target_of(features, own_title),
         digest=features.fingerprint[:MAX_DIGEST],
         source=json.dumps(source, default=str),
         schema=json.dumps({"mlflow_colspec": fields}),

@@ -52,10 +52,14 @@ def target(dataset: str, aspect: str | None, options: Mapping[str, str]) -> str:
     return title(dataset, aspect) + bracketed(stated(dataset, options))
 
 
-def target_of(features: "Features") -> str:
-    """The same of built features, whose record leaves files out; own data are called by their title."""
+def target_of(features: "Features", called: str = "") -> str:
+    """The same of built features, whose record leaves files out; own data are called by their title.
+
+    Args:
+        called: how own data are called that have no title; empty: as every data set of their kind.
+    """
     options = stated(features.dataset, features.provenance["parameters"].get("options", {}))
-    own = own_title(features.dataset, features.notes, None)
+    own = own_title(features.dataset, features.notes, None) or called
     return title(own or features.dataset, features.aspect) + bracketed(options)
 
 

@@ -9,7 +9,7 @@ import logging
 import re
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -69,6 +69,8 @@ class Midway:
         self._poll_s = _POLL_S if study.is_local else _REMOTE_POLL_S
         self._due = time.monotonic() + every_s
         self._looked = 0.0
+        self.before_rest: Callable[[], object] = lambda: None
+        """Called before a trial waits for its end: nothing is done after it."""
 
     def restore(self, trial: Interruptible) -> bool:
         """Put a trial that stands at the start of an epoch where it was in it, if that is known.
@@ -105,6 +107,7 @@ class Midway:
     def rest(self) -> None:
         """Answer, and wait for the end, where the driver has asked for it; else nothing."""
         if self._is_asked(at_once=True):
+            self.before_rest()
             with _costing_nothing("announce"):
                 (self._stop / self._trial_id).write(b"")
             while self._is_asked(at_once=True):

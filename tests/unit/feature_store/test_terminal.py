@@ -218,7 +218,7 @@ class Board:
 
 def work():
     terminal.log_to_stderr()
-    log = logging.getLogger("test")
+    log = logging.getLogger("pipeline.test")
     log.info("results: here")
     with terminal.opened():
         with terminal.step("preparing the data"):
@@ -408,3 +408,21 @@ def test_without_a_part_that_moves_steps_and_boards_do_nothing(capsys: pytest.Ca
         assert not terminal.is_open()
         terminal.notice("nothing")
     assert capsys.readouterr() == ("", "")
+
+
+def test_only_messages_of_ours_are_shown_from_info_on():
+    script = """
+import logging
+from feature_store import terminal
+terminal.log_to_stderr()
+for name in ("pipeline.search", "feature_store.words", "torch._subclasses.fake_tensor", "a_library"):
+    logging.getLogger(name).info("info of %s", name)
+    logging.getLogger(name).warning("warning of %s", name)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert [line.partition(" of ")[0] for line in done.stderr.splitlines()] == [
+        *["info", "warning"] * 2,
+        *["warning"] * 2,
+    ]

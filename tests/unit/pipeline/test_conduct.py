@@ -19,7 +19,7 @@ from infocal.errors import StateError
 from pipeline.base.command_text import Commands
 from pipeline.base.errors import CriterionNotMet, PipelineError
 from pipeline.base.storage import Storage
-from pipeline.study import cluster, mirror, outcome
+from pipeline.study import cluster, findings, mirror, outcome, study_report
 from pipeline.study import conduct as module
 from pipeline.study.conduct import conduct, synchronise
 from pipeline.study.criterion import CRITERION_TAG, RIVAL_TAG, Candidate
@@ -34,6 +34,7 @@ from pipeline.tracking import model_registry
 from pipeline.tracking.studies import latest_study
 from pipeline.tracking.tracking import NOTE_TAG, PARENT_TAG, TRIAL_TAG, TrackedRun, Tracker
 from pipeline.training import checkpoints
+from pipeline.training.epochs import OBJECTIVE, VIOLATION
 from pipeline.training.settings import RunSettings
 from search_spaces.base import Criterion
 from tests.small_ledger import checkpoint, train
@@ -523,6 +524,18 @@ def test_a_trial_of_a_study_that_missed_is_registered_under_a_criterion_stated_l
     assert "pipeline.promote" not in again
 
 
+def test_a_page_that_keeps_its_rationales_does_not_undo_a_registration(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    prepared = ended(tracker, tmp_path, monkeypatch)
+    kept = study_report.WouldLoseRationales("`report.html` was not replaced", hint="restore the artifacts")
+    monkeypatch.setattr(study_report, "write", raising(kept))
+    text = register(prepared, results(tmp_path), tracker.uri, Wanted(min_precision=0.48))
+    assert f"registered {NAME} version 1 as `challenger`. Next:" in text
+    assert "note: `report.html` was not replaced" in caplog.messages
+    assert parent(tracker).status == "FINISHED"
+
+
 def test_mlflow_that_fails_when_a_registration_is_recorded_is_said_in_a_line(
     tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -716,6 +729,26 @@ def test_the_second_best_is_never_taken_in_silence(
         assert (refused.value.hint or "").endswith(f"/runs{flags} --trial 0")
     text = register(prepared, results(tmp_path), tracker.uri, Wanted(number=0))
     assert text.startswith("trial-00 at its epoch 2")
+
+
+def test_the_command_for_a_study_that_missed_names_the_trial_where_another_one_is_lost(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def lost(study: Study) -> None:
+        worse = {OBJECTIVE: -0.6, "objective": -0.6, VIOLATION: 0.6}
+        train(study.ledger, "b", 2, **worse)  # its checkpoint is not there
+
+    searching(monkeypatch, trial("a", **MISSES), lost)
+    text = conducted(tracker, tmp_path, num_trials=2, run=run_settings(criterion=criterion(0.9)))
+    (printed,) = [line for line in text.splitlines() if "pipeline.register" in line]
+    assert " --trial 0 --min-precision " in printed
+    assert f"`{printed.strip()}` registers the trial" in parent(tracker).tags[findings.ADVICE_TAG]
+    prepared = StudySettings.load(tmp_path / "runs/studies/first", "first")
+    with pytest.raises(CriterionNotMet) as refused:
+        register(prepared, results(tmp_path), tracker.uri, Wanted())
+    assert (refused.value.hint or "").startswith(f"`{printed.strip()}` would register trial-00 ")
+    limit = float(printed.rpartition(" ")[2])
+    register(prepared, results(tmp_path), tracker.uri, Wanted(number=0, min_precision=limit))
 
 
 def test_a_study_that_has_lost_all_weights_is_not_called_one_without_epochs(

@@ -185,6 +185,14 @@ def test_an_experiment_gets_a_description_and_keeps_its_own(tracker):
     assert tracker.client.get_experiment(old).tags[NOTE_TAG] == "ours"
 
 
+def test_own_data_without_a_title_are_called_by_what_the_run_calls_them(features):
+    assert dataset_of(features).name == "beer/palate"
+    assert dataset_of(features, "hotels").name == "hotels/palate"
+    assert descriptions.own_title({"origin": "/data/hotels"}) == "hotels"
+    assert descriptions.own_title({"origin": "/data/hotels", "data_title": "Hotels"}) == "Hotels"
+    assert descriptions.own_title({}) == ""
+
+
 def test_the_data_of_a_run_are_logged_once(tracker, features):
     dataset = dataset_of(features)
     run_id = tracker.start_run(tracker.experiment("beer", "palate"), "trial", {}, {})

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pipeline.base import interruption
@@ -29,7 +30,7 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 SCRIPT = """
-import signal, sys, time, weakref
+import signal, subprocess, sys, time, weakref
 from pipeline.base import interruption
 from pipeline.base.errors import run_command
 
@@ -56,6 +57,8 @@ def command(arguments):
             raise KeyboardInterrupt from None
     finally:
         if "slow" in arguments:
+            if "child" in arguments:
+                print(subprocess.Popen(["sleep", "60"]).pid, flush=True)
             with interruption.resumed_by(lambda: "to resume: a command"):
                 print("cleaning", flush=True)
                 time.sleep(60)
@@ -184,6 +187,18 @@ def test_the_second_signal_stops_at_once(number: int, code: int):
         _, err = one.communicate(timeout=30)
     assert one.returncode == code
     assert err.endswith("\nto resume: a command\nstopped at once\n")
+
+
+def test_the_second_signal_ends_what_was_started_too():
+    with process("slow", "child") as one:
+        one.send_signal(signal.SIGINT)
+        assert one.stdout is not None
+        child = psutil.Process(int(one.stdout.readline()))
+        assert one.stdout.readline() == "cleaning\n"
+        one.send_signal(signal.SIGINT)
+        one.communicate(timeout=30)
+    _, alive = psutil.wait_procs([child], 10)
+    assert not alive
 
 
 def test_handlers_are_given_back():

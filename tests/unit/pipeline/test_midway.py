@@ -342,13 +342,16 @@ def test_a_trial_that_is_asked_keeps_its_state_answers_and_waits(tmp_path: Path,
 
 
 def test_between_epochs_a_trial_answers_too(study: Location):
-    within = Midway(study, "a", 60.0)
+    within, cleared = Midway(study, "a", 60.0), list[bool]()
+    within.before_rest = lambda: cleared.append((study / MIDWAY / "stop" / "a").exists())
     within.rest()  # nobody asks
+    assert not cleared
     (study / MIDWAY / "stop" / "asked").write(b"")
     thread = threading.Thread(target=within.rest)
     thread.start()
     midway.stop(study, ["a"])
     assert (study / MIDWAY / "stop").names() == ["a", "asked"]
+    assert cleared == [False], "before it answers: the driver then ends its process"
     midway.reset(study)
     thread.join(10)
     assert not thread.is_alive()

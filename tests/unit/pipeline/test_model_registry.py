@@ -337,6 +337,18 @@ def test_the_command_that_registers_a_lost_version_anew_works_when_pasted(
     assert given.tracking_uri is None
 
 
+def test_a_folder_and_its_copy_are_origins_of_one_model(tracker: Tracker, tmp_path: Path):
+    package = small_package(tmp_path / "model")
+    for origin, fingerprint in (("/a", "1"), ("/copy of a", "1")):
+        run_id = tracker.start_run(tracker.experiment("beer", "palate"), origin, {}, {})
+        tags = {"origin": origin, "data_fingerprint": fingerprint, "criterion": origin}
+        model_registry.register(tracker, package, name="own", run_id=run_id, tags=tags)
+    for origin in ("/a", "/copy of a"):
+        model_registry.refuse_another(tracker, "own", {"origin": origin, "data_fingerprint": "2"})
+    with pytest.raises(PipelineError, match="the data in /copy of a instead of /b"):
+        model_registry.refuse_another(tracker, "own", {"origin": "/b", "data_fingerprint": "2"})
+
+
 def test_lost_files_are_named(tracker: Tracker, tmp_path: Path):
     registered(tracker, small_package(tmp_path / "model"))
     source = Path(tracker.client.get_model_version_download_uri(NAME, "1").removeprefix("file://"))

@@ -62,12 +62,15 @@ def test_what_was_not_moved_stays_where_it_is(tmp_path):
     assert moved == root / "beer-palate" / "run" / "artifacts"
 
 
-def test_a_path_that_is_still_there_is_kept(tmp_path):
+def test_a_copy_of_results_has_its_own_artifacts(tmp_path):
+    """What is written in a copy must not change the original, which may be another person's."""
     stored = tmp_path / "first" / "artifacts" / "beer-palate" / "run"
     stored.mkdir(parents=True)
     copy = tmp_path / "second" / "artifacts"
-    (copy / "beer-palate" / "run").mkdir(parents=True)
-    assert relocated(stored.as_uri(), copy) is None
+    (copy / "beer-palate").mkdir(parents=True)
+    assert relocated(stored.as_uri(), copy) is None, "the copy has not this run"
+    (copy / "beer-palate" / "run").mkdir()
+    assert relocated(stored.as_uri(), copy) == copy / "beer-palate" / "run"
 
 
 def test_commands_answer_from_a_folder_that_was_moved(tmp_path, capsys):

@@ -3,6 +3,7 @@ import math
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -191,6 +192,15 @@ def test_a_version_can_be_named(tracker: Tracker, capsys: pytest.CaptureFixture[
     assert promote.main(command(tracker, "--version", "2")) == 0
     assert model_registry.find(tracker, NAME, model_registry.CHAMPION).version == 2
     assert "is version 2 now (it was version 1)" in capsys.readouterr().out
+
+
+def test_a_champion_of_other_data_is_called_so():
+    version = SimpleNamespace(tags={"origin": "/a/tickets"})
+    said = ", but it was trained on the data in `/a/tickets`, not in `/b/tickets`"
+    assert promotion.trained_elsewhere(version, Path("/b/tickets")) == said
+    assert promotion.trained_elsewhere(version, Path("/a/tickets")) == ""
+    assert promotion.trained_elsewhere(version, None) == ""
+    assert promotion.trained_elsewhere(SimpleNamespace(tags={}), Path("/b")) == ""
 
 
 def test_the_champion_itself_is_not_read_again(

@@ -94,7 +94,7 @@ def test_a_folder_that_was_moved_is_told_once(
         tracker.download(results.run_id, "rationales.html", tmp_path / f"copy-{number}")
     said = [line for line in caplog.messages if "python -m pipeline.relocate" in line]
     assert len(said) == 1
-    assert f"were moved here from {results.folder}; " in said[0]
+    assert f"were moved or copied here from {results.folder}; " in said[0]
     assert said[0].endswith(f"`python -m pipeline.relocate --storage '{target}'`")
 
 

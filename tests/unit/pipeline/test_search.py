@@ -530,12 +530,17 @@ def test_a_study_that_is_there_is_not_overwritten(
     assert len(conducted) == 1
 
 
-def test_a_resumed_study_is_the_stored_one(conducted: list[dict[str, Any]]):
+def test_a_resumed_study_is_the_stored_one(conducted: list[dict[str, Any]], caplog: pytest.LogCaptureFixture):
     search.main([*SAMPLE, "--name", "first", "--trials", "3"])
     search.main(["--sample", "--name", "first", "--resume", "--trials", "9"])
     first, second = conducted
     assert second["resume"] is True
     assert second["prepared"] == first["prepared"]
+    said = "note: with `--resume`, `--trials` has no effect: the study keeps its first settings"
+    assert caplog.messages.count(said) == 1
+    caplog.clear()
+    search.main(["--sample", "--name", "first", "--resume", "--address", "auto"])
+    assert not [one for one in caplog.messages if "has no effect" in one]
 
 
 @pytest.fixture

@@ -58,6 +58,18 @@ def test_a_server_needs_a_host(uri: str):
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.parametrize("port", ["notaport", "0", "70000", "5_0", "-1", "²"])
+@pytest.mark.parametrize(
+    "start", ["http://h", "https://ada:hush@h", "postgresql://ada:hush@h", "mysql+x://[::1]"]
+)
+def test_a_port_is_a_number(start: str, port: str):
+    message = f"--tracking-uri: expected a port from 1 to 65535 in .* but got `{port}`$"
+    for rest in ("", "/db", "?a=b"):
+        with pytest.raises(PipelineError, match=message) as caught:
+            tracking_address.check(f"{start}:{port}{rest}", "--tracking-uri")
+        assert "hush" not in str(caught.value)
+
+
 @pytest.mark.parametrize("stated", [None, "http://h", "http://other"])
 def test_a_message_names_what_named_the_address(stated: str | None, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
