@@ -308,15 +308,6 @@ def num_slots(cpus_per_trial: float, gpus_per_trial: float, most: int = 0) -> in
     return max(1, min([*fitting, *([most] if most else [])], default=1))
 
 
-def fixed_slots(address: str | None, cpus_per_trial: float, gpus_per_trial: float) -> int:
-    """Trials that the connected Ray can run at once if it is a private one; 0: it may grow.
-
-    Args:
-        address: of the cluster; None: RAY_ADDRESS, else a private local one.
-    """
-    return num_slots(cpus_per_trial, gpus_per_trial) if is_local(address) else 0
-
-
 def prepare_environment(address: str | None = None) -> None:
     """Set what Ray and MLflow read when they are imported: nothing is sent home, stdout is ours.
 

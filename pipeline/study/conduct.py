@@ -138,7 +138,6 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
             measured = {"gpus_per_trial_measured": prepared.gpus_per_trial}
             tracking.tracker.log_metrics(tracking.study_run_id, measured, step=0)
         cluster.check_resources(address, prepared.cpus_per_trial, prepared.gpus_per_trial)
-        study.slots = cluster.fixed_slots(address, prepared.cpus_per_trial, prepared.gpus_per_trial)
         num_cores = cluster.num_cores()
         with mirror.running():
             progress = ProgressLines(study.ledger, plan_of(study))

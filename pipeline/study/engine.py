@@ -36,22 +36,10 @@ class Engine:
     gpus_per_trial: float
     max_concurrent: int = 0
     """Trials at once; 0: as many as fit."""
-    slots: int = 0
-    """Trials that fit at once where Ray cannot grow; 0: it may grow, and Tune starts one at a time."""
     notify: Callable[[], None] = lambda: None
     """Called when the ledger has grown."""
     trainable: Callable[..., None] | None = None
     """What a worker runs in place of `tune_trainable`, with the same arguments."""
-
-    def _at_once(self, searcher: Searcher, num_trials: int) -> int:
-        """Trials that Tune may ask for before others have ended; 0: one that waits, as Tune has it.
-
-        So many workers start at the same time, where Tune would start one after the other. A search proposes
-        by the trials before: only one more than fit waits, to use the next free worker again.
-        """
-        if isinstance(searcher, Listed):
-            return num_trials
-        return self.slots + 1 if self.slots else 0
 
     def train(
         self,
@@ -76,6 +64,9 @@ class Engine:
             self.trainable or tune_trainable, runs=dict(self.runs), study=place.portable
         )
         forget = functools.partial(midway.clear, place)
+        # Tune starts so many workers at the same time; 0: one after the other. Which trials of a search are
+        # stopped early follows from their order
+        at_once = num_trials if isinstance(searcher, Listed) else 0
         optuna = searcher if isinstance(searcher, ConstrainedOptunaSearch) else None
         recorder = Recorder(self.ledger, optuna, num_epochs, self.notify, forget)
         earlier = [one for one in place.names() if one == experiment or one.startswith(f"{experiment}-")]
@@ -83,7 +74,7 @@ class Engine:
             tune.with_resources(trainable, {"cpu": self.cpus_per_trial, "gpu": self.gpus_per_trial}),
             tune_config=tune.TuneConfig(
                 num_samples=num_trials,
-                max_concurrent_trials=self.max_concurrent or self._at_once(searcher, num_trials),
+                max_concurrent_trials=self.max_concurrent or at_once,
                 reuse_actors=True,
                 search_alg=searcher,
                 scheduler=scheduler,

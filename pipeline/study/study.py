@@ -46,8 +46,6 @@ class Study:
     ) -> None:
         self.settings, self.space = settings, space
         self.folder, self.ledger, self.notify = folder, ledger, notify
-        self.slots = 0
-        """Trials that fit at once where Ray cannot grow; 0: it may grow, or is not connected."""
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # it says that it has made each study
 
     @classmethod
@@ -71,7 +69,6 @@ class Study:
             cpus_per_trial=settings.cpus_per_trial,
             gpus_per_trial=settings.gpus_per_trial,
             max_concurrent=settings.max_concurrent,
-            slots=self.slots,
             notify=self.notify,
         )
 

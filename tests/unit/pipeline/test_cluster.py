@@ -314,9 +314,3 @@ def test_trials_that_run_at_once(
 ):
     monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 8.0, "GPU": 2.0, "memory": 1e9})
     assert cluster.num_slots(cpus, gpus, most) == slots
-
-
-def test_only_a_private_ray_has_a_fixed_number_of_slots(monkeypatch: pytest.MonkeyPatch):
-    fake_cluster(monkeypatch)
-    assert cluster.fixed_slots(None, 1.0, 0.0) == 2
-    assert cluster.fixed_slots("10.0.0.1:1", 1.0, 0.0) == 0, "nodes may join"

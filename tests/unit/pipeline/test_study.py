@@ -15,7 +15,7 @@ from pipeline.base.stored_files import write_json
 from pipeline.study import study
 from pipeline.study.ledger import Ledger
 from pipeline.study.recorder import Recorder
-from pipeline.study.scheduler import VIOLATION
+from pipeline.study.scheduler import VIOLATION, Listed
 from pipeline.study.study import Study
 from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
 from pipeline.study.study_settings import StudySettings
@@ -216,19 +216,14 @@ def test_what_tune_is_asked_for(tmp_path: Path, tuner: FakeTuner):
     assert isinstance(run_config.callbacks[0], Recorder), "the ledger hears of everything first"
 
 
-@pytest.mark.parametrize(
-    ("max_concurrent", "slots", "asked"),
-    [(0, 0, 0), (0, 4, 5), (2, 4, 2)],
-    ids=["may grow", "fixed", "stated"],
-)
-def test_as_many_workers_start_at_once_as_fit(
-    tmp_path: Path, tuner: FakeTuner, max_concurrent: int, slots: int, asked: int
+def test_the_workers_of_a_search_start_one_after_the_other_those_of_a_list_at_once(
+    tmp_path: Path, tuner: FakeTuner
 ):
-    """Otherwise Tune starts one after the other; one more trial waits to use a worker again."""
-    one = small_study(tmp_path, num_trials=7, max_concurrent=max_concurrent)
-    one.slots = slots
+    """Which trials are stopped early follows from their order, so a search keeps it."""
+    one = small_study(tmp_path, num_trials=7, max_concurrent=0)
     one.run([])
-    assert tuner.made[0]["tune_config"].max_concurrent_trials == asked
+    one.engine.train("listed", Listed([POINT] * 5), 5, [])
+    assert [given["tune_config"].max_concurrent_trials for given in tuner.made] == [0, 5]
 
 
 def test_trials_are_asked_to_keep_their_state_where_a_search_is_interrupted(
