@@ -176,7 +176,10 @@ def with_first_flags(
     without = [name for name, value in vars(given).items() if value != usual[name]]
     if ignored := sorted(set(without) - {*_EACH_TIME, *_PLACES, "dataset", "aspect", "sample"}):
         flags = ", ".join(f"`--{name.replace('_', '-')}`" for name in ignored)
-        logger.warning("note: with `--resume`, %s has no effect: the study keeps its first settings", flags)
+        have = "has" if len(ignored) == 1 else "have"
+        logger.warning(
+            "note: with `--resume`, %s %s no effect: the study keeps its first settings", flags, have
+        )
     anew = [*_EACH_TIME, *(name for name in _PLACES if getattr(given, name) is not None)]
     return argparse.Namespace(**vars(first) | {name: getattr(given, name) for name in anew})
 

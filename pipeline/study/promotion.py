@@ -10,7 +10,7 @@ from typing import Any
 
 from feature_store import terminal
 from pipeline.base import command_text
-from pipeline.base.errors import CriterionNotMet, PipelineError
+from pipeline.base.errors import USER_ERRORS, CriterionNotMet, PipelineError
 from pipeline.base.locations import STORAGE
 from pipeline.base.storage import Storage
 from pipeline.study import outcome, summary
@@ -127,6 +127,7 @@ def judge(
     Raises:
         CriterionNotMet: if a bound does not hold, or the champion is better; with the numbers.
     """
+    beyond = "" if holder is None else _beyond_comparison(tracker, version, holder, given)
     with (
         terminal.opened(),
         terminal.step("reading the test split"),
@@ -155,7 +156,9 @@ def judge(
             hint=way_on(criterion, reading.scores, command) + (f" ({first})" if first else ""),
         )
     terminal.answer(f"\n{held(criterion, origin)}")
-    if holder is not None:
+    if beyond:
+        _forced(tracker, version, beyond)
+    elif holder is not None:
         strict = stricter(standing_criterion(holder, stated), criterion)
         _surpass(tracker, version, holder, given, strict, reading.scores)
     return outcome.example_text(subject.features)
@@ -191,10 +194,42 @@ def _surpass(
             f"{version.uri} was not promoted: it is {reason}",
             hint="`--force` promotes the model anyway, and records this in a tag of the version",
         )
+    _forced(tracker, version, reason)
+
+
+def _forced(tracker: Tracker, version: ModelVersion, reason: str) -> None:
     terminal.answer(
         f"promoting because of `--force`, although {version.uri} is {reason}; the tag `forced` records this"
     )
     model_registry.tag(tracker, version, {"forced": reason})
+
+
+def _beyond_comparison(
+    tracker: Tracker, version: ModelVersion, holder: ModelVersion, given: argparse.Namespace
+) -> str:
+    """Why a model cannot be compared with the champion, where `--force` does without; empty where it can.
+
+    It is asked before the test split is read, which is counted.
+
+    Raises:
+        PipelineError: if the data of the champion are not there any more, and nobody forces the change.
+    """
+    if version.tags.get("data_fingerprint") == holder.tags.get("data_fingerprint"):
+        return ""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            assessment.of_version(tracker, holder, given, Path(folder))
+    except USER_ERRORS as error:
+        reason = f"beyond comparison with the champion, version {holder.version}, trained on other data"
+        if given.force:
+            return reason
+        raise PipelineError(
+            f"{version.uri} is {reason}: {error.message}",
+            where=error.where,
+            hint="restore the data of the champion's training, or add `--force`: it promotes the model "
+            "without the comparison, and records this in a tag of the version",
+        ) from error
+    return ""
 
 
 _COMPARED = ("test_token_precision", "test_token_recall", F1)

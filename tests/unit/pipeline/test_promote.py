@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from pipeline.base.errors import CriterionNotMet, PipelineError, run_command
 from pipeline.study import criterion_on_test, promotion
 from pipeline.study.criterion import CRITERION_TAG, JUDGED_TAG, RIVAL_TAG
 from pipeline.study.rival import Rival
-from pipeline.tracking import model_registry
+from pipeline.tracking import assessment, model_registry
 from pipeline.tracking.tracking import Tracker
 from search_spaces import lookup
 from search_spaces.base import Bound, Criterion
@@ -285,6 +286,30 @@ def test_a_model_that_the_champion_surpasses_is_refused_with_both_figures(tracke
     )
     assert "--force" in (caught.value.hint or "")
     assert model_registry.find(tracker, NAME, model_registry.CHAMPION).version == 1
+
+
+def test_a_champion_whose_data_are_gone_is_met_before_test_is_read(
+    tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+):
+    """As where lines were added to own data since: the champion's features cannot be made any more."""
+    model_registry.promote(tracker, model_registry.find(tracker, NAME, 1))
+    version = next_version(tracker, data_fingerprint="another")
+    of_version = assessment.of_version
+
+    def gone(tracker: Tracker, wanted: Any, *rest: Any) -> Any:
+        if int(wanted.version) == 1:
+            raise PipelineError("the data in this folder are not those of the model's training", where="data")
+        return of_version(tracker, wanted, *rest)
+
+    monkeypatch.setattr(assessment, "of_version", gone)
+    with pytest.raises(PipelineError, match="data: .* is beyond comparison with the champion") as caught:
+        promote.main(command(tracker))
+    assert "add `--force`" in (caught.value.hint or "")
+    assert "test_readings" not in tracker.run(version.run_id).tags
+    assert promote.main(command(tracker, "--force")) == 0
+    promoted = model_registry.find(tracker, NAME, model_registry.CHAMPION)
+    assert (int(promoted.version), tracker.run(version.run_id).tags["test_readings"]) == (2, "1")
+    assert promoted.tags["forced"].startswith("beyond comparison with the champion, version 1")
 
 
 def test_a_worse_model_can_be_forced_and_its_version_says_so(tracker: Tracker):

@@ -538,6 +538,8 @@ def test_a_resumed_study_is_the_stored_one(conducted: list[dict[str, Any]], capl
     assert second["prepared"] == first["prepared"]
     said = "note: with `--resume`, `--trials` has no effect: the study keeps its first settings"
     assert caplog.messages.count(said) == 1
+    search.main(["--sample", "--name", "first", "--resume", "--trials", "9", "--epochs", "7"])
+    assert any("`--epochs`, `--trials` have no effect" in one for one in caplog.messages)
     caplog.clear()
     search.main(["--sample", "--name", "first", "--resume", "--address", "auto"])
     assert not [one for one in caplog.messages if "has no effect" in one]
