@@ -1,11 +1,13 @@
 """What a fresh clone holds: nothing of one machine, working targets, and commands that answer."""
 
+import ast
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,37 @@ def requirements() -> list[Requirement]:
     lines = PROJECT["dependencies"] + [line for extra in extras.values() for line in extra]
     parsed = [Requirement(line) for line in lines]
     return [one for one in parsed if one.name != PROJECT["name"]]
+
+
+FOR_TESTS = ("test", "cluster-test", "dev", "mutate")
+"""Extras that a user does not install."""
+BROUGHT = {"triton": "torch for CUDA", "tokenizers": "transformers"}
+"""Packages that others bring, which tests name because they need them without those."""
+
+
+def test_what_is_imported_is_not_for_tests_alone():
+    """A user who installs without the extras of tests has all that the four packages import."""
+    extras = PROJECT["optional-dependencies"]
+    lines = PROJECT["dependencies"] + [
+        line for name, extra in extras.items() if name not in FOR_TESTS for line in extra
+    ]
+    for_users = {canonicalize_name(Requirement(line).name) for line in lines} | {PROJECT["name"], *BROUGHT}
+    for_tests = {canonicalize_name(Requirement(line).name) for name in FOR_TESTS for line in extras[name]}
+    makers = {
+        module: {canonicalize_name(one) for one in found}
+        for module, found in metadata.packages_distributions().items()
+    }
+    wrong = []
+    for package in ("feature_store", "infocal", "pipeline", "search_spaces"):
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                named = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+                named += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                for module in {name.partition(".")[0] for name in named}:
+                    makes = makers.get(module, set())
+                    if makes & for_tests and not makes & for_users:
+                        wrong.append(f"{path.relative_to(ROOT)}: {module}")
+    assert wrong == []
 
 
 def constraint_lines() -> list[str]:
