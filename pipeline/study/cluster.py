@@ -81,7 +81,7 @@ class _Start:
     def _run(self) -> None:
         try:
             _start(None)
-        except Exception as error:  # Ray raises that class itself; `wait` raises it again
+        except BaseException as error:  # `wait` raises it again, and would wait for ever without it
             self._started.set_exception(error)
         else:
             self._started.set_result(None)

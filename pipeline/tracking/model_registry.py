@@ -38,8 +38,8 @@ _OF_PRETRAINED = ("transformers", "tokenizers")
 """What loading a model imports as well, if its encoders were pretrained."""
 _DIGEST_TAG, _CRITERION_TAG = "weights_sha256", "criterion"
 ORIGIN_TAG = "origin"
-TITLE_TAG = descriptions.TITLE_TAG
 """Folder of a corpus of one's own."""
+TITLE_TAG = descriptions.TITLE_TAG
 _TASK_TAGS = {
     "dataset": "the data set",
     "aspect": "the target",
