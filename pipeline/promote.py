@@ -36,7 +36,8 @@ def build_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--force",
         action="store_true",
-        help="promote the model even if it is worse on test than the present champion",
+        help="promote the model even if it is worse on test than the present champion, or cannot be "
+        "compared with it",
     )
     return parser
 
