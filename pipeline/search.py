@@ -57,9 +57,6 @@ def main(arguments: Sequence[str]) -> int:
         cluster.check_machine(prepared.cpus_per_trial, prepared.gpus_per_trial, what="trial")
     cluster.share_cache(storage, given.cache_dir)
     with contextlib.ExitStack() as stack:
-        if not given.dry_run and not given.resume:
-            # while torch and MLflow are loaded; what is resumed may have nothing left to train
-            stack.enter_context(cluster.started_ahead(given.address))
         planning.check_device(prepared.run, given.address)
         places.check(storage, uri, given.optuna_storage)
         if prepared.packs_gpus and not prepared.chooses_gpus:
@@ -73,6 +70,8 @@ def main(arguments: Sequence[str]) -> int:
         stack.enter_context(study_folder.resume_hint(folder.directory / LEDGER, commands.how_to_resume))
         with terminal.opened():
             logger.info("results: %s\ntracking: %s", directory, without_password(uri))
+            if not given.resume:  # a resumed study may have nothing left to train
+                stack.enter_context(cluster.started_ahead(given.address))
             planning.compile_ahead(prepared.run, given.address)
             with terminal.step("loading the packages"):
                 from pipeline.study.conduct import check_model, conduct, save

@@ -83,7 +83,7 @@ class _Refusing(BaseHTTPRequestHandler):
 def refusing_server() -> Iterator[str]:
     """The address of a server that lets nobody in."""
     with HTTPServer(("127.0.0.1", 0), _Refusing) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()

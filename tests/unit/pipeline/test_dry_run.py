@@ -127,6 +127,7 @@ def test_a_place_that_cannot_be_is_told_before_anything_is_read(
     (tmp_path / "FILE").write_text("no folder")
     monkeypatch.setattr(planning, "looked_at", lambda *given: pytest.fail("data were read"))
     monkeypatch.setattr(planning, "with_features", lambda *given: pytest.fail("features were built"))
+    monkeypatch.setattr(cluster, "started_ahead", lambda address: pytest.fail("Ray was started"))
     flags = [flag for flag in FLAGS if dry or flag != "--dry-run"]
     assert run_command(main, [*flags, "--sample", "--cache-dir", "cache", *place]) == 2
     told = capsys.readouterr().err
@@ -189,7 +190,7 @@ def answering() -> Iterator[str]:
             """Nothing is said."""
 
     with http.server.HTTPServer(("127.0.0.1", 0), Well) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield f"127.0.0.1:{server.server_port}"
         server.shutdown()

@@ -88,7 +88,7 @@ class _Guarded(http.server.BaseHTTPRequestHandler):
 def test_a_server_with_a_password_is_asked_with_it_and_by_its_own_name():
     with http.server.HTTPServer(("127.0.0.1", 0), _Guarded) as server:
         server.seen = []  # type: ignore[attr-defined]
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
             uri = f"http://ada:p%40ss%2Fw%23rd%251@127.0.0.1:{server.server_port}/team"

@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import json
 import os
@@ -41,6 +42,19 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("INFOCAL_CACHE", str(tmp_path / "cache"))
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def ahead(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """Addresses for which a Ray would have been started ahead; none is."""
+    asked: list[str | None] = []
+
+    def started_ahead(address: str | None) -> contextlib.nullcontext[None]:
+        asked.append(address)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(cluster, "started_ahead", started_ahead)
+    return asked
 
 
 # -------------------------------------------------------------------------------------------- mistakes
@@ -518,7 +532,10 @@ def test_a_point_outside_the_space_is_not_tried_first(
 
 
 def test_a_study_that_is_there_is_not_overwritten(
-    empty_folder: Path, conducted: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+    empty_folder: Path,
+    ahead: list[str | None],
+    conducted: list[dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
 ):
     search.main([*SAMPLE, "--name", "first", "--trials", "3"])
     capsys.readouterr()
@@ -528,11 +545,15 @@ def test_a_study_that_is_there_is_not_overwritten(
     )
     assert StudySettings.load(empty_folder / "runs/sample/studies/first", "first").num_trials == 3
     assert len(conducted) == 1
+    assert ahead == [None], "only the search that begins"
 
 
-def test_a_resumed_study_is_the_stored_one(conducted: list[dict[str, Any]], caplog: pytest.LogCaptureFixture):
+def test_a_resumed_study_is_the_stored_one(
+    ahead: list[str | None], conducted: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+):
     search.main([*SAMPLE, "--name", "first", "--trials", "3"])
     search.main(["--sample", "--name", "first", "--resume", "--trials", "9"])
+    assert ahead == [None], "what is resumed may have nothing left to train"
     first, second = conducted
     assert second["resume"] is True
     assert second["prepared"] == first["prepared"]
@@ -726,7 +747,10 @@ def test_a_device_that_cannot_do_it_is_refused_before_anything_is_built(
 
 
 def test_an_unknown_kernel_is_refused_before_anything_is_built(
-    empty_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    empty_folder: Path,
+    ahead: list[str | None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ):
     monkeypatch.setenv("INFOCAL_KERNEL", "bogus")
     assert run_command(search.main, [*PALATE, "--sample"]) == 2
@@ -734,6 +758,7 @@ def test_an_unknown_kernel_is_refused_before_anything_is_built(
         "error: INFOCAL_KERNEL: unknown kernel `bogus`; the kernels are auto, cpp" in capsys.readouterr().err
     )
     assert list(empty_folder.iterdir()) == []
+    assert ahead == [], "a mistake does not wait for Ray"
 
 
 def test_a_space_whose_starts_last_longer_than_a_trial_is_refused(
