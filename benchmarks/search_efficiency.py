@@ -250,17 +250,19 @@ def needed(curves: Sequence[Sequence[float]], target: float) -> Needed:
 
 
 def curves_of(
-    table: Table, setting: Setting, replays: int, until: float, seconds: float = math.inf
+    table: Table, setting: Setting, replays: int, until: float, seconds: float = math.inf, first_seed: int = 0
 ) -> list[list[float]]:
     """Replays of one setting, each with a seed of its own.
 
     Args:
+        first_seed: of the first replay; each further one has the next.
         until: an objective that ends a replay.
         seconds: after which no further replay begins; the first one always does.
     """
     began, curves = time.monotonic(), list[list[float]]()
     while len(curves) < replays and (not curves or time.monotonic() - began < seconds):
-        curves.append(replay(table, setting, len(curves), len(table.points), until=until))
+        seed = first_seed + len(curves)
+        curves.append(replay(table, setting, seed, len(table.points), until=until))
     return curves
 
 
@@ -309,6 +311,9 @@ def main(arguments: Sequence[str]) -> int:
         "table", type=Path, nargs="?", default=TABLE, help="Arrow file of `benchmarks.search_table`"
     )
     parser.add_argument("--replays", type=flag_values.positive_int, default=100, help="default: %(default)s")
+    parser.add_argument(
+        "--first-seed", type=flag_values.seed, default=0, help="of the replays (default: %(default)s)"
+    )
     parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=SAMPLERS, help="default: all")
     parser.add_argument(
         "--seconds",
@@ -325,7 +330,9 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{name}: {target:.4f}, reached by {table.num_reaching(target)} points")
     print(f"\n| search | replays | {' | '.join(targets)} |\n|---|{'---|' * (len(targets) + 1)}")
     for setting in settings_of(table, given.samplers):
-        curves = curves_of(table, setting, given.replays, max(targets.values()), given.seconds)
+        curves = curves_of(
+            table, setting, given.replays, max(targets.values()), given.seconds, given.first_seed
+        )
         cells = " | ".join(str(needed(curves, target)) for target in targets.values())
         print(f"| {setting} | {len(curves)} | {cells} |", flush=True)
     return 0

@@ -229,6 +229,8 @@ def test_the_first_rung_is_where_the_best_points_are_ahead():
 def test_a_limit_of_time_leaves_one_replay(table: Table):
     assert len(search_efficiency.curves_of(table, RANDOM, 4, 2.0)) == 4
     assert len(search_efficiency.curves_of(table, RANDOM, 4, 2.0, seconds=1e-9)) == 1
+    second = search_efficiency.curves_of(table, RANDOM, 1, 2.0, first_seed=1)
+    assert second == search_efficiency.curves_of(table, RANDOM, 2, 2.0)[1:]
 
 
 def test_a_replay_is_repeatable(table: Table):
