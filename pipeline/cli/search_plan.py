@@ -90,7 +90,9 @@ def _first(prepared: StudySettings) -> list[str]:
 def _seeds(prepared: StudySettings) -> list[str]:
     """With how many seeds the best trials are trained, where with more than one."""
     if prepared.is_raced:
-        (number, _), *_ = race.ROUNDS
+        number = min(race.ROUNDS[0][0], prepared.num_trials)
+        if number < 2:
+            return []
         more = counted(race.MOST_TRAININGS, "further training")
         return [
             f"seeds        the best {counted(number, 'trial')} are trained with further seeds and compared "

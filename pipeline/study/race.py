@@ -77,6 +77,7 @@ def stands(candidates: Sequence[Candidate], first_seed: int, again: Again) -> Ra
     usable = [one for one in candidates if one.is_met]
     usable = usable or [one for one in candidates if one.degenerate is None] or list(candidates)
     racers = [Racer(one) for one in usable[: ROUNDS[0][0]]]
+    ranks = {racer.trial.trial_id: rank for rank, racer in enumerate(racers)}
     out: list[Racer] = []
     for number, seeds in ROUNDS:
         racers, out = racers[:number], [*racers[number:], *out]
@@ -97,6 +98,6 @@ def stands(candidates: Sequence[Candidate], first_seed: int, again: Again) -> Ra
             Racer(racer.trial, [outcome.result for _, outcome in found[racer.trial.trial_id]])
             for racer in racers
         ]
-        # a stable order: of equal means the one that was better in the search
-        racers.sort(key=lambda racer: -racer.mean)
+        # of equal means the one that was better in the search, whatever the round before said
+        racers.sort(key=lambda racer: (-racer.mean, ranks[racer.trial.trial_id]))
     return Race([*racers, *out])
