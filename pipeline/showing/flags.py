@@ -1,8 +1,6 @@
 """The flags of `pipeline.demo`, and which of them go together."""
 
 import argparse
-import contextlib
-import ipaddress
 
 from pipeline.base.errors import PipelineError
 from pipeline.web import flags as web_flags
@@ -49,13 +47,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     web_flags.add_address(group, None)
 
 
-def is_local(host: str) -> bool:
-    """Whether nobody but this machine reaches a server that listens there."""
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
-
-
 def check(given: argparse.Namespace) -> None:
     """Settle what depends on other flags.
 
@@ -77,13 +68,13 @@ def check(given: argparse.Namespace) -> None:
         )
     if given.examples and given.no_examples:
         raise PipelineError("expected one of `--examples` and `--no-examples`, but got both")
-    if given.host and not is_local(given.host) and not given.share:
+    if given.host and not web_flags.is_local(given.host) and not given.share:
         raise PipelineError(
             "this address lets other machines open the page",
             where=f"--host {given.host}",
             hint="add `--share` to allow this",
         )
-    if given.url and not given.share:
+    if given.url is not None and not given.share:
         raise PipelineError("this flag needs `--share`", where="--url", hint="add `--share`")
     if not given.host:
         given.host = "0.0.0.0" if given.share else web_flags.LOCAL

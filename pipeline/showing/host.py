@@ -5,9 +5,9 @@ import logging
 import sys
 
 from feature_store import terminal
-from pipeline.showing.flags import is_local
 from pipeline.web import host as web_host
 from pipeline.web import tokens
+from pipeline.web.flags import is_local
 from pipeline.web.words import CHINESE, ENGLISH
 
 logger = logging.getLogger("pipeline.demo")

@@ -1,13 +1,19 @@
 """The flags that say where a command serves its pages."""
 
 import argparse
+import contextlib
 import importlib.util
+import ipaddress
+import re
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from pipeline.base.errors import PipelineError
 
 LOCAL = "127.0.0.1"
 """This machine, for itself alone."""
+
+_NOT_IN_AN_ADDRESS = re.compile(r"""[\s\x00-\x1f\x7f"<>\\^`{|}?#@]""")
 
 
 def add_address(group: argparse._ArgumentGroup, host_default: str | None = LOCAL) -> None:
@@ -25,9 +31,38 @@ def add_address(group: argparse._ArgumentGroup, host_default: str | None = LOCAL
 
 
 def check_address(given: argparse.Namespace) -> None:
-    """Refuse a port that is none."""
+    """Refuse a port or an address that is none.
+
+    Raises:
+        PipelineError: names the flag.
+    """
     if not 0 <= given.port < 2**16:
         raise PipelineError(f"expected a port from 0 to 65535, but got {given.port}", where="--port")
+    if given.url is not None and not _is_address(given.url):
+        raise PipelineError(
+            f"expected an address such as https://judging.example or https://HOST:PORT/PATH, but got "
+            f"`{given.url}`",
+            where="--url",
+            hint="give http:// or https:// and a host, without a user, a query (?) or a fragment (#)",
+        )
+
+
+def _is_address(url: str) -> bool:
+    """Whether links can begin with it."""
+    try:
+        parts = urlsplit(url)
+        is_port = parts.port is None or parts.port > 0
+    except ValueError:  # an open bracket, or a port that is none
+        return False
+    is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
+    return is_web and is_port and not _NOT_IN_AN_ADDRESS.search(url)
+
+
+def is_local(host: str) -> bool:
+    """Whether nobody but this machine reaches a server that listens there."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
 
 
 def check_packages(names: Sequence[str]) -> None:

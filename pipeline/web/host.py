@@ -3,9 +3,10 @@
 import logging
 import socket
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from pipeline.base.errors import PipelineError
-from pipeline.web.flags import LOCAL
+from pipeline.web.flags import is_local
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -51,7 +52,10 @@ def address(listener: socket.socket, host: str, url: str | None) -> str:
 
 def is_unencrypted(host: str, url: str | None) -> bool:
     """Whether links go over the network as they are."""
-    return host != LOCAL and not (url or "").startswith("https:")
+    if not url:
+        return not is_local(host)
+    parts = urlsplit(url)
+    return parts.scheme != "https" and not is_local(parts.hostname or "")
 
 
 def run(app: "ASGIApp", listener: socket.socket) -> None:

@@ -2,12 +2,14 @@
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipeline import demo
+from pipeline import demo, judge
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.showing import flags
+from pipeline.web import flags as web_flags
 from pipeline.web import host
 
 
@@ -24,6 +26,7 @@ from pipeline.web import host
             "add `--share`",
         ),
         (["--model", "a", "--url", "https://x"], "this flag needs `--share`", "add `--share`"),
+        (["--model", "a", "--url", ""], "this flag needs `--share`", "add `--share`"),
         (["--model", "a", "--port", "65536"], "expected a port from 0 to 65535, but got 65536", ""),
     ],
 )
@@ -81,4 +84,60 @@ def test_the_address_that_is_told(name: str, url: str | None, expected: str):
     ],
 )
 def test_addresses_that_only_this_machine_reaches(host: str, expected: bool):
-    assert flags.is_local(host) is expected
+    assert web_flags.is_local(host) is expected
+
+
+WRONG_ADDRESSES = [
+    "",
+    "notaurl",
+    "//demo.example",
+    "ftp://x",
+    "javascript:alert(1)",
+    "https://",
+    "https://:8000",
+    "https://a b",
+    "https://a\n",
+    "?x=1",
+    "https://a/?x=1",
+    "https://a/#x",
+    "https://a:b@c",
+    "https://a:99999",
+    "https://[::1",
+    'https://a"><b>',
+]
+
+
+@pytest.mark.parametrize("url", WRONG_ADDRESSES)
+@pytest.mark.parametrize("command", [[demo, "--model", "a", "--share"], [judge, "--sheet", "s"]])
+def test_an_address_that_no_link_can_begin_with_is_refused(command: list[Any], url: str):
+    with pytest.raises(PipelineError, match="expected an address such as https://") as caught:
+        command[0].main([*command[1:], "--url", url])
+    assert caught.value.where == "--url"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://demo.example", "HTTP://localhost:80/a/b/", "https://[::1]:8000", "https://例子.example/~x"],
+)
+def test_an_address_that_links_can_begin_with_is_taken(url: str):
+    flags.check(demo.build_parser().parse_args(["--model", "a", "--share", "--url", url]))
+
+
+@pytest.mark.parametrize(
+    ("address", "url", "expected"),
+    [
+        ("127.0.0.1", None, False),
+        ("::1", None, False),
+        ("localhost", None, False),
+        ("0.0.0.0", None, True),
+        ("::", None, True),
+        ("0.0.0.0", "https://demo.example", False),
+        ("127.0.0.1", "HTTPS://demo.example", False),
+        ("127.0.0.1", "http://demo.example", True),
+        ("127.0.0.1", "http://[::1]:8000", False),
+    ],
+)
+def test_links_are_unencrypted_where_they_leave_this_machine_without_https(
+    address: str, url: str | None, expected: bool
+):
+    assert host.is_unencrypted(address, url) is expected
