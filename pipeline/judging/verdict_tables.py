@@ -111,14 +111,14 @@ def markdown(found: Sequence[Table], said: Sequence[str]) -> str:
     """All tables in GitHub's Markdown, with notes behind the last one."""
     parts = []
     for table in found:
-        cells = [[cell.replace("|", r"\|") for cell in row] for row in [table.head, *table.rows]]
+        cells = [[typeset.markdown_escaped(cell) for cell in row] for row in [table.head, *table.rows]]
         widths = [max(len(row[i]) for row in cells) for i in range(len(table.head))]
         lines = [
             "| " + " | ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)) + " |"
             for row in cells
         ]
         rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
-        parts += [f"### {table.title}", "", lines[0], rule, *lines[1:], ""]
+        parts += [f"### {typeset.markdown_escaped(table.title)}", "", lines[0], rule, *lines[1:], ""]
     return "\n".join([*parts, *(f"- {note}" for note in said), ""])
 
 

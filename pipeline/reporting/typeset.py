@@ -1,5 +1,6 @@
 """A comparison's table as Markdown and as LaTeX; its page is made by `pages`."""
 
+import re
 from collections.abc import Sequence
 
 from pipeline.reporting.paper_tables import PaperSection, PaperTable
@@ -29,6 +30,33 @@ _LATEX = {
 """Characters that LaTeX reads as commands, or that its fonts may lack."""
 
 
+_MARKDOWN = re.compile(
+    r"""
+    (?P<code>(?<!`)`[^`]+`(?!`))
+    | \s*[\r\n]+\s*
+    | \\(?=[!-/:-@\[-`{-~])
+    | [|*] | ~~
+    | <(?=[A-Za-z/!?])
+    | &(?=\#?\w+;)
+    | \[(?=[^\]]*\]\()
+    | _(?![^\W_]) | (?<![^\W_])_
+    """,
+    re.VERBOSE,
+)
+"""What ends a cell or a heading of Markdown, or is read as HTML, a link or emphasis."""
+
+
+def markdown_escaped(text: str) -> str:
+    """A text that Markdown shows as it stands here; in a span of code, only `|` has a meaning."""
+    return _MARKDOWN.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    if match["code"]:
+        return match[0].replace("|", r"\|")
+    return " " if match[0].isspace() else "".join(f"\\{character}" for character in match[0])
+
+
 def markdown(table: Standings, width: int | None = None) -> str:
     """The table in GitHub's Markdown, its notes below; columns are aligned to be read as text, too.
 
@@ -37,7 +65,7 @@ def markdown(table: Standings, width: int | None = None) -> str:
     """
     head = ["rationales", *table.header()]
     rows = [[_named(row), *table.texts(row)] for row in table.rows]
-    cells = [[cell.replace("|", r"\|") for cell in line] for line in [head, *rows]]
+    cells = [[markdown_escaped(cell) for cell in line] for line in [head, *rows]]
     widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
     parts: list[list[int]] = [[0]]
     for column in range(1, len(head)):
@@ -47,7 +75,7 @@ def markdown(table: Standings, width: int | None = None) -> str:
         parts[-1].append(column)
     set_parts = ["\n".join(_markdown_part(cells, widths, part)) for part in parts]
     notes = [f"- {note}" for note in [*table.used_marks(), *table.notes]]
-    return "\n".join([f"### {table.title}", "", "\n\n".join(set_parts), "", *notes])
+    return "\n".join([f"### {markdown_escaped(table.title)}", "", "\n\n".join(set_parts), "", *notes])
 
 
 def _markdown_part(cells: list[list[str]], widths: list[int], columns: list[int]) -> list[str]:
@@ -107,9 +135,10 @@ def paper_markdown(title: str, sections: Sequence[PaperSection], notes: Sequence
     for section in sections:
         parts += [f"## {section.title}", ""]
         for table in section.tables:
-            parts += [f"### {table.title}", "", *_stated(table), *(f"- {text}" for text in table.first), ""]
+            parts += [f"### {markdown_escaped(table.title)}", "", *_stated(table)]
+            parts += [*(f"- {text}" for text in table.first), ""]
             rows = [[_noted(row.name, row.note), *row.cells] for row in table.rows]
-            cells = [[cell.replace("|", r"\|") for cell in line] for line in [[*table.head], *rows]]
+            cells = [[markdown_escaped(cell) for cell in line] for line in [[*table.head], *rows]]
             widths = [max(len(line[i]) for line in cells) for i in range(len(table.head))]
             parts += [*_markdown_part(cells, widths, list(range(len(widths)))), ""]
             parts += [*(f"- {text}" for text in [*table.protocol, *table.notes]), ""]

@@ -1,3 +1,4 @@
+import dataclasses
 import html
 import itertools
 import math
@@ -7,6 +8,7 @@ import pytest
 
 from infocal.metrics.resampling import TextCounts, paired_difference
 from pipeline.reporting import pages, standings, typeset
+from pipeline.reporting.paper_tables import PaperRow, PaperSection, PaperTable
 from pipeline.reporting.significance import holm, smallest_difference, smallest_paired_difference
 from pipeline.reporting.standings import (
     DEGENERATE,
@@ -185,6 +187,36 @@ def test_a_table_is_set_as_several_where_the_terminal_is_narrow(width: int):
     (whole,) = [line for line, rule in itertools.pairwise(wide) if rule.startswith("|--")]
     columns = [cell for head in cells for cell in head[1:]]
     assert columns == [cell.strip() for cell in whole.strip("|").split(" | ")][1:]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1.50 [1.20, 3.10]", None),
+        ("< .001", None),
+        ("token_f1 5 ± 1 †", None),
+        ("ours, in `a<b>`", None),
+        ("in `a|b`", r"in `a\|b`"),
+        ("A<script>", r"A\<script>"),
+        ("`<b>``", r"`\<b>``"),
+        (r"a\|b", r"a\\\|b"),
+        ("**a** _b_ ~~c~~", r"\*\*a\*\* \_b\_ \~\~c\~\~"),
+        ("[x](javascript:y) &lt;", r"\[x](javascript:y) \&lt;"),
+        ("a\r\n b", "a b"),
+    ],
+)
+def test_a_text_is_shown_in_markdown_as_it_is(text: str, expected: str | None):
+    assert typeset.markdown_escaped(text) == (text if expected is None else expected)
+
+
+def test_every_markdown_table_escapes_its_title_and_cells():
+    odd, shown = "<b>|x", r"\<b>\|x"
+    of_standings = dataclasses.replace(table([outcome(rate=0.2)]), title=odd)
+    assert f"### {shown}" in typeset.markdown(of_standings)
+    rows = [PaperRow(name=odd, kind="ours", cells=[odd])]
+    of_paper = PaperTable(title=odd, head=["", odd], rows=rows, protocol=[], first=[], notes=[])
+    page = typeset.paper_markdown("All", [PaperSection(label="", title="", tables=[of_paper])], [])
+    assert odd not in page and page.count(shown) == 4
 
 
 def test_markdown_is_aligned_and_has_its_notes():
