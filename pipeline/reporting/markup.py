@@ -315,8 +315,12 @@ def is_chinese(tokens: Sequence[str]) -> bool:
 
 
 def _is_cjk(character: str) -> bool:
-    """Whether the character is as wide as an ideograph: ideographs, kana and full-width punctuation."""
-    return unicodedata.east_asian_width(character) in "WF"
+    """Whether the character is as wide as an ideograph: ideographs, kana and full-width punctuation.
+
+    Pictures (emoji, and what colours their skin) are as wide, but stand in texts of every language.
+    """
+    is_picture = unicodedata.category(character) in ("So", "Sk")
+    return unicodedata.east_asian_width(character) in "WF" and not is_picture
 
 
 def _outcome(value: Any) -> str:

@@ -167,3 +167,18 @@ def test_total_of_nothing_is_missing():
     assert markup.total([]) == markup.Total(
         num_annotated=0, precision=None, recall=None, f1=None, selection_rate=None, gold_density=None
     )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "written"),
+    [
+        (["silky", ",", "🍺", "שלום"], "silky, 🍺 שלום"),
+        (["good", "👍", "🏽", "beer"], "good 👍 🏽 beer"),
+        (["🍺", "🍺", "ok"], "🍺 🍺 ok"),
+        (["酒", "很", "好", "🍺", "。"], "酒很好🍺。"),
+        (["beer", "（", "啤酒", "）", "is", "good"], "beer（啤酒）is good"),
+    ],
+)
+def test_a_picture_stands_apart_from_words_but_in_chinese(tokens: list[str], written: str):
+    spaces = markup.spaces(tokens)
+    assert "".join(token + space for token, space in zip(tokens, spaces, strict=True)) == written
