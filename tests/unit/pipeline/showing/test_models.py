@@ -14,6 +14,7 @@ from pipeline.base.errors import PipelineError
 from pipeline.base.stored_files import write_digests
 from pipeline.showing import examples, flags, models
 from pipeline.showing.models import ShownModel
+from pipeline.showing.words import WORDS
 from pipeline.training.checkpoints import CONFIG, VOCABULARY, WEIGHTS
 from tests.small_store import (
     NAME,
@@ -154,6 +155,21 @@ def test_what_is_known_of_a_model_has_the_threshold_of_each_rationale(tmp_path: 
     (model,), _ = models.load(given("--package", str(folder)))
     assert model.about["threshold"] == "0.25 (palate), 0.75 (smell)"
     assert of_several(tmp_path, "shared").about["threshold"] == "0.5"
+
+
+def test_the_page_says_that_the_models_own_threshold_is_shown_as_half(tmp_path: Path):
+    folder = small_package(tmp_path / "model")
+    described = json.loads((folder / CONFIG).read_text())
+    described["threshold"] = 0.933
+    (folder / CONFIG).write_text(json.dumps(described))
+    write_digests(folder, (WEIGHTS, CONFIG, VOCABULARY))
+    (model,), _ = models.load(given("--package", str(folder)))
+    (rationale,) = model.read("a smooth creamy body . thin")["rationales"]
+    assert rationale["is_marked"] == [p >= 0.5 for p in rationale["p"]]
+    assert model.about["threshold"] == "0.933"
+    for language in WORDS:
+        assert "p = 0.5" in WORDS[language]["about.threshold"]
+        assert "p ≥ 0.5" in WORDS[language]["nothing"]
 
 
 # ---------------------------------------------------------------------------------------------- loading
