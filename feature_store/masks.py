@@ -10,9 +10,10 @@ A plain file is one JSON object a line (a name that ends in .gz is decompressed)
     scores              optional: a number per token, larger means rather selected
 
 A `text` in place of its tokens is split at blanks, one in Chinese by jieba, and spans then count its
-characters; a text of another language without blanks between words needs its tokens. The spans of
-doccano's exports (`label`, `labels` or `entities`) are read where there is no `rationale`. A span may have a
-name behind it: [start, end, label].
+characters; a text of another language without blanks between words needs its tokens. Beside a file with
+tokens of the same text, its mask is one of these tokens (`split_as`). The spans of doccano's exports
+(`label`, `labels` or `entities`) are read where there is no `rationale`. A span may have a name behind
+it: [start, end, label].
 
 Besides, in their own formats: ERASER's predictions and annotations (`feature_store.eraser_masks`), the beer
 corpus's `annotations.json`, and files like `lei2016_rationales.jsonl`
@@ -21,8 +22,9 @@ corpus's `annotations.json`, and files like `lei2016_rationales.jsonl`
 
 import math
 import sys
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -49,6 +51,7 @@ from feature_store.sources.fields import (
 from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.targets import main_of
 from feature_store.tokenize import TOKENIZERS, Token, split_at_blanks
+from feature_store.tokens import touched
 from feature_store.wording import counted
 
 _LARGEST = sys.float_info.max
@@ -81,6 +84,10 @@ class MaskRecord:
     """One for each token."""
     last_span: list[int] | None = None
     """The span with the largest end, as the file has it, where the file does not say how long the text is."""
+    text: str | None = None
+    """Where the file gives this in place of the tokens, which are then its pieces between blanks."""
+    characters: Sequence[Sequence[int]] = ()
+    """[start, end) spans of the text that are selected or marked."""
     document: str | None = None
     """Name of the document, where a file of ERASER gives one beside the id."""
 
@@ -245,8 +252,11 @@ def _aspect_positions(line: str, where: str, aspect: str) -> MaskRecord:
 
 def _plain(line: str, where: str, unread: Counter[str]) -> MaskRecord:
     record = parse_record(line, where, ())
+    given: str | None = None
+    characters: Sequence[Sequence[int]] = ()
     if "text" in record and record.get("tokens") is None:
-        record = _of_text(record, where)
+        given = check_text(record["text"], "text", where)
+        record, characters = _of_text(given, record, where)
     if "rationale" not in record:
         raise BadInputError(
             f"no key `rationale`; {keys_in_words(record)}", where=where, hint=_without_rationale(record)
@@ -265,6 +275,8 @@ def _plain(line: str, where: str, unread: Counter[str]) -> MaskRecord:
         tokens=tokens,
         num_tokens=_num_tokens(record, tokens, where),
         positions=None,
+        text=given,
+        characters=characters,
     )
     rationale = record["rationale"]
     found = _positions(rationale, text.num_tokens, where)
@@ -323,20 +335,48 @@ def _positions(value: object, size: int | None, where: str) -> list[int] | None:
     return positions(check_spans(value, size, "`rationale`", where))
 
 
-def _of_text(record: dict[str, object], where: str) -> dict[str, object]:
-    """A record with its text's tokens in place of the text, and spans of characters as positions' mask."""
-    text = check_text(record["text"], "text", where)
+def _of_text(
+    text: str, record: dict[str, object], where: str
+) -> tuple[dict[str, object], Sequence[Sequence[int]]]:
+    """A record with the text's tokens and a mask of them; and the spans of characters that are marked."""
     pieces = _pieces(text, where)
     key = next((key for key in ("rationale", *_DOCCANO) if key in record), "rationale")
     others = {name: value for name, value in record.items() if name not in ("text", *_DOCCANO)}
     found = others | {"tokens": [piece.text for piece in pieces]}
     value = record.get(key)
-    if value is None or (key == "rationale" and is_mask(value)):
-        return found
-    marked = bytearray(len(text))
-    for start, end in check_spans(_offsets(value), len(text), f"`{key}`", where, "characters"):
-        marked[start:end] = b"\1" * (end - start)
-    return found | {"rationale": [int(any(marked[piece.start : piece.end])) for piece in pieces]}
+    if value is None:
+        return found, ()
+    if key == "rationale" and is_mask(value):
+        marks = zip(pieces, cast("list[int]", value), strict=False)  # its length is checked later
+        return found, [(piece.start, piece.end) for piece, mark in marks if mark]
+    spans = check_spans(_offsets(value), len(text), f"`{key}`", where, "characters")
+    chosen = set(touched(spans, pieces))
+    return found | {"rationale": [int(i in chosen) for i in range(len(pieces))]}, spans
+
+
+def split_as(record: MaskRecord, tokens: Sequence[str]) -> MaskRecord | None:
+    """The mask of a `text`, on the tokens that another file gives of it.
+
+    Returns:
+        None if no tokenizer splits the text into these tokens, or tokens were given.
+    """
+    if record.text is None:
+        return None
+    every = (tokenize(record.text) for tokenize in TOKENIZERS.values())
+    pieces = next((found for found in every if [piece.text for piece in found] == [*tokens]), None)
+    if pieces is None:
+        return None
+    scores = record.scores
+    if scores is not None:
+        starts = [piece.start for piece in _pieces(record.text, record.where)]
+        scores = [scores[max(bisect_right(starts, piece.start) - 1, 0)] for piece in pieces]
+    return replace(
+        record,
+        tokens=[*tokens],
+        num_tokens=len(pieces),
+        positions=None if record.positions is None else touched(record.characters, pieces),
+        scores=scores,
+    )
 
 
 def _pieces(text: str, where: str) -> list[Token]:

@@ -1,7 +1,7 @@
 """A token of a free text, as every tokenizer gives it out."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 JOINER = "\u200d"
@@ -20,6 +20,18 @@ class Token:
 
     start: int
     end: int
+
+
+def touched(spans: Sequence[Sequence[int]], tokens: Sequence[Token]) -> list[int]:
+    """Ascending positions of the tokens that a span of characters touches.
+
+    Args:
+        spans: [start, end) of characters, in any order.
+    """
+    marked = bytearray(max([0, *(end for _, end in spans)]))
+    for start, end in spans:
+        marked[start:end] = b"\1" * (end - start)
+    return [i for i, token in enumerate(tokens) if any(marked[token.start : token.end])]
 
 
 def visible(text: str) -> str:

@@ -74,6 +74,7 @@ from feature_store.sources.reads_rows import ReadsRows
 from feature_store.sources.span_check import SpanCheck, form_that_fits
 from feature_store.sources.task_file import TaskFile, read_task_file
 from feature_store.tokenize import ChineseTokenizer, Token, Tokenizer, make_tokenizer
+from feature_store.tokens import touched
 from feature_store.wording import counted
 
 VAL_RATE = 0.1
@@ -382,10 +383,7 @@ class _Reader:
         if words.pieces is None:
             return positions(spans)
         self.span_check.add(spans, words.text, words.pieces)
-        marked = bytearray(words.size)
-        for start, end in spans:
-            marked[start:end] = b"\1" * (end - start)
-        return [i for i, piece in enumerate(words.pieces) if any(marked[piece.start : piece.end])]
+        return touched(spans, words.pieces)
 
 
 def _groups(value: object, where: str) -> tuple[str, ...]:

@@ -61,7 +61,10 @@ def _add_making(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--annotate", action="store_true", help="let people mark rationales of their own")
     group.add_argument(
-        "--input", metavar="FILE", help="JSONL with `text` or `tokens`, instead of the texts of a data set"
+        "--input",
+        metavar="FILE",
+        help="JSONL with `text` or `tokens`, instead of the texts of a data set; `--option tokenizer=NAME` "
+        "says how a `text` is split",
     )
     group.add_argument(
         "--target",

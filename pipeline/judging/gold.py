@@ -123,7 +123,13 @@ def own_records(marks: Marks, texts: Sequence[Text]) -> list[dict[str, Any]]:
 
 
 def _record(text: Text, rationale: Spans | None) -> dict[str, Any]:
-    return {"id": text.example_id, "tokens": text.tokens, **text.record, "rationale": rationale}
+    """A text in the form of its file: with `tokens`, or with `text`, whose spans count characters."""
+    given: dict[str, Any] = {"tokens": text.tokens}
+    if text.original:
+        given = {"text": text.original}
+        if rationale is not None:
+            rationale = [[text.places[start][0], text.places[end - 1][1]] for start, end in rationale]
+    return {"id": text.example_id, **given, **text.record, "rationale": rationale}
 
 
 def jsonl(records: Sequence[Mapping[str, Any]]) -> str:

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from feature_store.command_line import cache_folder
-from feature_store.masks import MAX_BYTES, read_masks
+from feature_store.masks import MAX_BYTES, MaskRecord, check_dataset, read_masks, split_as
 from feature_store.scripts import CHINESE, language
 from feature_store.sources.base import source_options
+from feature_store.sources.beer import Beer
 from feature_store.sources.fields import check_id, check_text, check_tokens
 from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.targets import column_of, names_of
-from feature_store.tokenize import TOKENIZERS
+from feature_store.tokenize import ALIASES, TOKENIZERS, Tokenizer, make_tokenizer
 from feature_store.tokens import Token
 from feature_store.wording import counted
 from infocal.errors import did_you_mean
@@ -89,7 +90,7 @@ def make_sheet(given: argparse.Namespace) -> Sheet:
     """
     methods = [] if given.annotate else named(given.models, given.package, given.rationales)
     chosen = _from_file(Path(given.input), given) if given.input else _from_data(given, methods)
-    rationales = [_rationales(method, chosen) for method in methods]
+    rationales = [_rationales(method, chosen, given) for method in methods]
     num_methods = max(len(methods), 1)
     rate = 0.0 if given.annotate else given.repeats
     return Sheet(
@@ -152,16 +153,19 @@ def drawn(lengths: Sequence[int], given: argparse.Namespace) -> list[int]:
 
 def _from_file(path: Path, given: argparse.Namespace) -> Chosen:
     """Texts of a file: `text` or `tokens`, perhaps `id`, `label`, `score`."""
+    split = _splitter(given.option)
     texts = []
     for number, line in filled_lines(path, max_bytes=MAX_BYTES):
         where = f"{path}:{number}"
         record = parse_record(line, where, ())
+        original, places = "", list[list[int]]()
         if record.get("tokens") is not None:
             tokens = check_tokens(record["tokens"], "tokens", where)
         else:
-            text = check_text(record.get("text"), "text", where)
-            split = TOKENIZERS["jieba" if language(text) == CHINESE else "english"]
-            tokens = [token.text for token in split(text)]
+            original = check_text(record.get("text"), "text", where)
+            pieces = split(original)
+            tokens = [piece.text for piece in pieces]
+            places = [[piece.start, piece.end] for piece in pieces]
         if not tokens:
             raise PipelineError("the text has no token", where=where)
         name = f"{number}" if record.get("id") is None else check_id(record["id"], "id", where)
@@ -170,13 +174,38 @@ def _from_file(path: Path, given: argparse.Namespace) -> Chosen:
         }
         shown = str(next(iter(kept.values()), ""))
         texts.append(
-            Text(example_id=name, tokens=tokens, shown=shown, record=cast("dict[str, str | float]", kept))
+            Text(
+                example_id=name,
+                tokens=tokens,
+                shown=shown,
+                record=cast("dict[str, str | float]", kept),
+                original=original,
+                places=places,
+            )
         )
     names = [text.example_id for text in texts]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise PipelineError(f"two texts have the id `{twice}`", where=str(path))
     rows = drawn([len(text.tokens) for text in texts], given)
     return Chosen(path.name, [texts[row] for row in rows], {"input": path.name}, {})
+
+
+def _splitter(assignments: Sequence[str]) -> Tokenizer:
+    """What splits the texts of a file: the tokenizer of `--option`, else one for the script of each text.
+
+    Raises:
+        UserError: for another option, or an unknown tokenizer.
+    """
+    options = source_options(assignments)
+    if other := next((name for name in options if name != "tokenizer"), None):
+        raise PipelineError(
+            f"texts from a file have one option, `tokenizer`, but got `{other}`",
+            where="--option",
+            hint="leave out this option, or leave out `--input`",
+        )
+    if "tokenizer" not in options:
+        return lambda text: TOKENIZERS["jieba" if language(text) == CHINESE else "english"](text)
+    return make_tokenizer(ALIASES.get(options["tokenizer"], options["tokenizer"]), {})
 
 
 def _from_data(given: argparse.Namespace, methods: Sequence[Named]) -> Chosen:
@@ -324,10 +353,10 @@ def _reading(tracker: "Tracker", run_id: str, name: str) -> Callable[[], object]
     return record
 
 
-def _rationales(method: Named, chosen: Chosen) -> list[Spans]:
+def _rationales(method: Named, chosen: Chosen, given: argparse.Namespace) -> list[Spans]:
     """A method's rationale on each text."""
     if method.flag == "--rationales":
-        return _from_masks(Path(method.place), chosen.texts)
+        return _from_masks(Path(method.place), chosen.texts, _beer_aspect(given, chosen.target))
     if method.name not in chosen.packages:
         raise PipelineError(
             "models explain only the texts of a data set, not of a file",
@@ -342,29 +371,51 @@ def _rationales(method: Named, chosen: Chosen) -> list[Spans]:
     return [spans_of([token.start for token in tokens if token.selected]) for tokens in every]
 
 
-def _from_masks(path: Path, texts: Sequence[Text]) -> list[Spans]:
-    """A mask file's rationale on each text, found by its id, else by its tokens.
+def _beer_aspect(given: argparse.Namespace, target: str) -> str | None:
+    """Whose masks are read from a file of the beer corpus; None where another corpus is judged."""
+    if given.dataset != Beer.name or given.aspect is None:
+        return None
+    return target or check_dataset(given.dataset, given.aspect)
+
+
+def _from_masks(path: Path, texts: Sequence[Text], aspect: str | None) -> list[Spans]:
+    """A mask file's rationale on each text, found by its id, else by its tokens or its original.
+
+    Args:
+        aspect: whose masks are read from a file of the beer corpus; None: such a file is refused.
 
     Raises:
         PipelineError: if a text is missing, is another one there, or has no mask.
     """
-    records = read_masks(path, aspect=None).records
+    records = read_masks(path, aspect=aspect).records
     by_id = {record.example_id: record for record in records if record.example_id is not None}
     by_tokens = {tuple(record.tokens): record for record in records if record.tokens is not None}
+    by_text = {record.text: record for record in records if record.text is not None}
     found = []
     for text in texts:
-        record = by_id.get(text.example_id) or by_tokens.get(tuple(text.tokens))
+        record = by_id.get(text.example_id) or by_tokens.get(tuple(text.tokens)) or by_text.get(text.original)
         if record is None:
             raise PipelineError(f"text `{text.example_id}` is missing", where=str(path))
-        if record.positions is None:
-            raise PipelineError(
-                f"expected a mask of text `{text.example_id}`, but got null", where=record.where
-            )
-        size = record.num_tokens or len(text.tokens)
-        other_words = record.tokens is not None and record.tokens != text.tokens
-        if other_words or size != len(text.tokens) or max(record.positions, default=0) >= size:
-            raise PipelineError(
-                f"text `{text.example_id}` has different tokens here than on the sheet", where=record.where
-            )
-        found.append(spans_of(record.positions))
+        found.append(spans_of(_positions(record, text)))
     return found
+
+
+def _positions(record: MaskRecord, text: Text) -> list[int]:
+    """Which tokens of a text a mask selects.
+
+    Raises:
+        PipelineError: if there is no mask, or one of another text.
+    """
+    if record.tokens not in (None, text.tokens):
+        record = split_as(record, text.tokens) or record
+    if record.positions is None:
+        raise PipelineError(f"expected a mask of text `{text.example_id}`, but got null", where=record.where)
+    size = len(text.tokens)
+    is_other = record.tokens not in (None, text.tokens) or record.num_tokens not in (None, size)
+    if is_other or max(record.positions, default=0) >= size:
+        raise PipelineError(
+            f"text `{text.example_id}` has different tokens here than on the sheet",
+            where=record.where,
+            hint="give the same `text` or `tokens` as the file or the data set from which the sheet is made",
+        )
+    return record.positions

@@ -11,7 +11,7 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,10 @@ class Text:
     """The label in words; empty where there is none to show."""
     record: Mapping[str, str | float]
     """`label` or `score`, as `--dataset jsonl` reads it; may be empty."""
+    original: str = ""
+    """The text as its file has it; empty where the file gives tokens."""
+    places: Spans = field(default_factory=list)
+    """[start, end) of the original for each token; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +77,16 @@ class Sheet:
     @property
     def digest(self) -> str:
         """Sixteen hexadecimal digits that tell sheets apart."""
-        text = json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
+        text = json.dumps(self.document(), sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def document(self) -> dict[str, Any]:
+        """As its file has it; texts without an original have no keys for one, as in older files."""
+        document = asdict(self)
+        for text in document["texts"]:
+            if not text["original"]:
+                del text["original"], text["places"]
+        return document
 
     @property
     def num_slots(self) -> int:
@@ -179,7 +191,7 @@ def _with_repeats(slots: list[Slot], rate: float, chance: random.Random) -> list
 
 def save(sheet: Sheet, folder: Path) -> None:
     """Write the sheet's file whole or not at all."""
-    document = {"format": FORMAT, "digest": sheet.digest, **asdict(sheet)}
+    document = {"format": FORMAT, "digest": sheet.digest, **sheet.document()}
     write_text(folder / SHEET, json.dumps(document, ensure_ascii=False, indent=1))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from feature_store.errors import shown
-from feature_store.masks import MaskFile, MaskRecord
+from feature_store.masks import MaskFile, MaskRecord, split_as
 from feature_store.wording import counted
 from infocal.metrics import scores as metrics
 from infocal.metrics import trivial as baselines
@@ -51,14 +51,7 @@ def pair(human: Sequence[MaskRecord], rationales: Sequence[MaskRecord]) -> Pairi
         PipelineError: if two records of one id have different tokens.
     """
     partner = _common(human, rationales, lambda record: record.example_id)
-    for one, other in partner.values():
-        if one.tokens is not None and other.tokens is not None and one.tokens != other.tokens:
-            raise PipelineError(
-                f"the text `{one.label[:60]}` has other tokens here than in {one.where}",
-                where=other.where,
-                hint="check that both files are of the same corpus; without `id`, texts are matched by "
-                "their tokens",
-            )
+    partner = {where: _split_alike(*both) for where, both in partner.items()}
     num_by_id = len(partner)
     taken = {record.where for both in partner.values() for record in both}
     rest = [[record for record in records if record.where not in taken] for records in (human, rationales)]
@@ -69,6 +62,25 @@ def pair(human: Sequence[MaskRecord], rationales: Sequence[MaskRecord]) -> Pairi
         [partner[record.where] for record in human if record.where in partner],
         len(partner) - num_by_id,
         *([record for record in records if record.where not in taken] for records in rest),
+    )
+
+
+def _split_alike(human: MaskRecord, rationale: MaskRecord) -> tuple[MaskRecord, MaskRecord]:
+    """Two records of one id, on the same tokens: where one file gives a text, on those of the other.
+
+    Raises:
+        PipelineError: if their tokens are those of different texts.
+    """
+    if human.tokens is None or rationale.tokens is None or human.tokens == rationale.tokens:
+        return human, rationale
+    if (fitted := split_as(rationale, human.tokens)) is not None:
+        return human, fitted
+    if (fitted := split_as(human, rationale.tokens)) is not None:
+        return fitted, rationale
+    raise PipelineError(
+        f"the text `{human.label[:60]}` has other tokens here than in {human.where}",
+        where=rationale.where,
+        hint="give the same texts in both files, both as `text` or both as `tokens`",
     )
 
 

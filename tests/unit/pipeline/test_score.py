@@ -302,6 +302,35 @@ def test_files_that_do_not_go_together_are_refused(
     assert message in refused(files(tmp_path, masks=masks), capsys)
 
 
+TOKENS = ["it", "'s", "thin", ",", "like", "water", "."]
+TEXT = "It's thin, like water."
+
+
+@pytest.mark.parametrize("is_text_human", [True, False])
+def test_masks_of_a_text_are_scored_on_the_tokens_of_the_other_file(
+    is_text_human: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    of_tokens = {"id": "a", "tokens": TOKENS, "rationale": [[2, 3], [5, 6]]}
+    of_text = {"id": "a", "text": TEXT, "rationale": [[5, 10]]}
+    if not is_text_human:
+        of_text["scores"] = [0.1, 0.9, 0.2, 0.3]
+    human, masks = ([of_text], [of_tokens]) if is_text_human else ([of_tokens], [of_text])
+    found = scored(files(tmp_path, human=human, masks=masks), capsys)
+    # `thin` and `,` against `thin` and `water`
+    assert found["scores"]["eraser"]["token_f1"] == 0.5
+    assert found["scores"]["eraser"]["selection_rate"] == pytest.approx(2 / 7)
+    if not is_text_human:
+        # `thin` and `,` first, then `water` and `.`: (1/1 or 1/2 together, 2/4)
+        assert found["scores"]["eraser"]["average_precision"] == pytest.approx(0.5 * 0.5 + 0.5 * 0.5)
+
+
+def test_another_text_is_refused_whatever_it_is_given_as(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    human = [{"id": "a", "tokens": TOKENS, "rationale": [1, 0, 0, 0, 0, 0, 0]}]
+    masks = [{"id": "a", "text": "It's thick.", "rationale": [[0, 2]]}]
+    said = refused(files(tmp_path, human=human, masks=masks), capsys)
+    assert "the text `a` has other tokens here than in" in said and "both as `text` or both as" in said
+
+
 @pytest.mark.parametrize("size", ["1e30", "30000000000000000000000", "3000000000"])
 def test_an_absurd_length_is_refused_before_memory_is_taken(
     size: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

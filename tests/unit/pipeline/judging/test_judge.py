@@ -1,14 +1,18 @@
 """The command: a sheet is made, filled in without a server, and its results are written."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from feature_store.errors import RequestError
 from pipeline import judge, score
 from pipeline.base.errors import PipelineError
+from pipeline.judging import sheet as sheets
 from pipeline.judging.guide import WORDS
+from pipeline.judging.sheet import Text
 from tests.small_store import new_store
 
 TEXTS = [
@@ -150,7 +154,10 @@ def test_what_annotators_mark_is_gold_by_vote_and_is_scored(
     for vote, expected in (("majority", [1, 2]), ("any", [0, 3]), ("all", [1, 2])):
         assert judge.main(["--results", str(sheet), "--vote", vote]) == 0
         gold = {record["id"]: record for record in read(sheet / "gold.jsonl")}
-        assert gold["b"]["rationale"] == [expected]
+        text, (start, end) = TEXTS[1]["text"], expected
+        (span,) = gold["b"]["rationale"]
+        assert gold["b"]["text"] == text and "tokens" not in gold["b"] and "text" not in gold["3"]
+        assert text[slice(*span)].split() == text.split()[start:end]
         assert gold["b"]["label"] == "high" and gold["3"]["score"] == 0.5
         assert gold["3"]["rationale"] == ([[0, 3]] if vote == "any" else [])
         assert gold["a"]["rationale"] is None
@@ -161,6 +168,86 @@ def test_what_annotators_mark_is_gold_by_vote_and_is_scored(
     human, own = str(sheet / "gold.jsonl"), str(sheet / "annotator-1.jsonl")
     assert score.main(["--human", human, "--rationale", own]) == 0
     assert "token_f1" in capsys.readouterr().out
+
+
+CRASH = "The app crashes."
+
+
+def spans_on_sheet(folder: Path, texts: dict[str, Any], masks: dict[str, Any], *more: str) -> list[list[int]]:
+    """The spans of a method on a sheet of one text."""
+    input_file, mask_file = written(folder / "t.jsonl", [texts]), written(folder / "m.jsonl", [masks])
+    flags = ["--input", str(input_file), "--rationales", str(mask_file), "--no-serve", *more]
+    assert judge.main(["--sheet", str(folder / "one"), *flags]) == 0
+    return sheets.load(folder / "one", "--sheet").rationales[0][0]
+
+
+@pytest.mark.parametrize("name", [{"id": "1"}, {}])
+@pytest.mark.parametrize(
+    ("rationale", "option", "expected"),
+    [
+        ([[8, 15]], [], [[2, 3]]),
+        ([[8, 16]], [], [[2, 4]]),
+        ([0, 0, 1], [], [[2, 4]]),
+        ([[8, 15]], ["--option", "tokenizer=whitespace"], [[2, 3]]),
+        ([[0, 3], [15, 16]], ["--option", "tokenizer=english_cased"], [[0, 1], [3, 4]]),
+    ],
+)
+def test_masks_of_the_same_text_fit_it_however_it_is_split(
+    tmp_path: Path, name: dict[str, str], rationale: list[Any], option: list[str], expected: list[list[int]]
+):
+    masks = {"id": "1", "text": CRASH, "rationale": rationale}
+    assert spans_on_sheet(tmp_path, {"text": CRASH, **name}, masks, *option) == expected
+
+
+def test_masks_with_characters_fit_the_tokens_of_the_sheet_and_another_text_does_not(tmp_path: Path):
+    texts = {"id": "1", "tokens": ["the", "app", "crashes", "."]}
+    masks = {"id": "1", "text": CRASH, "rationale": [[8, 15]]}
+    assert spans_on_sheet(tmp_path, texts, masks) == [[2, 3]]
+    (tmp_path / "other").mkdir()
+    with pytest.raises(PipelineError, match="text `1` has different tokens here than on the sheet"):
+        spans_on_sheet(tmp_path / "other", {"id": "1", "text": "An app crashes."}, masks)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("tokenizer=nope", "no tokenizer `nope`"),
+        ("target=polar", "texts from a file have one option, `tokenizer`, but got `target`"),
+    ],
+)
+def test_an_option_that_texts_of_a_file_do_not_have_is_refused(tmp_path: Path, option: str, message: str):
+    with pytest.raises((PipelineError, RequestError), match=message):
+        spans_on_sheet(tmp_path, {"text": CRASH}, {"id": "1", "rationale": [1]}, "--option", option)
+
+
+def test_gold_of_a_text_is_scored_against_masks_of_the_text_and_of_its_tokens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    texts, sheet, out = written(tmp_path / "t.jsonl", [{"id": "1", "text": CRASH}]), tmp_path / "s", tmp_path
+    flags = ["--annotate", "--input", str(texts), "--judges", "1", "--export", str(out)]
+    assert judge.main(["--sheet", str(sheet), *flags]) == 0
+    (line,) = read(out / "judge-1.jsonl")
+    written(out / "judge-1.jsonl", [line | {"rationale": [[2, 3]]}])
+    judge.main(["--sheet", str(sheet), "--import", str(out / "judge-1.jsonl")])
+    judge.main(["--results", str(sheet)])
+    assert read(sheet / "gold.jsonl") == [{"id": "1", "text": CRASH, "rationale": [[8, 15]]}]
+    of_text = {"id": "1", "text": CRASH, "rationale": [[8, 15]]}
+    of_tokens = {"id": "1", "tokens": ["the", "app", "crashes", "."], "rationale": [[2, 3]]}
+    for masks in (of_text, of_tokens):
+        files = ["--human", sheet / "gold.jsonl", "--rationale", written(tmp_path / "m.jsonl", [masks])]
+        capsys.readouterr()
+        assert score.main([*map(str, files), "--json", "-"]) == 0
+        assert json.loads(capsys.readouterr().out)["scores"]["eraser"]["token_f1"] == 1
+
+
+def test_a_sheet_of_an_older_version_is_still_the_same(made: Path):
+    document = json.loads((made / "sheet.json").read_text())
+    assert "original" in document["texts"][0] and "original" not in document["texts"][2]
+    texts = [Text(**{**text, "original": "", "places": []}) for text in document["texts"]]
+    older = dataclasses.replace(sheets.load(made, "--sheet"), texts=texts)
+    sheets.save(older, made)
+    assert all(text.keys().isdisjoint({"original", "places"}) for text in older.document()["texts"])
+    assert sheets.load(made, "--sheet") == older
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Sheets of models: a registered one and a folder, on texts of the sample corpus."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,21 @@ def test_names_of_models():
         Named("L", "models:/c/3", "--models"),
         Named("masks.jsonl", "runs/masks.jsonl", "--rationales"),
     ]
+
+
+def test_masks_in_the_beer_corpus_own_format_are_those_of_the_aspect(tmp_path: Path):
+    at_once = flags(tmp_path / "first", "--annotate", "--aspect", "palate")
+    (tmp_path / "first").mkdir()
+    assert judge.main(at_once) == 0
+    texts = sheets.load(tmp_path / "first" / "sheet", "--sheet").texts
+    masks = [{"rid": text.example_id, "palate": [0, 2], "smell": [1]} for text in texts]
+    file = tmp_path / "masks.jsonl"
+    file.write_text("".join(json.dumps(mask) + "\n" for mask in masks))
+    for name, more, expected in (
+        ("palate", ["--aspect", "palate"], [[0, 1], [2, 3]]),
+        ("smell", ["--aspect", "palate,smell", "--target", "smell"], [[1, 2]]),
+    ):
+        (tmp_path / name).mkdir()
+        given = flags(tmp_path / name, "--rationales", f"Lei={file}", *more)
+        assert judge.main(given) == 0
+        assert sheets.load(tmp_path / name / "sheet", "--sheet").rationales == [[expected] * len(texts)]
