@@ -1,6 +1,8 @@
 """A sheet's pages served from a thread of the test, or by the command in a process of its own."""
 
 import contextlib
+import itertools
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -79,3 +81,19 @@ def started(folder: Path, port: int, num_judges: int) -> tuple["subprocess.Popen
     process.stdout.close()
     assert all("/j/" in line for line in lines), f"it ended with {process.wait()}: {lines}"
     return process, [line.partition(": ")[2].strip() for line in lines]
+
+
+def fill(connection: sqlite3.Connection) -> None:
+    """As if the disk had no room beyond what the file has, and use that up."""
+    connection.execute("PRAGMA max_page_count = 1")  # never fewer than there are
+    for size in (2000, 1):
+        with contextlib.suppress(sqlite3.OperationalError):
+            for number in itertools.count(1000 * size):
+                row = (9, number, "x" * size, 0, "")
+                connection.execute("INSERT INTO answer VALUES (?, ?, ?, ?, ?)", row)
+
+
+def make_room(connection: sqlite3.Connection) -> None:
+    """Undo `fill`."""
+    connection.execute("PRAGMA max_page_count = 100000")
+    connection.execute("DELETE FROM answer WHERE judge = 9")

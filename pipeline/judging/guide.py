@@ -5,6 +5,12 @@ from pipeline.web.words import CHINESE, ENGLISH, NOTICES, Words
 SCALES = ("usefulness", "completeness", "fluency")
 LOWEST, HIGHEST = 1, 5
 
+
+def is_in_tenths(score: float) -> bool:
+    """Whether a score has at most one digit after the point."""
+    return round(score, 1) == score
+
+
 _ENGLISH = {
     "usefulness": "Usefulness",
     "usefulness.question": "Do the marked words help to explain the label?",
@@ -49,17 +55,23 @@ _ENGLISH = {
     "marked": "marked",
     "saved": "Saved",
     "saving": "Saving …",
-    "not_saved": "Not saved yet, trying again. Please leave this page open.",
+    "not_saved.full": "Not saved yet: the server’s disk is full. Trying again; please leave this page "
+    "open, and tell whoever sent you the link.",
+    "not_saved.away": "Not saved yet: the server does not answer. Trying again; please leave this page open.",
+    "not_saved.busy": "Not saved yet: the server cannot save just now. Trying again; please leave this page "
+    "open.",
     "missing": "Please give the scales that are missing first.",
     "end.title": "Thank you, that was all.",
     "end.text": "Every text is done and saved. You may go back and change answers, or close this window.",
+    "empty.title": "There are no texts for you on this sheet.",
+    "empty.text": "There is nothing to do here. You may close this window.",
     "open.title": "Some texts are still open.",
     "open.text": "Everything so far is saved.",
     "open.go": "Go to the first open text",
     "review": "Look through my answers",
     "elsewhere.title": "This sheet is open in another window.",
-    "elsewhere.text": "Only one window at a time can answer. Nothing is lost: go on here, and the other "
-    "window stops.",
+    "elsewhere.text": "Only one window at a time can answer. Every answer that was saved is kept. If you go "
+    "on here, the other window stops.",
     "elsewhere.go": "Go on here",
     "full.title": "The server cannot save just now: its disk is full.",
     "full.text": "What was saved before is safe. Please tell whoever sent you the link, and try again later.",
@@ -110,16 +122,20 @@ _CHINESE = {
     "marked": "已标出",
     "saved": "已保存",
     "saving": "正在保存……",
-    "not_saved": "尚未保存，正在重试。请不要关闭此页。",
+    "not_saved.full": "尚未保存：服务器磁盘已满。正在重试，请不要关闭此页，并告知发送链接的人。",
+    "not_saved.away": "尚未保存：服务器没有响应。正在重试，请不要关闭此页。",
+    "not_saved.busy": "尚未保存：服务器暂时无法保存。正在重试，请不要关闭此页。",
     "missing": "请先给还没有打分的项目打分。",
     "end.title": "全部完成，谢谢！",
     "end.text": "所有文本都已完成并保存。您可以回去修改，也可以关闭此窗口。",
+    "empty.title": "这份问卷里没有给您的文本。",
+    "empty.text": "这里没有要做的事，您可以关闭此窗口。",
     "open.title": "还有文本没有完成。",
     "open.text": "到目前为止的回答都已保存。",
     "open.go": "到第一条未完成的文本",
     "review": "查看我的回答",
     "elsewhere.title": "这份问卷正在另一个窗口中打开。",
-    "elsewhere.text": "同一时间只能在一个窗口里作答。不会丢失任何内容：在这里继续，另一个窗口就会停止。",
+    "elsewhere.text": "同一时间只能在一个窗口里作答。已保存的回答都会保留。在这里继续，另一个窗口就会停止。",
     "elsewhere.go": "在这里继续",
     "full.title": "服务器暂时无法保存：磁盘已满。",
     "full.text": "之前保存的内容是安全的。请告知发送链接的人，稍后再试。",

@@ -3,32 +3,58 @@
 Everything below a link is found by its token alone; no page, script or picture is there without one.
 """
 
-import secrets
+import hashlib
+import logging
 import sqlite3
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import Request
+from fastapi import Header, Request
 from fastapi.responses import RedirectResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from pipeline.base import full_disk
-from pipeline.judging.book import Book
-from pipeline.judging.guide import HIGHEST, LOWEST, SCALES, WORDS
+from pipeline.judging.book import Answer, Book
+from pipeline.judging.guide import HIGHEST, LOWEST, SCALES, WORDS, is_in_tenths
 from pipeline.judging.sheet import JUDGE, Sheet, Slot, Spans
 from pipeline.reporting import markup
 from pipeline.web import app as web_app
 from pipeline.web.app import Bounded, Refused
 from pipeline.web.pages import Pages, data
 
+logger = logging.getLogger("pipeline.judge")
+
 MAX_BODY_BYTES = 1 << 20
 """Of a request; the spans of the longest text, every second token marked, need 0.5 MB."""
 _MAX_SPANS = 1 << 15
 
-Score = Annotated[float, Field(ge=LOWEST, le=HIGHEST, allow_inf_nan=False)]
+
+def _in_tenths(score: float) -> float:
+    if not is_in_tenths(score):
+        raise ValueError("not in tenths")
+    return score
+
+
+Score = Annotated[float, Field(ge=LOWEST, le=HIGHEST, allow_inf_nan=False), AfterValidator(_in_tenths)]
 
 Span = Annotated[list[int], Field(min_length=2, max_length=2)]
+
+
+Name = Annotated[str, Field(min_length=1, max_length=64)]
+"""What a page that is open calls itself."""
+
+Window = Annotated[str, Header(alias="X-Window")]
+"""The name of the page that saves."""
+
+
+class Entering(BaseModel):
+    """What a page sends when it is opened; arguments of `Book.enter`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    window: Name
+    before: Annotated[list[Name], Field(max_length=64)] = []
+    insist: bool = False
 
 
 class Scores(BaseModel):
@@ -51,12 +77,13 @@ class Marks(BaseModel):
 def make_app(sheet: Sheet, book: Book) -> Bounded:
     """The application that shows a sheet and keeps its answers."""
     desk = Desk(sheet, book)
-    app = web_app.new_app(desk.refuse, (sqlite3.Error,))
-    app.add_api_route("/j/{token}", web_app.with_slash, methods=["GET"])
+    app = web_app.new_app(desk.refuse, desk.is_known, (sqlite3.Error,))
+    app.add_api_route("/j/{token}", desk.with_slash, methods=["GET"])
     app.add_api_route("/j/{token}/", desk.first, methods=["GET"])
-    app.add_api_route("/j/{token}/open", desk.take_over, methods=["POST"])
+    app.add_api_route("/j/{token}/elsewhere", desk.elsewhere, methods=["GET"])
     app.add_api_route("/j/{token}/end", desk.end, methods=["GET"])
     app.add_api_route("/j/{token}/{number:int}", desk.show, methods=["GET"])
+    app.add_api_route("/j/{token}/{number:int}", desk.enter, methods=["POST"])
     keep = desk.keep_scores if sheet.kind == JUDGE else desk.keep_marks
     app.add_api_route("/j/{token}/{number:int}", keep, methods=["PUT"])
     return Bounded(app, MAX_BODY_BYTES)
@@ -70,18 +97,24 @@ class Desk:
         self._book = book
         self._pages = Pages("pipeline.judging", WORDS, sheet.language, sheet.title)
         self._spaces = [markup.spaces(text.tokens) for text in sheet.texts]
+        self._trouble = ""
+        """Why nothing can be written just now; empty if it can."""
 
     # ------------------------------------------------------------------------------------------ pages
 
+    def with_slash(self, token: str) -> Response:
+        """To the page of a link that lacks its last slash."""
+        self._judge(token)
+        return web_app.with_slash(token)
+
     def first(self, request: Request, token: str) -> Response:
         """On to the first showing that is not finished, or to the end."""
-        judge, _ = self._entered(request, token)
-        return self._remembered(request, RedirectResponse(self._first_open(judge), 303), judge)
+        target = self._first_open(self._judge(token))
+        return self._pages.remembered(request, RedirectResponse(target, 303))
 
     def show(self, request: Request, token: str, number: int) -> Response:
-        """A showing."""
-        judge, slot = self._entered(request, token, number)
-        assert slot is not None
+        """A showing. Looking at it takes the sheet over from nobody; the script of the page does."""
+        judge, slot = self._showing(token, number)
         answers = self._book.answers(judge)
         text, answer = self._sheet.texts[slot.text], answers.get(number - 1)
         last = len(self._sheet.plan[judge])
@@ -100,51 +133,65 @@ class Desk:
             pieces=_pieces(text.tokens, self._spaces[slot.text], self._sheet.spans(slot)),
             answer=answer.content if answer else {},
             is_done=answer is not None and answer.is_complete,
+            version=_version(answer),
         )
-        return self._remembered(request, page, judge)
+        return self._pages.remembered(request, page)
 
     def end(self, request: Request, token: str) -> Response:
         """The last page: thanks, or which showing is still open."""
-        judge, _ = self._entered(request, token)
-        is_over = self._first_open(judge) == "end"
-        name = "end" if is_over else "open"
-        target = ("1", "review") if is_over else (self._first_open(judge), "open.go")
-        return self._remembered(request, self._pages.notice(request, 200, name, target=target), judge)
-
-    def take_over(self, request: Request, token: str) -> Response:
-        """Go on in this browser; the other one is told so when it saves next."""
         judge = self._judge(token)
-        session = secrets.token_urlsafe()
-        self._book.enter(judge, session, time.time(), insist=True)
-        answer = RedirectResponse("./", 303)
-        self._keep_cookie(answer, judge, session)
-        return answer
+        first = self._first_open(judge)
+        if not self._sheet.plan[judge]:
+            name, target = "empty", None
+        elif first == "end":
+            name, target = "end", ("1", "review")
+        else:
+            name, target = "open", (first, "open.go")
+        return self._pages.remembered(request, self._pages.notice(request, 200, name, target=target))
+
+    def elsewhere(self, request: Request, token: str) -> Response:
+        """Asks whether to take the sheet over from another window."""
+        self._judge(token)
+        return self._pages.remembered(request, self._pages.notice(request, 200, "elsewhere"))
 
     # ---------------------------------------------------------------------------------------- answers
 
-    def keep_scores(self, request: Request, token: str, number: int, scores: Scores) -> Response:
-        """Keep the scores of a showing, those that are missing as None."""
-        judge, _ = self._entered(request, token, number)
-        content = scores.model_dump()
-        self._book.save(judge, number - 1, content, is_complete=None not in content.values())
-        return self._kept(judge)
+    def enter(self, token: str, number: int, entering: Entering) -> Response:
+        """Let a page save from now on; it may show an older answer than the one that is kept."""
+        judge, _ = self._showing(token, number)
+        now, before, insist = time.time(), entering.before, entering.insist
+        if not self._book.enter(judge, entering.window, now, before=before, insist=insist):
+            raise Refused(409, "elsewhere")
+        self._wrote()
+        return data({"version": _version(self._book.answers(judge).get(number - 1))})
 
-    def keep_marks(self, request: Request, token: str, number: int, marks: Marks) -> Response:
+    def keep_scores(self, token: str, number: int, scores: Scores, window: Window = "") -> Response:
+        """Keep the scores of a showing, those that are missing as None."""
+        judge, _ = self._showing(token, number)
+        content = scores.model_dump()
+        return self._keep(judge, number, Answer(content, None not in content.values()), window)
+
+    def keep_marks(self, token: str, number: int, marks: Marks, window: Window = "") -> Response:
         """Keep the spans that a person marked."""
-        judge, slot = self._entered(request, token, number)
-        assert slot is not None
+        judge, slot = self._showing(token, number)
         size, end = len(self._sheet.texts[slot.text].tokens), -1
         for start, following in marks.rationale:
             if not end < start < following <= size:
                 raise Refused(422, "bad")
             end = following
-        self._book.save(judge, number - 1, {"rationale": marks.rationale}, is_complete=marks.is_done)
-        return self._kept(judge)
+        return self._keep(judge, number, Answer({"rationale": marks.rationale}, marks.is_done), window)
 
-    def _kept(self, judge: int) -> Response:
+    def _keep(self, judge: int, number: int, answer: Answer, window: str) -> Response:
+        if not self._book.save(judge, number - 1, answer, window, time.time()):
+            raise Refused(409, "elsewhere")
+        self._wrote()
         return data({"num_done": self._book.num_complete()[judge]})
 
     # ----------------------------------------------------------------------------------------- access
+
+    def is_known(self, token: str) -> bool:
+        """Whether it is the token of somebody's link."""
+        return self._book.judge_of(token) is not None
 
     def _judge(self, token: str) -> int:
         judge = self._book.judge_of(token)
@@ -152,17 +199,13 @@ class Desk:
             raise Refused(404, "unknown")
         return judge
 
-    def _entered(self, request: Request, token: str, number: int | None = None) -> tuple[int, Slot | None]:
-        """The judge whose link it is, and the showing; the browser is the one that goes on with the sheet."""
+    def _showing(self, token: str, number: int) -> tuple[int, Slot]:
+        """The judge whose link it is, and what the number shows to them."""
         judge = self._judge(token)
         plan = self._sheet.plan[judge]
-        if number is not None and not 1 <= number <= len(plan):
+        if not 1 <= number <= len(plan):
             raise Refused(404, "unknown")
-        session = request.cookies.get(_cookie(judge)) or secrets.token_urlsafe()
-        if not self._book.enter(judge, session, time.time()):
-            raise Refused(409, "elsewhere")
-        request.state.session = session
-        return judge, None if number is None else plan[number - 1]
+        return judge, plan[number - 1]
 
     def _first_open(self, judge: int) -> str:
         answers = self._book.answers(judge)
@@ -170,24 +213,30 @@ class Desk:
         found = (slot for slot in slots if not (slot in answers and answers[slot].is_complete))
         return next((f"{slot + 1}" for slot in found), "end")
 
-    def _remembered(self, request: Request, answer: Response, judge: int) -> Response:
-        self._keep_cookie(answer, judge, request.state.session)
-        return self._pages.remembered(request, answer)
-
-    @staticmethod
-    def _keep_cookie(answer: Response, judge: int, session: str) -> None:
-        answer.set_cookie(_cookie(judge), session, samesite="lax", httponly=True)
-
     def refuse(self, request: Request, error: Exception) -> Response:
         """What is told of an error: a page, or a message to the page that saves."""
         status, name = _reason(error)
+        if isinstance(error, sqlite3.Error):
+            self._could_not_write("its disk is full" if name == "full" else str(error))
         if request.method == "PUT":
             return data({"message": name}, status)
         return self._pages.notice(request, status, name)
 
+    def _could_not_write(self, trouble: str) -> None:
+        """Tell whoever runs the server, once: the pages go on trying."""
+        if trouble != self._trouble:
+            logger.error("cannot save answers in %s: %s; the pages try again", self._book.path, trouble)
+        self._trouble = trouble
 
-def _cookie(judge: int) -> str:
-    return f"sheet-{judge + 1}"
+    def _wrote(self) -> None:
+        if self._trouble:
+            logger.info("answers are saved again")
+        self._trouble = ""
+
+
+def _version(answer: Answer | None) -> str:
+    """Two answers that differ have different ones."""
+    return hashlib.sha256(repr(answer).encode()).hexdigest()
 
 
 def _reason(error: Exception) -> tuple[int, str]:

@@ -55,7 +55,7 @@ def make_app(models: Sequence[ShownModel], examples: Sequence[str], token: str, 
         language: of a reader who asks for no other.
     """
     stand = Stand(models, examples, token, language)
-    app = web_app.new_app(stand.refuse)
+    app = web_app.new_app(stand.refuse, stand.is_known)
     app.add_api_route("/d/{token}", stand.with_slash, methods=["GET"])
     app.add_api_route("/d/{token}/", stand.show, methods=["GET"])
     app.add_api_route("/d/{token}/read", stand.read, methods=["POST"])
@@ -114,8 +114,12 @@ class Stand:
     async def _computed(self, work: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(work, limiter=self._limiter)
 
+    def is_known(self, token: str) -> bool:
+        """Whether it is the token of the link."""
+        return same(self._token, token)
+
     def _check(self, token: str) -> None:
-        if not same(self._token, token):
+        if not self.is_known(token):
             raise Refused(404, "unknown")
 
     def refuse(self, request: Request, error: Exception) -> Response:

@@ -11,6 +11,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 Refuse = Callable[[Request, Exception], Response]
 """What is answered in place of a page where something is wrong."""
 
+_UNKNOWN = "unknown"
+
 
 class Refused(HTTPException):
     """An answer with a page of its own: `name.title` and `name.text` of what the pages say."""
@@ -19,20 +21,30 @@ class Refused(HTTPException):
         super().__init__(status, name)
 
 
-def new_app(refuse: Refuse, errors: Sequence[type[Exception]] = ()) -> FastAPI:
+def new_app(
+    refuse: Refuse, is_known: Callable[[str], bool], errors: Sequence[type[Exception]] = ()
+) -> FastAPI:
     """An application without addresses; it shows no documentation of itself.
 
     Args:
+        is_known: whether there is a link with this token. Without one, whatever else is wrong with a request,
+            its answer is that the link leads nowhere.
         errors: kinds that are refused besides, and not reported as faults.
     """
+
+    def refused(request: Request, error: Exception) -> Response:
+        token = request.path_params.get("token")
+        is_astray = token is not None and not is_known(token)
+        return refuse(request, Refused(404, _UNKNOWN) if is_astray else error)
+
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     for kind in (HTTPException, RequestValidationError, *errors, Exception):
-        app.add_exception_handler(kind, refuse)
+        app.add_exception_handler(kind, refused)
     return app
 
 
 def with_slash(token: str) -> Response:
-    """To the page of a link that lacks its last slash."""
+    """To the page of a link that lacks its last slash; the token is known."""
     # with `./` in front, a token that begins as an address leads nowhere else
     return RedirectResponse(f"./{token}/", 303)
 
@@ -42,7 +54,7 @@ def reason(error: Exception) -> tuple[int, str]:
     if isinstance(error, Refused):
         return error.status_code, error.detail
     if isinstance(error, HTTPException):
-        return error.status_code, "unknown" if error.status_code in (404, 405) else "bad"
+        return error.status_code, _UNKNOWN if error.status_code in (404, 405) else "bad"
     if isinstance(error, RequestValidationError):
         return 422, "bad"
     return 500, "failed"

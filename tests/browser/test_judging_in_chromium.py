@@ -1,11 +1,9 @@
 """The pages of `pipeline.judge` in headless Chromium, by keyboard and mouse, with two people at once."""
 
 import contextlib
-import itertools
 import json
 import re
 import shutil
-import sqlite3
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,7 @@ from pipeline.judging import gold, results_files
 from pipeline.judging.sheet import ANNOTATE
 from tests.browser.chromium import NAMES, Browser, browser
 from tests.integration.servers import free_port
-from tests.judging_server import pages_of, small_sheet, started, written
+from tests.judging_server import Pages, fill, make_room, pages_of, small_sheet, started, written
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -100,7 +98,7 @@ def test_two_people_judge_at_once_and_nothing_is_lost_when_a_browser_and_the_ser
             server.kill()
             server.wait()
             first.page.keyboard.press("2")  # nobody is there to save it
-            first.page.get_by_text("Not saved yet").wait_for()
+            first.page.get_by_text("Not saved yet: the server does not answer.").wait_for()
             server, again = started(folder, port, 2)
             assert again == links
             first.page.get_by_text("Saved", exact=True).wait_for()  # it was tried again
@@ -130,6 +128,82 @@ def test_two_people_judge_at_once_and_nothing_is_lost_when_a_browser_and_the_ser
     assert found["alpha"]["completeness"]["value"] == 1.0
     assert found["alpha"]["fluency"]["value"] is None
     assert found["means"]["usefulness"][0]["value"] == pytest.approx(3.0)
+
+
+def press(page: Any, *names: str) -> None:
+    for name in names:
+        page.keyboard.press(name)
+
+
+def scores(pages: Pages) -> list[float | None]:
+    """Of the first showing of the first judge."""
+    return [*pages.book.answers(0)[0].content.values()]
+
+
+def test_of_two_tabs_of_one_browser_only_the_one_that_took_over_last_saves(chromium: Browser, tmp_path: Path):
+    sheet = small_sheet([f"a word{i} b" for i in range(3)], 1)
+    with (
+        pages_of(tmp_path / "sheet", sheet) as pages,
+        chromium.visit(f"{pages.link(0)}1", "first-tab") as first,
+    ):
+        second = first.page.context.new_page()
+        question = "This sheet is open in another window."
+        press(first.page, "3", "3", "3")
+        first.wait_for("Saved")
+        second.goto(f"{pages.link(0)}1")
+        second.get_by_text(question).wait_for()
+        assert scores(pages) == [3, 3, 3]
+        press(second, "Enter")
+        second.get_by_text("Text 1 of 3").wait_for()
+        first.wait_for(question)  # at once, before anything is typed there in vain
+        press(second, "5")
+        second.get_by_text("Saved", exact=True).wait_for()
+        assert scores(pages) == [5, 3, 3]
+        press(first.page, "Enter")
+        first.wait_for("Text 1 of 3")
+        assert first.page.locator("[data-scale=usefulness] output").inner_text() == "5"
+        second.get_by_text(question).wait_for()
+
+
+def test_a_tab_that_another_browser_took_over_from_overwrites_nothing(chromium: Browser, tmp_path: Path):
+    with (
+        pages_of(tmp_path / "sheet", small_sheet(["a b c"], 1)) as pages,
+        chromium.visit(f"{pages.link(0)}1", "stale") as stale,
+    ):
+        press(stale.page, "1")
+        stale.wait_for("Saved")
+        with chromium.visit(f"{pages.link(0)}1", "newer") as newer:
+            newer.wait_for("This sheet is open in another window.")
+            press(newer.page, "Enter")
+            newer.wait_for("Text 1 of 1")
+            press(newer.page, "4", "4", "4")
+            newer.wait_for("Saved")
+        press(stale.page, "2")
+        stale.wait_for("This sheet is open in another window.")
+        assert scores(pages) == [1, 4, 4]
+
+
+def test_a_tab_that_is_loaded_again_or_opened_after_it_was_closed_asks_nothing(
+    chromium: Browser, tmp_path: Path
+):
+    sheet = small_sheet([f"a word{i} b" for i in range(3)], 1)
+    with pages_of(tmp_path / "sheet", sheet) as pages, chromium.visit(pages.link(0), "reload") as visited:
+        page = visited.page
+        for _ in range(3):  # also in the middle of entering
+            page.reload(wait_until="commit")
+        press(page, "3")
+        visited.wait_for("Saved")
+        page.goto(f"{pages.link(0)}2")
+        page.go_back()
+        visited.wait_for("Text 1 of 3")
+        press(page, "2")
+        visited.wait_for("Saved")
+        again = page.context.new_page()
+        page.close()
+        again.goto(pages.link(0))
+        press(again, "1")
+        again.get_by_text("Saved", exact=True).wait_for()
+        assert scores(pages) == [3, 2, 1]
 
 
 CHINESE = "被告人 王某 于 2016 年 3 月 在 某市 一 超市 内 盗窃 手机 一部 ， 价值 人民币 3000 元 。"
@@ -192,7 +266,7 @@ def test_a_full_disk_is_said_and_what_was_chosen_is_saved_once_there_is_room(
             page = visited.page
             fill(pages.book._connection)
             page.keyboard.press("4")
-            page.get_by_text("尚未保存").wait_for()
+            page.get_by_text("尚未保存：服务器磁盘已满。").wait_for()
             make_room(pages.book._connection)
             page.locator("#state").get_by_text("已保存").wait_for()
             for key in (".", "2", "ArrowDown", "ArrowDown", "1", "ArrowUp", "5"):
@@ -202,18 +276,3 @@ def test_a_full_disk_is_said_and_what_was_chosen_is_saved_once_there_is_room(
             visited.wait_for("Do the marked words help to explain the label?")
         content = pages.book.answers(0)[0].content
     assert content == {"usefulness": 4.2, "completeness": 5.0, "fluency": 1.0}
-
-
-def fill(connection: sqlite3.Connection) -> None:
-    """As if the disk had no room beyond what the file has, and use that up."""
-    connection.execute("PRAGMA max_page_count = 1")  # never fewer than there are
-    for size in (2000, 1):
-        with contextlib.suppress(sqlite3.OperationalError):
-            for number in itertools.count(1000 * size):
-                row = (9, number, "x" * size, 0, "")
-                connection.execute("INSERT INTO answer VALUES (?, ?, ?, ?, ?)", row)
-
-
-def make_room(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA max_page_count = 100000")
-    connection.execute("DELETE FROM answer WHERE judge = 9")

@@ -1,16 +1,22 @@
 """What the server of a sheet lets through: links, sizes, answers, windows."""
 
+import dataclasses
 import http.client
+import itertools
 import json
+import re
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from pipeline.judging import web
+from pipeline.judging.book import IDLE_S
 from pipeline.judging.sheet import ANNOTATE
 from tests import web_server
-from tests.judging_server import Pages, pages_of, small_sheet
+from tests.judging_server import Pages, fill, make_room, pages_of, small_sheet
 
 SCORES = {"usefulness": 4.5, "completeness": None, "fluency": 1}
 
@@ -40,10 +46,21 @@ def path_of(pages: Pages, judge: int, rest: str = "") -> str:
     return urlsplit(pages.link(judge)).path + rest
 
 
+WINDOWS = itertools.count()
+
+
+def enter(pages: Pages, judge: int, **more: object) -> tuple[int, dict[str, str]]:
+    """What a page that is opened sends; gives the answer's status, and what its later requests have."""
+    window = f"window-{next(WINDOWS)}"
+    status, _, _ = ask(pages, "POST", path_of(pages, judge, "1"), {"window": window, **more})
+    return status, {"X-Window": window}
+
+
 def entered(pages: Pages, judge: int) -> dict[str, str]:
-    """The cookie of a window that goes on with the sheet."""
-    _, headers, _ = ask(pages, "POST", path_of(pages, judge, "open"))
-    return {"Cookie": headers["set-cookie"].partition(";")[0]}
+    """Headers of a window that goes on with the sheet, whoever else does."""
+    status, headers = enter(pages, judge, insist=True)
+    assert status == 200
+    return headers
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "HEAD"])
@@ -64,7 +81,7 @@ def entered(pages: Pages, judge: int) -> dict[str, str]:
 )
 def test_nothing_is_there_without_a_token(judged: Pages, method: str, path: str):
     status, _, text = ask(judged, method, path, SCORES if method == "PUT" else None)
-    assert status in (404, 405)
+    assert status == 404
     assert method in ("PUT", "HEAD") or "This link leads nowhere." in text
     assert not any(token in text for token in judged.book.tokens())
 
@@ -109,6 +126,7 @@ def test_scores_are_kept_before_it_is_said(judged: Pages):
         {},
         SCORES | {"usefulness": 0.9},
         SCORES | {"usefulness": 5.1},
+        SCORES | {"usefulness": 3.14},
         SCORES | {"usefulness": "4"},
         SCORES | {"usefulness": True},
         b'{"usefulness": NaN, "completeness": 1, "fluency": 1}',
@@ -165,20 +183,95 @@ def test_a_request_is_bounded_whether_it_states_its_size_or_not(judged: Pages):
 def test_a_second_window_is_asked_and_the_first_one_then_stops(judged: Pages):
     path = path_of(judged, 1, "1")
     first = entered(judged, 1)
-    assert ask(judged, "GET", path, headers=first)[0] == 200
-    status, headers, text = ask(judged, "GET", path)
-    assert status == 409 and "set-cookie" not in headers
-    assert "This sheet is open in another window." in text
-    assert ask(judged, "PUT", path, SCORES)[0] == 409
-    assert judged.book.answers(1) == {}
+    assert ask(judged, "PUT", path, SCORES, first)[0] == 200
+    refused, second = enter(judged, 1)
+    assert refused == 409
+    assert ask(judged, "PUT", path, {**SCORES, "fluency": 2}, second)[0] == 409
+    assert "This sheet is open in another window." in ask(judged, "GET", path_of(judged, 1, "elsewhere"))[2]
     second = entered(judged, 1)
-    assert ask(judged, "PUT", path, SCORES, first)[0] == 409
-    assert ask(judged, "PUT", path, SCORES, second)[0] == 200
+    stale = {**SCORES, "fluency": 3}
+    for headers in (first, {}, {"X-Window": ""}):
+        assert ask(judged, "PUT", path, stale, headers)[0] == 409
+    assert judged.book.answers(1)[0].content == SCORES
+    assert ask(judged, "PUT", path, {**SCORES, "fluency": 2}, second)[0] == 200
 
 
-def test_a_cookie_of_one_judge_is_none_of_another(judged: Pages):
+def test_the_next_page_of_a_window_follows_the_one_before_and_no_page_of_another(judged: Pages):
+    first = entered(judged, 1)["X-Window"]
+    status, second = enter(judged, 1, before=[first])
+    assert status == 200
+    assert enter(judged, 1, before=[first])[0] == 409  # a copy of the window, in which the first page was
+    assert enter(judged, 1, before=[first, second["X-Window"]])[0] == 200
+
+
+def test_after_a_quarter_of_an_hour_a_window_takes_over_unasked(
+    judged: Pages, monkeypatch: pytest.MonkeyPatch
+):
+    first = entered(judged, 1)
+    later = time.time() + IDLE_S + 1
+    monkeypatch.setattr(web.time, "time", lambda: later)
+    status, second = enter(judged, 1)
+    assert status == 200
+    assert ask(judged, "PUT", path_of(judged, 1, "1"), SCORES, first)[0] == 409
+    assert ask(judged, "PUT", path_of(judged, 1, "1"), SCORES, second)[0] == 200
+
+
+def test_whoever_only_looks_at_a_link_takes_no_sheet_over(tmp_path: Path):
+    with pages_of(tmp_path / "sheet", small_sheet(["a b", "c d"])) as pages:
+        for rest in ("", "1", "2", "end", "elsewhere"):  # as a chat does that shows a link's title
+            assert ask(pages, "GET", path_of(pages, 0, rest))[0] in (200, 303)
+        assert enter(pages, 0)[0] == 200
+
+
+def test_the_page_that_is_entered_is_told_what_answer_is_kept(judged: Pages):
+    path, window = path_of(judged, 1, "1"), entered(judged, 1)
+    ask(judged, "PUT", path, SCORES, window)
+    shown = re.search(r'data-version="(\w+)"', ask(judged, "GET", path)[2])
+    again = {"window": window["X-Window"]}
+    assert shown is not None and json.loads(ask(judged, "POST", path, again)[2]) == {"version": shown[1]}
+    ask(judged, "PUT", path, {**SCORES, "fluency": 5}, window)
+    assert json.loads(ask(judged, "POST", path, again)[2]) != {"version": shown[1]}
+
+
+@pytest.mark.parametrize(
+    "body", [b"", [], {}, {"window": ""}, {"window": "x" * 65}, {"window": 1}, {"window": "x", "before": "x"}]
+)
+def test_what_enters_without_a_name_is_refused(judged: Pages, body: object):
+    assert ask(judged, "POST", path_of(judged, 1, "1"), body)[0] == 422
+
+
+def test_a_window_of_one_judge_is_none_of_another(judged: Pages):
     entered(judged, 1)
-    assert ask(judged, "GET", path_of(judged, 1, "1"), headers=entered(judged, 0))[0] == 409
+    assert ask(judged, "PUT", path_of(judged, 1, "1"), SCORES, entered(judged, 0))[0] == 409
+
+
+def test_a_judge_without_texts_is_told_so_and_led_nowhere(tmp_path: Path):
+    sheet = small_sheet(["a b"])
+    with pages_of(tmp_path / "sheet", dataclasses.replace(sheet, plan=[sheet.plan[0], []])) as pages:
+        status, headers, _ = ask(pages, "GET", path_of(pages, 1))
+        assert (status, headers["location"]) == (303, "end")
+        text = ask(pages, "GET", path_of(pages, 1, "end"))[2]
+    assert "There are no texts for you on this sheet." in text and "href" not in text.split("<main>")[1]
+
+
+def test_a_disk_that_is_full_is_logged_once_and_that_it_is_not_any_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO", "pipeline.judge")
+    sheet = small_sheet(["a b", "c d"])
+    with pages_of(tmp_path / "sheet", sheet) as pages:
+        path, window = path_of(pages, 0, "1"), entered(pages, 0)
+        fill(pages.book._connection)
+        found = [ask(pages, "PUT", path, SCORES, window) for _ in range(3)]
+        assert [(status, json.loads(text)) for status, _, text in found] == [(507, {"message": "full"})] * 3
+        make_room(pages.book._connection)
+        assert [ask(pages, "PUT", path, SCORES, window)[0] for _ in range(2)] == [200, 200]
+    said = [record.getMessage() for record in caplog.records if record.name == "pipeline.judge"]
+    place = tmp_path / "sheet" / "answers.db"
+    assert said == [
+        f"cannot save answers in {place}: its disk is full; the pages try again",
+        "answers are saved again",
+    ]
 
 
 def test_a_page_speaks_the_language_that_is_asked_for(judged: Pages):
@@ -189,7 +282,19 @@ def test_a_page_speaks_the_language_that_is_asked_for(judged: Pages):
 
 
 @pytest.mark.parametrize("token", ["https:evil.example", "javascript:alert(1)", "%0d%0aSet-Cookie:%20a=b"])
-def test_a_link_without_its_last_slash_leads_to_no_other_place(judged: Pages, token: str):
+def test_an_invented_link_without_its_last_slash_leads_nowhere(judged: Pages, token: str):
     status, headers, _ = ask(judged, "GET", f"/j/{token}")
-    assert status == 303 and headers["location"].startswith("./")
-    assert "set-cookie" not in headers and headers["location"].endswith("/")
+    assert status == 404
+    assert "set-cookie" not in headers and "location" not in headers
+
+
+def test_a_link_without_its_last_slash_leads_to_its_page(judged: Pages):
+    token = judged.book.tokens()[0]
+    status, headers, _ = ask(judged, "GET", f"/j/{token}")
+    assert (status, headers["location"]) == (303, f"./{token}/")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+@pytest.mark.parametrize("body", [b"{", b"", [], SCORES, b" " * (web.MAX_BODY_BYTES + 1)])
+def test_without_a_token_nothing_is_said_of_what_is_sent(judged: Pages, method: str, body: object):
+    assert ask(judged, method, "/j/wrong/1", body)[0] == 404
