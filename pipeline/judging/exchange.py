@@ -6,19 +6,21 @@ from pathlib import Path
 from typing import Any, cast
 
 from feature_store.cache import write_text
-from feature_store.errors import shown
+from feature_store.errors import keys_in_words, shown
 from feature_store.masks import MAX_BYTES
 from feature_store.sources.fields import check_spans, is_mask, mask_positions, positions, whole
 from feature_store.sources.lines import filled_lines, parse_record
 from pipeline.base import locations
 from pipeline.base.errors import PipelineError
 from pipeline.judging.book import Answer, Book
-from pipeline.judging.guide import HIGHEST, LOWEST, SCALES, WORDS
+from pipeline.judging.guide import HIGHEST, LOWEST, SCALES, WORDS, is_in_tenths
 from pipeline.judging.sheet import JUDGE, Sheet, Slot, spans_of
 from pipeline.reporting import markup
 
 GUIDE = "guide.txt"
 _KEYS = ("sheet", "judge", "number")
+_SHOWN = ("label", "text", "tokens")
+"""Keys that repeat what the sheet shows."""
 
 
 def export(sheet: Sheet, book: Book, folder: Path) -> list[Path]:
@@ -99,24 +101,62 @@ def take_back(sheet: Sheet, book: Book, paths: Sequence[Path], *, replace: bool)
     """
     known = [book.answers(judge) for judge in range(len(sheet.plan))]
     found: dict[tuple[int, int], Answer] = {}
+    lines: dict[tuple[int, int], str] = {}
     for path in paths:
         for line_number, line in filled_lines(path, max_bytes=MAX_BYTES):
             where = f"{path}:{line_number}"
             record = parse_record(line, where, _KEYS)
             judge, number = _place(sheet, record, where)
+            _check_shown(sheet, judge, number, record, where)
             answer = _answer(sheet, sheet.plan[judge][number], record, where)
             if answer is None:
                 continue
-            before = found.get((judge, number)) or known[judge].get(number)
-            if before is not None and before.content != answer.content and before.is_complete and not replace:
+            earlier, stored = found.get((judge, number)), known[judge].get(number)
+            if earlier is not None and _contradicts(answer, earlier):
+                raise PipelineError(
+                    f"number {number + 1} of judge {judge + 1} has a different answer here than in "
+                    f"{lines[judge, number]}",
+                    where=where,
+                    hint="keep one of the two lines",
+                )
+            if stored is not None and stored.is_complete and _contradicts(answer, stored) and not replace:
                 raise PipelineError(
                     f"judge {judge + 1} already has a different finished answer for number {number + 1}",
                     where=where,
                     hint="`--replace` replaces stored answers by the answers of the file",
                 )
-            found[judge, number] = answer
+            found[judge, number] = _joined(answer, earlier or stored)
+            lines[judge, number] = where
     book.save_all(found)
     return len(found)
+
+
+def _contradicts(answer: Answer, other: Answer) -> bool:
+    """Whether two answers say different things; what is null says nothing."""
+    pairs = ((value, other.content[key]) for key, value in answer.content.items())
+    return any(None not in (one, another) and one != another for one, another in pairs)
+
+
+def _joined(answer: Answer, before: Answer | None) -> Answer:
+    """An answer with what an earlier one says where it is null itself."""
+    if before is None:
+        return answer
+    content = {key: before.content[key] if value is None else value for key, value in answer.content.items()}
+    return Answer(content, answer.is_complete or None not in content.values())
+
+
+def _check_shown(sheet: Sheet, judge: int, number: int, record: dict[str, object], where: str) -> None:
+    """That the line still has what the judge was shown, and every key that `--export` wrote."""
+    for key, expected in _line(sheet, judge, number, sheet.plan[judge][number], None).items():
+        if key not in record:
+            raise PipelineError(f"no key `{key}`; {keys_in_words(record)}", where=where)
+        if key in _SHOWN and record[key] != expected:
+            raise PipelineError(
+                f"`{key}` is not what number {number + 1} shows judge {judge + 1}: "
+                f"expected {shown(expected)}, but got {shown(record[key])}",
+                where=where,
+                hint="change only the scores or the rationale in the files that `--export` writes",
+            )
 
 
 def _place(sheet: Sheet, record: dict[str, object], where: str) -> tuple[int, int]:
@@ -138,9 +178,9 @@ def _within(value: object, key: str, highest: int, where: str) -> int:
 
 def _answer(sheet: Sheet, slot: Slot, record: dict[str, object], where: str) -> Answer | None:
     if sheet.kind == JUDGE:
-        scores = {scale: _score(record.get(scale), scale, where) for scale in SCALES}
+        scores = {scale: _score(record[scale], scale, where) for scale in SCALES}
         return Answer(scores, None not in scores.values()) if any(scores.values()) else None
-    value, size = record.get("rationale"), len(sheet.texts[slot.text].tokens)
+    value, size = record["rationale"], len(sheet.texts[slot.text].tokens)
     if value is None:
         return None
     if is_mask(value):
@@ -157,4 +197,6 @@ def _score(value: object, scale: str, where: str) -> float | None:
         raise PipelineError(
             f"expected a number from {LOWEST} to {HIGHEST} as `{scale}`, but got {shown(value)}", where=where
         )
+    if not is_in_tenths(value):
+        raise PipelineError(f"expected `{scale}` in tenths, as 4.2, but got {shown(value)}", where=where)
     return float(value)

@@ -1,17 +1,22 @@
 """The command: a sheet is made, filled in without a server, and its results are written."""
 
+import contextlib
 import dataclasses
 import json
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from feature_store.errors import RequestError
+from infocal.errors import UserError
 from pipeline import judge, score
 from pipeline.base.errors import PipelineError
 from pipeline.judging import sheet as sheets
-from pipeline.judging.guide import WORDS
+from pipeline.judging.book import Book
+from pipeline.judging.guide import SCALES, WORDS
 from pipeline.judging.sheet import Text
 from tests.small_store import new_store
 
@@ -102,6 +107,12 @@ def test_results_become_artifacts_of_the_run_that_is_named(made: Path, tmp_path:
     [
         ({"usefulness": 6}, "expected a number from 1 to 5 as `usefulness`, but got 6"),
         ({"fluency": "good"}, "as `fluency`, but got 'good'"),
+        ({"fluency": 4.25}, "expected `fluency` in tenths, as 4.2, but got 4.25"),
+        ({"label": "none"}, "`label` is not what number 3 shows judge 1: expected '[^']*', but got 'none'"),
+        ({"text": "another"}, "`text` is not what number 3 shows judge 1: .* but got 'another'"),
+        ({"judge": 2}, "`(text|label)` is not what number 3 shows judge 2"),
+        ({"fluency": KeyError}, "no key `fluency`; the keys are"),
+        ({"text": KeyError}, "no key `text`; the keys are"),
         ({"sheet": "0" * 16}, "the line belongs to sheet '0000000000000000'"),
         ({"judge": 3}, "expected `judge` from 1 to 2, but got 3"),
         ({"number": 0}, "expected `number` from 1 to"),
@@ -112,7 +123,8 @@ def test_a_wrong_line_is_named_and_nothing_is_kept(
 ):
     file = filled(made, tmp_path / "out")[0]
     lines = read(file)
-    written(file, [*lines[:2], lines[2] | change])
+    changed = {key: value for key, value in (lines[2] | change).items() if value is not KeyError}
+    written(file, [*lines[:2], changed])
     with pytest.raises(PipelineError, match=message) as caught:
         judge.main(["--sheet", str(made), "--import", str(file)])
     assert caught.value.where == f"{file}:3"
@@ -130,6 +142,75 @@ def test_another_answer_needs_leave_to_take_the_place_of_a_finished_one(made: Pa
     with pytest.raises(PipelineError, match="judge 1 already has a different finished answer for number 1"):
         judge.main(take)
     assert judge.main([*take, "--replace"]) == 0
+
+
+def test_two_lines_that_contradict_each_other_are_both_named(made: Path, tmp_path: Path):
+    file, other = filled(made, tmp_path / "out")
+    lines = read(file)
+    written(other, [lines[1] | {"fluency": 4}])
+    for replace in ([], ["--replace"]):
+        with pytest.raises(
+            PipelineError, match=f"number 2 of judge 1 has a different answer here than in {file}:2"
+        ) as caught:
+            judge.main(["--sheet", str(made), "--import", str(file), str(other), *replace])
+        assert caught.value.where == f"{other}:1"
+
+
+def test_null_changes_nothing_and_lines_may_complete_each_other(made: Path, tmp_path: Path):
+    file = filled(made, tmp_path / "out")[0]
+    line = read(file)[0]
+    null = dict.fromkeys(SCALES)
+    parts = [line | null | {scale: line[scale]} for scale in SCALES]
+    for given in (parts, [line | null | {"fluency": 1}]):
+        written(file, given)
+        judge.main(["--sheet", str(made), "--import", str(file), "--replace"])
+    book = Book(made, sheets.load(made, "--sheet"))
+    (answer,) = book.answers(0).values()
+    book.close()
+    assert answer.is_complete
+    assert answer.content == {scale: line[scale] for scale in SCALES} | {"fluency": 1}
+
+
+@pytest.mark.parametrize("change", [{"tokens": ["other"]}, {"tokens": KeyError}, {"rationale": KeyError}])
+def test_marks_of_other_tokens_are_refused(tmp_path: Path, change: dict[str, Any]):
+    texts, out = written(tmp_path / "texts.jsonl", TEXTS[1:2]), tmp_path / "out"
+    sheet = ["--sheet", str(tmp_path / "sheet")]
+    judge.main([*sheet, "--annotate", "--input", str(texts), "--judges", "1", "--export", str(out)])
+    file = out / "judge-1.jsonl"
+    line = read(file)[0] | {"rationale": [[0, 1]]} | change
+    written(file, [{key: value for key, value in line.items() if value is not KeyError}])
+    (key,) = change
+    with pytest.raises(UserError, match=f"`{key}`") as caught:
+        judge.main([*sheet, "--import", str(file)])
+    assert caught.value.where == f"{file}:1"
+
+
+def _of_text(path: Path) -> None:
+    path.write_text("garbage\n" * 300)
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5000])
+
+
+def _with_a_wrong_answer(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO answer VALUES (0, 0, '{\"fluen', 1, '')")
+
+
+@pytest.mark.parametrize("damage", [_of_text, _empty, _cut_off, _with_a_wrong_answer])
+@pytest.mark.parametrize("flag", ["--results", "--export", "--import", "--port"])
+def test_a_damaged_book_is_named(made: Path, tmp_path: Path, damage: Callable[[Path], None], flag: str):
+    file = filled(made, tmp_path / "out")[0]
+    damage(made / "answers.db")
+    more = {"--export": [flag, str(tmp_path / "new")], "--import": [flag, str(file)], "--port": [flag, "0"]}
+    with pytest.raises(PipelineError, match=r"the answers (cannot be read|are damaged): ") as caught:
+        judge.main([flag if flag == "--results" else "--sheet", str(made), *more.get(flag, [])])
+    assert caught.value.where == str(made / "answers.db") and "restore this file" in str(caught.value.hint)
 
 
 def test_what_annotators_mark_is_gold_by_vote_and_is_scored(
