@@ -46,11 +46,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
-    given = build_parser().parse_args(arguments)
+    parser = build_parser()
+    given = parser.parse_args(arguments)
     terminal.log_to_stderr()
     from pipeline.judging import flags
 
     flags.check(given)
+    if not flags.makes(given):
+        _say_what_is_ignored(Path(given.sheet or given.results), flags.without_effect(parser, arguments))
     if given.results:
         return _results(given)
     from pipeline.judging import host, making
@@ -64,6 +67,15 @@ def main(arguments: Sequence[str]) -> int:
         print(host.serve(folder, given.host, given.port, given.url))
         print(f"\nnext:\n  python -m pipeline.judge --results {folder}")
     return 0
+
+
+def _say_what_is_ignored(folder: Path, ignored: Sequence[str]) -> None:
+    from pipeline.judging.sheet import SHEET
+
+    if ignored and (folder / SHEET).is_file():
+        names = ", ".join(f"`{name}`" for name in ignored)
+        have = "has" if len(ignored) == 1 else "have"
+        logger.warning("note: on an existing sheet, %s %s no effect: the sheet stays as it is", names, have)
 
 
 def _results(given: argparse.Namespace) -> int:

@@ -71,17 +71,17 @@ def _name(text: str, letters: str, max_length: int, alphabet: re.RegexFlag) -> s
 
 def fraction(text: str) -> float:
     """An argument that lies in [0, 1]."""
-    return _number(text, lambda value: 0 <= value <= 1, "a number from 0 to 1")
+    return number(text, lambda value: 0 <= value <= 1, "a number from 0 to 1")
 
 
 def tolerance(text: str) -> float:
     """An argument that is a finite number, 0 or above."""
-    return _number(text, lambda value: 0 <= value < math.inf, "a number of 0 or more")
+    return number(text, lambda value: 0 <= value < math.inf, "a number of 0 or more")
 
 
 def positive_float(text: str) -> float:
     """An argument that is a finite number above zero."""
-    return _number(text, lambda value: 0 < value < math.inf, "a number above 0")
+    return number(text, lambda value: 0 < value < math.inf, "a number above 0")
 
 
 def num_gpus(text: str) -> float | str:
@@ -91,7 +91,7 @@ def num_gpus(text: str) -> float | str:
     """
     if text == AUTO:
         return AUTO
-    value = _number(text, lambda value: 0 <= value < math.inf, f"`{AUTO}` or a number of 0 or more")
+    value = number(text, lambda value: 0 <= value < math.inf, f"`{AUTO}` or a number of 0 or more")
     if value >= 1 and value != int(value):
         raise argparse.ArgumentTypeError(
             f"expected a whole number of GPUs or a fraction below 1, but got {text!r}"
@@ -107,7 +107,8 @@ def num_seeds(text: str) -> int | str:
     return AUTO if text == AUTO else _positive_int(text, f"`{AUTO}` or a whole number above 0")
 
 
-def _number(text: str, fits: Callable[[float], bool], wanted: str) -> float:
+def number(text: str, fits: Callable[[float], bool], wanted: str) -> float:
+    """An argument that is a number which fits; `wanted` names it in words."""
     try:
         value = float(text)
     except ValueError:

@@ -1,15 +1,20 @@
 """The flags of `pipeline.judge`, and which of them go together."""
 
 import argparse
+from collections.abc import Sequence
 
 from pipeline.base.errors import PipelineError
 from pipeline.cli import flag_values
+from pipeline.judging.sheet import MAX_REPEATS
 from pipeline.web import flags as web_flags
 from pipeline.web.words import CHINESE, ENGLISH
 
 _MAKING = ("models", "package", "rationales", "annotate", "input", "target")
 """Any of these asks for a new sheet."""
-_SERVING = ("host", "port", "url", "no_serve")
+_ALWAYS = ("sheet", "results", "debug")
+_ON_A_SHEET = (*_ALWAYS, "host", "port", "url", "no_serve", "export", "take_back", "replace")
+_ON_RESULTS = (*_ALWAYS, "vote", "run", "tracking_uri", "storage", "sample")
+"""Flags that count once there is a sheet."""
 _VOTES = ("majority", "any", "all")
 
 
@@ -17,7 +22,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Everything but the folder, the data set and the storage."""
     _add_making(parser.add_argument_group("a new sheet"))
     group = parser.add_argument_group("the pages")
-    web_flags.add_address(group)
+    web_flags.add_address(group, port_default="the port of the sheet's links; at first a free one")
     group.add_argument("--no-serve", action="store_true", help="create the sheet, but do not serve it")
     group = parser.add_argument_group("without a server")
     group.add_argument("--export", metavar="DIR", help="write a JSONL file for each person, to be filled in")
@@ -96,10 +101,11 @@ def _add_making(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--repeats",
-        type=flag_values.fraction,
+        type=_repeats,
         default=0.1,
         metavar="RATE",
-        help="share of a judge's texts that is shown a second time, without notice (default: %(default)s)",
+        help="share of a judge's showings that is shown again later, without notice: from 0 to "
+        f"{MAX_REPEATS} (default: %(default)s)",
     )
     group.add_argument(
         "--language",
@@ -111,9 +117,30 @@ def _add_making(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _repeats(text: str) -> float:
+    """An argument that lies in [0, MAX_REPEATS]."""
+    return flag_values.number(
+        text, lambda rate: 0 <= rate <= MAX_REPEATS, f"a number from 0 to {MAX_REPEATS}"
+    )
+
+
 def makes(given: argparse.Namespace) -> bool:
     """Whether the flags ask for a new sheet."""
     return any(getattr(given, name) for name in _MAKING)
+
+
+def without_effect(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> list[str]:
+    """The flags of a command that count for nothing, because the sheet is there already.
+
+    Args:
+        parser: of `pipeline.judge`.
+        arguments: in which no flag asks for a new sheet.
+    """
+    # a flag whose value is None is given none by the parser, neither
+    unset = argparse.Namespace(**{action.dest: None for action in parser._actions})
+    given = {name for name, value in vars(parser.parse_args(arguments, unset)).items() if value is not None}
+    count = _ON_RESULTS if "results" in given else _ON_A_SHEET
+    return [action.option_strings[0] for action in parser._actions if action.dest in given - {*count}]
 
 
 def check(given: argparse.Namespace) -> None:

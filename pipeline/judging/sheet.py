@@ -24,6 +24,8 @@ JUDGE, ANNOTATE = "judge", "annotate"
 SHEET, BOOK = "sheet.json", "answers.db"
 """Files of a sheet's folder."""
 FORMAT = 1
+MAX_REPEATS = 0.5
+"""Only showings of the first half come back, each once, among those of the second half."""
 
 Spans = list[list[int]]
 """[start, end) of tokens, ascending and apart."""
@@ -119,17 +121,25 @@ def plan(
         num_methods: at least 1.
         num_judges: at least 1.
         per_text: judges of each text, at most `num_judges`.
-        repeat_rate: showings that come back / showings, in [0, 1].
+        repeat_rate: showings that come back / showings, in [0, MAX_REPEATS].
         seed: an equal seed gives an equal plan.
 
     Raises:
-        PipelineError: if there are fewer judges than each text needs.
+        PipelineError: if there are fewer judges than each text needs, or more than get a text.
     """
     if not 1 <= per_text <= num_judges:
         raise PipelineError(
             f"expected from 1 to {counted(num_judges, 'judge')} for each text, but got {per_text}",
             where="--per-text",
             hint="raise `--judges`, or lower `--per-text`",
+        )
+    if num_judges > num_texts * per_text:
+        raise PipelineError(
+            f"expected at most {counted(num_texts * per_text, 'judge')}, but got {num_judges}: with "
+            f"{counted(num_texts, 'text')} and {counted(per_text, 'judge')} for each text, some would have "
+            "no text",
+            where="--judges",
+            hint="lower `--judges`, or raise `--per-text` or the number of texts",
         )
     chance = random.Random(seed)
     texts = _shared_out(num_texts, num_judges, per_text, chance)

@@ -16,14 +16,16 @@ LOCAL = "127.0.0.1"
 _NOT_IN_AN_ADDRESS = re.compile(r"""[\s\x00-\x1f\x7f"<>\\^`{|}?#@]""")
 
 
-def add_address(group: argparse._ArgumentGroup, host_default: str | None = LOCAL) -> None:
-    """`--host`, `--port` and `--url`."""
+def add_address(
+    group: argparse._ArgumentGroup, host_default: str | None = LOCAL, port_default: str = "a free one"
+) -> None:
+    """`--host`, `--port` and `--url`; `port_default` says which port is taken where none is given."""
     shown = LOCAL if host_default is None else host_default
     group.add_argument(
         "--host", default=host_default, help=f"address on which the server listens (default: {shown})"
     )
     group.add_argument(
-        "--port", type=int, default=0, help="port on which the server listens (default: a free one)"
+        "--port", type=int, default=0, help=f"port on which the server listens (default: {port_default})"
     )
     group.add_argument(
         "--url", help="address under which others reach the pages, if it differs from --host and --port"

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import socket
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +15,12 @@ from feature_store.errors import RequestError
 from infocal.errors import UserError
 from pipeline import judge, score
 from pipeline.base.errors import PipelineError
+from pipeline.judging import host
 from pipeline.judging import sheet as sheets
 from pipeline.judging.book import Book
 from pipeline.judging.guide import SCALES, WORDS
 from pipeline.judging.sheet import Text
+from tests.integration.servers import free_port
 from tests.small_store import new_store
 
 TEXTS = [
@@ -211,6 +214,46 @@ def test_a_damaged_book_is_named(made: Path, tmp_path: Path, damage: Callable[[P
     with pytest.raises(PipelineError, match=r"the answers (cannot be read|are damaged): ") as caught:
         judge.main([flag if flag == "--results" else "--sheet", str(made), *more.get(flag, [])])
     assert caught.value.where == str(made / "answers.db") and "restore this file" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--judges", "2", "--texts", "5"], "`--texts`, `--judges` have no effect"),
+        (["--option", "x=y"], "`--option` has no effect"),
+        (["--replace", "--import", "FILE", "--debug"], ""),
+    ],
+)
+def test_flags_that_an_existing_sheet_does_not_heed_are_named(
+    made: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, flags: list[str], said: str
+):
+    file = filled(made, tmp_path / "out")[0]
+    judge.main(["--sheet", str(made), "--no-serve", *(str(file) if f == "FILE" else f for f in flags)])
+    notes = [record.getMessage() for record in caplog.records if "effect" in record.getMessage()]
+    assert notes == ([f"note: on an existing sheet, {said}: the sheet stays as it is"] if said else [])
+
+
+@pytest.mark.parametrize("rate", ["0.7", "1", "-0.1", "half"])
+def test_more_repeats_than_half_are_refused(tmp_path: Path, rate: str):
+    with pytest.raises(PipelineError, match=f"--repeats: expected a number from 0 to 0.5, but got '{rate}'"):
+        judge.main(new(tmp_path, f"--repeats={rate}"))
+
+
+def test_the_port_stays_with_the_sheet_unless_another_program_has_it(
+    made: Path, caplog: pytest.LogCaptureFixture
+):
+    def port(wanted: int = 0) -> int:
+        with host.listening_for(made, "127.0.0.1", wanted) as listener:
+            return int(listener.getsockname()[1])
+
+    first = port()
+    assert port() == first and caplog.records == []
+    with socket.create_server(("127.0.0.1", first)):
+        assert port() != first
+        assert f"the links of this sheet have port {first}, which is not free" in caplog.text
+    assert port() == first
+    other = free_port()
+    assert port(other) == other and port() == other
 
 
 def test_what_annotators_mark_is_gold_by_vote_and_is_scored(

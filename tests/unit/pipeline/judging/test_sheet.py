@@ -16,8 +16,9 @@ from tests.judging_server import small_sheet
 
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 6), st.data(), st.integers(0, 99))
 def test_a_plan_is_balanced(texts: int, methods: int, judges: int, data: st.DataObject, seed: int):
-    per_text = data.draw(st.integers(1, judges))
+    per_text = data.draw(st.integers(-(-judges // texts), judges))
     found = plan(texts, methods, judges, per_text, 0.0, seed)
+    assert all(found)
     assert found == plan(texts, methods, judges, per_text, 0.0, seed)
     counts = Counter((slot.text, slot.method) for own in found for slot in own)
     assert counts == {(t, m): per_text for t in range(texts) for m in range(methods)}
@@ -56,6 +57,19 @@ def test_methods_are_spread_over_the_sheet():
 def test_more_judges_for_a_text_than_there_are_is_refused():
     with pytest.raises(PipelineError, match="expected from 1 to 2 judges for each text, but got 3"):
         plan(4, 1, 2, 3, 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("texts", "judges", "per_text", "message"),
+    [
+        (1, 7, 2, "expected at most 2 judges, but got 7: with 1 text and 2 judges for each text"),
+        (3, 4, 1, "expected at most 3 judges, but got 4: with 3 texts and 1 judge for each text"),
+    ],
+)
+def test_a_judge_who_would_have_no_text_is_refused(texts: int, judges: int, per_text: int, message: str):
+    assert all(plan(texts, 2, texts * per_text, per_text, 0.0, 0))
+    with pytest.raises(PipelineError, match=message):
+        plan(texts, 2, judges, per_text, 0.0, 0)
 
 
 def test_spans_cover_positions():
