@@ -187,22 +187,26 @@ def test_a_tab_that_is_loaded_again_or_opened_after_it_was_closed_asks_nothing(
     chromium: Browser, tmp_path: Path
 ):
     sheet = small_sheet([f"a word{i} b" for i in range(3)], 1)
-    with pages_of(tmp_path / "sheet", sheet) as pages, chromium.visit(pages.link(0), "reload") as visited:
-        page = visited.page
+    with (
+        pages_of(tmp_path / "sheet", sheet) as pages,
+        chromium.visit(f"{pages.link(0)}end", "reload") as visited,  # a page that takes nothing over
+    ):
+        page = visited.page.context.new_page()
+        page.goto(pages.link(0))
         for _ in range(3):  # also in the middle of entering
             page.reload(wait_until="commit")
+        page.reload()
         press(page, "3")
-        visited.wait_for("Saved")
+        page.get_by_text("Saved", exact=True).wait_for()
         page.goto(f"{pages.link(0)}2")
         page.go_back()
-        visited.wait_for("Text 1 of 3")
+        page.get_by_text("Text 1 of 3").wait_for()
         press(page, "2")
-        visited.wait_for("Saved")
-        again = page.context.new_page()
+        page.get_by_text("Saved", exact=True).wait_for()
         page.close()
-        again.goto(pages.link(0))
-        press(again, "1")
-        again.get_by_text("Saved", exact=True).wait_for()
+        visited.page.goto(pages.link(0))
+        press(visited.page, "1")
+        visited.wait_for("Saved")
         assert scores(pages) == [3, 2, 1]
 
 
