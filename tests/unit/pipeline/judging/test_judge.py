@@ -300,7 +300,7 @@ CRASH = "The app crashes."
 def spans_on_sheet(folder: Path, texts: dict[str, Any], masks: dict[str, Any], *more: str) -> list[list[int]]:
     """The spans of a method on a sheet of one text."""
     input_file, mask_file = written(folder / "t.jsonl", [texts]), written(folder / "m.jsonl", [masks])
-    flags = ["--input", str(input_file), "--rationales", str(mask_file), "--no-serve", *more]
+    flags = ["--input", str(input_file), "--rationales", str(mask_file), "--judges", "1", "--no-serve", *more]
     assert judge.main(["--sheet", str(folder / "one"), *flags]) == 0
     return sheets.load(folder / "one", "--sheet").rationales[0][0]
 
