@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def model_uri(place: str) -> str:
-    """`models:/NAME@ALIAS` of `NAME` (the champion), `NAME@ALIAS`, `NAME/VERSION` or itself."""
+    """`models:/NAME@ALIAS` of `NAME` (the champion), `NAME@ALIAS` or `NAME/VERSION`; another URI as it is."""
+    if ":/" in place.removeprefix("models:/"):
+        return place
     name = place.removeprefix("models:/")
     return f"models:/{name}" if "@" in name or "/" in name else f"models:/{name}@{CHAMPION}"
 

@@ -17,6 +17,8 @@ from pipeline.training.scoring import texts_for_people
 logger = logging.getLogger("pipeline.demo")
 
 NUM_EXAMPLES = 6
+MOST_EXAMPLES = 50
+"""Of a file; more would push the result off the page."""
 MAX_TEXT = 100_000
 """Characters of a text; the longest cases of CAIL have a fifth of it."""
 _MAX_FILE_BYTES = 1 << 24
@@ -25,7 +27,7 @@ _VALIDATION = "val"
 
 
 def of_file(path: Path) -> list[str]:
-    """The texts of a file, one a line, all of them.
+    """The texts of a file, one a line; the first `MOST_EXAMPLES` of more, with a note.
 
     Raises:
         UserError: if it cannot be read, has no text or one that is too long.
@@ -38,7 +40,11 @@ def of_file(path: Path) -> list[str]:
                 where=f"{path}:{number}",
             )
         texts.append(line.strip())
-    return texts
+    if len(texts) > MOST_EXAMPLES:
+        logger.warning(
+            "note: %s: the page shows the first %d of the %d texts", path, MOST_EXAMPLES, len(texts)
+        )
+    return texts[:MOST_EXAMPLES]
 
 
 def of_run(tracker: Tracker, run_id: str) -> list[str]:

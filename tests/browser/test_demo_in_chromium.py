@@ -87,7 +87,8 @@ def test_a_click_changes_a_mark_and_the_prediction_and_back(
         assert score(page) == f"{other['score']:.2f}"
         said = page.locator(".headline").inner_text()
         assert abs(other["score"] - predicted["score"]) > 0.01
-        change = f"{other['score'] - predicted['score']:+.2f}".replace("-", "\u2212")
+        rounded = [float(f"{answer['score']:.2f}") for answer in (predicted, other)]
+        change = f"{rounded[1] - rounded[0]:+.2f}".replace("-", "\u2212")
         assert f"before: {predicted['score']:.2f}; change: {change}" in said
         assert page.locator(".changes").inner_text() == f"Taken out: {own['tokens'][first]['text']}"
         page.get_by_role("button", name="The model's marks").click()

@@ -160,8 +160,13 @@ class Column {
     block.querySelector(".headline b").textContent = this.inWords(target, now);
     block.querySelector(".headline span").textContent = !isChanged ? "" : now.probabilities
       ? fill(say["before.class"], { before: this.label(target, before) })
-      : fill(say.before, { before: before.score.toFixed(places), change: this.signed(now.score - before.score, places) });
+      : fill(say.before, { before: before.score.toFixed(places), change: this.change(now.score, before.score, places) });
     block.querySelector(".outcome tbody").replaceChildren(...this.rows(target, now, before).map((row) => this.row(row, isChanged)));
+  }
+
+  // of the numbers as they are shown, so that a reader can check it
+  change(now, before, places) {
+    return this.signed(now.toFixed(places) - before.toFixed(places), places);
   }
 
   rows({ name, low, high, places, classes }, now, before) {
@@ -190,7 +195,7 @@ class Column {
     was.hidden = !isChanged;
     track.append(filled, was);
     bar.append(track);
-    row.append(head, bar, element("td", now.toFixed(places), "number"), element("td", isChanged ? this.signed(now - before, places) : "", "change"));
+    row.append(head, bar, element("td", now.toFixed(places), "number"), element("td", isChanged ? this.change(now, before, places) : "", "change"));
     row.classList.toggle("likeliest", Boolean(isTop));
     return row;
   }

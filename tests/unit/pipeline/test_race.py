@@ -81,14 +81,8 @@ def test_equal_means_keep_the_order_of_the_search():
 
 def test_equal_means_at_the_end_keep_it_too_where_the_first_round_had_another_order():
     trials = [trial("a", 0.5), trial("b", 0.25)]
-    values = {
-        ("a", 8): 0.0,
-        ("b", 8): 0.5,
-        ("a", 9): 0.25,
-        ("a", 10): 0.25,
-        ("b", 9): 0.125,
-        ("b", 10): 0.125,
-    }
+    values = {("a", 8): 0.0, ("b", 8): 0.5}
+    values |= {("a", 9): 0.25, ("a", 10): 0.25, ("b", 9): 0.125, ("b", 10): 0.125}
     found, _ = ran(trials, values)
     assert [racer.mean for racer in found.racers] == [0.25, 0.25]
     assert names_of(found) == "ab"

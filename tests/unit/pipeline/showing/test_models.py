@@ -252,6 +252,19 @@ def test_examples_of_a_file_go_first(tmp_path: Path):
     assert texts == ["smooth body", "被告人王某"]
 
 
+def test_of_many_examples_the_first_are_shown_with_a_note(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    file = tmp_path / "texts.txt"
+    file.write_text("".join(f"text {number}\n" for number in range(60)))
+    assert examples.of_file(file) == [f"text {number}" for number in range(50)]
+    assert f"note: {file}: the page shows the first 50 of the 60 texts" in caplog.messages
+
+
+@pytest.mark.parametrize("uri", ["runs:/abc/model", "models:/runs:/abc/model", "https://host/model"])
+def test_a_uri_of_another_kind_is_named_as_it_was_given(uri: str):
+    with pytest.raises(PipelineError, match=f"expected `models:/NAME@ALIAS` .*, but got `{uri}`"):
+        models.load(given("--model", uri))
+
+
 def test_an_example_that_is_too_long_is_named(tmp_path: Path):
     file = tmp_path / "texts.txt"
     file.write_text("smooth\n" + "a " * examples.MAX_TEXT)
