@@ -8,9 +8,8 @@ import secrets
 import shlex
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from feature_store import terminal
@@ -46,7 +45,7 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
     try:
         with terminal.step("starting Ray" if wanted == LOCAL else "connecting to Ray"):
             if wanted == LOCAL and _ahead:
-                _ahead[0].wait()
+                _ahead[0].result()
             elif wanted == LOCAL:
                 _start(num_cpus)
             else:
@@ -66,42 +65,7 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
             ray_private.shut_down()
 
 
-class _Start:
-    """A private Ray that a thread starts.
-
-    The thread waits for `leave`: Linux kills Ray's processes when the thread that started them ends.
-    """
-
-    def __init__(self) -> None:
-        self._started: Future[None] = Future()
-        self._is_left = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            _start(None)
-        except BaseException as error:  # `wait` raises it again, and would wait for ever without it
-            self._started.set_exception(error)
-        else:
-            self._started.set_result(None)
-            self._is_left.wait()
-
-    def wait(self) -> None:
-        """Wait until Ray runs; raises what its start raised."""
-        self._started.result()
-
-    def leave(self) -> None:
-        """Shut Ray down where nobody has done it, and let the thread end."""
-        import ray
-
-        if self._started.exception() is None and ray.is_initialized():
-            ray_private.shut_down()
-        self._is_left.set()
-        self._thread.join()
-
-
-_ahead: list[_Start] = []
+_ahead: list[Future[None]] = []
 """The start under way inside of `started_ahead`."""
 
 
@@ -117,15 +81,18 @@ def started_ahead(address: str | None) -> Iterator[None]:
     if not is_local(address):
         yield
         return
-    import ray  # noqa: F401 - here, so that no two threads load the same package
+    import ray  # here, so that no two threads load the same package
 
-    start = _Start()
-    _ahead[:] = [start]
-    try:
-        yield
-    finally:
-        _ahead.clear()
-        start.leave()
+    # its thread stays until Ray is left: Linux kills Ray's processes when the thread that started them ends
+    with ThreadPoolExecutor(1) as other:
+        start = other.submit(_start, None)
+        _ahead[:] = [start]
+        try:
+            yield
+        finally:
+            _ahead.clear()
+            if start.exception() is None and ray.is_initialized():
+                ray_private.shut_down()
 
 
 def _start(num_cpus: int | None) -> None:

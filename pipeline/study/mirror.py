@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 from pipeline.base.errors import USER_ERRORS, PipelineError
 from pipeline.study.trial_tracking import TrialTracking
@@ -28,7 +29,6 @@ class Mirror:
         self.tracking, self.sync_command = tracking, sync_command
         self._news, self._stop = threading.Event(), threading.Event()
         self._away_since: float | None = None
-        self._fault: Exception | None = None
 
     def notify(self) -> None:
         """The ledger has grown."""
@@ -37,22 +37,14 @@ class Mirror:
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """Write while the body runs; what is not written by its end is left to `drain`."""
-        thread = threading.Thread(target=self._follow, name="mirror", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            self._news.set()
-            thread.join()
-        if self._fault is not None:
-            raise self._fault
-
-    def _follow(self) -> None:
-        try:
-            self._keep_up()
-        except Exception as error:  # a fault of ours, which the main thread has to hear of
-            self._fault = error
+        with ThreadPoolExecutor(1, "mirror") as other:
+            written = other.submit(self._keep_up)
+            try:
+                yield
+            finally:
+                self._stop.set()
+                self._news.set()
+        written.result()  # raises a fault of ours
 
     def _keep_up(self) -> None:
         while not self._stop.is_set():

@@ -47,7 +47,7 @@ with interruption.handled():
     before = signal.getsignal(signal.SIGTERM)
     if "ahead" in sys.argv:
         with cluster.started_ahead(None):
-            cluster._ahead[0].wait()
+            cluster._ahead[0].result()
             print("answered", is_answered() and signal.getsignal(signal.SIGTERM) is before)
             parts = psutil.Process().children(recursive=True)
         print("left", psutil.wait_procs(parts, 30)[1])
