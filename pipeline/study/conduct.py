@@ -13,11 +13,10 @@ from pipeline.base import uris
 from pipeline.base.command_text import Commands
 from pipeline.base.errors import USER_ERRORS, PipelineError
 from pipeline.base.locations import make_folder
-from pipeline.study import cluster, gpus, outcome, race
+from pipeline.study import cluster, gpus, outcome, probe, race
 from pipeline.study.criterion import CRITERION_TAG
 from pipeline.study.ledger import Ledger
 from pipeline.study.mirror import Mirror
-from pipeline.study.probe import ClusterProbe, packed
 from pipeline.study.progress import Plan, ProgressLines
 from pipeline.study.scheduler import rungs
 from pipeline.study.study import Study
@@ -132,11 +131,11 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
         elif prepared.gpus_per_trial:
             gpus.check_usable(prepared.run.device, prepared.gpus_per_trial)
         if prepared.packs_gpus:
-            probe = ClusterProbe(is_local=cluster.is_local(address))
-            prepared = study.settings = packed(prepared, study.space, probe)
+            measured = functools.partial(probe.measured, is_local=cluster.is_local(address))
+            prepared = study.settings = probe.packed(prepared, study.space, measured)
             save(prepared, study.folder)
-            measured = {"gpus_per_trial_measured": prepared.gpus_per_trial}
-            tracking.tracker.log_metrics(tracking.study_run_id, measured, step=0)
+            found = {"gpus_per_trial_measured": prepared.gpus_per_trial}
+            tracking.tracker.log_metrics(tracking.study_run_id, found, step=0)
         cluster.check_resources(address, prepared.cpus_per_trial, prepared.gpus_per_trial)
         num_cores = cluster.num_cores()
         with mirror.running():

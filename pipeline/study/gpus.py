@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable
 from typing import NamedTuple
 
 import ray
@@ -24,13 +23,11 @@ class Torch(NamedTuple):
     sees_gpu: bool
 
 
-def chosen(settings: StudySettings, asked: Callable[[], Torch | None] | None = None) -> StudySettings:
+def chosen(settings: StudySettings) -> StudySettings:
     """The settings with the GPUs that the connected Ray has: trials share them, or run on the CPU.
 
     Args:
         settings: with `chooses_gpus`.
-        asked: tells of the torch on a node with a GPU, None where no such node answers; by default
-            `torch_of_gpu_node`.
 
     Returns:
         Settings with `packs_gpus` where GPUs are used, with the device `cpu` otherwise.
@@ -44,7 +41,7 @@ def chosen(settings: StudySettings, asked: Callable[[], Torch | None] | None = N
         gpus_per_trial=0.0,
         run=dataclasses.replace(settings.run, device="cpu", gpu_memory_rate=1.0),
     )
-    if not are_usable(settings.run.device, asked):
+    if not are_usable(settings.run.device):
         return on_cpu
     num_gpus = ray.cluster_resources()["GPU"]
     logger.info(
@@ -54,18 +51,17 @@ def chosen(settings: StudySettings, asked: Callable[[], Torch | None] | None = N
     return dataclasses.replace(settings, packs_gpus=True)
 
 
-def are_usable(device: str, asked: Callable[[], Torch | None] | None = None) -> bool:
+def are_usable(device: str) -> bool:
     """Whether trials can use GPUs of the connected Ray; says why not.
 
     Args:
         device: of the trials, as given: `auto` or `cuda`.
-        asked: as for `chosen`.
 
     Raises:
         PipelineError: if the device is `cuda` and no GPU can be used.
     """
     num_gpus = float(ray.cluster_resources().get("GPU", 0))
-    found = (asked or torch_of_gpu_node)() if num_gpus else None
+    found = torch_of_gpu_node() if num_gpus else None
     if device == "cuda" and not (found and found.sees_gpu):
         seen = f"torch {found.version} cannot use them" if found else "none is free"
         raise PipelineError(
@@ -92,18 +88,11 @@ def are_usable(device: str, asked: Callable[[], Torch | None] | None = None) -> 
     return found is not None and found.sees_gpu
 
 
-def check_usable(
-    device: str,
-    part: float,
-    asked: Callable[[float], Torch | None] | None = None,
-    flag: str = "--gpus-per-trial",
-) -> None:
+def check_usable(device: str, part: float, flag: str = "--gpus-per-trial") -> None:
     """Refuse trials that would hold the GPUs they were given and run on the CPU beside them.
 
     Args:
         part: of a GPU that each gets, above 0, as a flag said.
-        asked: tells of the torch on a node that has so much of a GPU free, None where no such node answers;
-            by default `torch_of_gpu_node`.
 
     Raises:
         PipelineError: if the torch of a node cannot use its GPUs.
@@ -118,7 +107,7 @@ def check_usable(
             part,
         )
         return
-    found = (asked or torch_of_gpu_node)(min(1.0, part))
+    found = torch_of_gpu_node(min(1.0, part))
     if found is not None and not found.sees_gpu:
         raise PipelineError(
             f"expected trials on GPUs, but torch {found.version} of the nodes cannot use them",

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from infocal.config import MethodConfig
 from pipeline.base.errors import PipelineError
-from pipeline.training.settings import GPU_STEPS, RunSettings
+from pipeline.training.settings import GPU_STEPS
 
 SAFETY_RATE = 0.9
 """Share of a card's memory that is given out; the rest is for what a short measurement does not see: batches
@@ -38,14 +36,6 @@ class Measurement:
     def peak(self) -> int:
         """All that the trial takes of the card."""
         return self.reserved + self.overhead
-
-
-class Probe(Protocol):
-    """Measures a trial on the cards of a cluster."""
-
-    def __call__(self, run: RunSettings, config: MethodConfig) -> Sequence[Measurement]:
-        """One measurement, or more where there may be cards of different sizes; never none."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import logging
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from infocal.batch import Batch
 from infocal.config import MethodConfig
 from pipeline.base.errors import USER_ERRORS, PipelineError
-from pipeline.study.packing import Measurement, Probe, described, packing, smallest
+from pipeline.study.packing import Measurement, described, packing, smallest
 from pipeline.study.study_settings import StudySettings
 from pipeline.training.loaders import Loader
 from pipeline.training.scoring import BATCH_SIZE
@@ -35,6 +35,9 @@ WAIT_S = 900.0
 
 RawMeasurement = dict[str, Any]
 
+Probe = Callable[[RunSettings, MethodConfig], Sequence[Measurement]]
+"""Measures a trial: once, or more often where there may be cards of different sizes; never not at all."""
+
 
 def packed(settings: StudySettings, space: Space, probe: Probe) -> StudySettings:
     """The settings of a study with as many trials on a GPU as were measured to fit.
@@ -48,9 +51,9 @@ def packed(settings: StudySettings, space: Space, probe: Probe) -> StudySettings
         PipelineError: if there is no GPU, or a trial does not fit one.
     """
     points = _largest(space)
-    measured = smallest([one for p in points for one in probe(settings.run, settings.run.config(**p))])
-    chosen = packing(measured, settings.cpus_per_trial)
-    logger.info("%s", described(measured, chosen))
+    worst = smallest([one for p in points for one in probe(settings.run, settings.run.config(**p))])
+    chosen = packing(worst, settings.cpus_per_trial)
+    logger.info("%s", described(worst, chosen))
     run = dataclasses.replace(settings.run, gpu_memory_rate=chosen.memory_rate)
     return dataclasses.replace(settings, run=run, gpus_per_trial=chosen.fraction)
 
@@ -122,59 +125,55 @@ def measure(run: RunSettings, config: MethodConfig) -> RawMeasurement:
     }
 
 
-class ClusterProbe:
-    """Measures on one card of each GPU node of the connected Ray, in a process of its own.
+def measured(
+    run: RunSettings,
+    config: MethodConfig,
+    *,
+    is_local: bool,
+    wait_s: float = WAIT_S,
+    reading: Callable[[RunSettings, MethodConfig], RawMeasurement] = measure,
+) -> list[Measurement]:
+    """Measure a trial on one card of each GPU node of the connected Ray, in a process of its own.
 
     Args:
         is_local: whether Ray runs on this machine alone, which gets no further GPU.
         wait_s: how long a card is waited for, in seconds.
+
+    Returns:
+        One measurement of each node that has a GPU; of the first to come, where there is none yet.
+
+    Raises:
+        PipelineError: if there is no GPU, none becomes free in time, or a trial does not fit one.
     """
-
-    def __init__(
-        self,
-        *,
-        is_local: bool,
-        wait_s: float = WAIT_S,
-        reading: Callable[[RunSettings, MethodConfig], RawMeasurement] = measure,
-    ) -> None:
-        self.is_local, self.wait_s, self.reading = is_local, wait_s, reading
-
-    def __call__(self, run: RunSettings, config: MethodConfig) -> list[Measurement]:
-        """One measurement of each node that has a GPU; of the first to come, where there is none yet.
-
-        Raises:
-            PipelineError: if there is no GPU, none becomes free in time, or a trial does not fit one.
-        """
-        nodes = _gpu_nodes()
-        if not nodes and self.is_local:
-            raise PipelineError("this machine has no GPU", where=_FLAG, hint="leave out the flag")
-        if not nodes:
-            logger.info("no GPU in the cluster yet: waiting up to %.0f s for one to be started", self.wait_s)
-        places: list[Any] = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
-        # the process ends with the task: its context would stay on the card
-        task = ray.remote(num_gpus=1, num_cpus=0, max_calls=1, max_retries=1)(_on_node)
-        asked = [
-            task.options(scheduling_strategy=place).remote(self.reading, run, config)
-            for place in places or [None]
-        ]
-        done, late = ray.wait(asked, num_returns=len(asked), timeout=self.wait_s)
-        for one in late:
-            ray.cancel(one)
-        if not done:
-            raise PipelineError(
-                f"no GPU was free within {self.wait_s:.0f} s to measure a trial on; "
-                f"nodes with a GPU: {len(_gpu_nodes())}",
-                where=_FLAG,
-                hint=_BY_HAND,
-            )
-        if late:
-            logger.warning(
-                "%d of %d GPU nodes were busy and not measured: their GPUs are assumed to have at least as "
-                "much memory as the measured ones",
-                len(late),
-                len(asked),
-            )
-        return _results(done)
+    nodes = _gpu_nodes()
+    if not nodes and is_local:
+        raise PipelineError("this machine has no GPU", where=_FLAG, hint="leave out the flag")
+    if not nodes:
+        logger.info("no GPU in the cluster yet: waiting up to %.0f s for one to be started", wait_s)
+    places: list[Any] = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
+    # the process ends with the task: its context would stay on the card
+    task = ray.remote(num_gpus=1, num_cpus=0, max_calls=1, max_retries=1)(_on_node)
+    asked = [
+        task.options(scheduling_strategy=place).remote(reading, run, config) for place in places or [None]
+    ]
+    done, late = ray.wait(asked, num_returns=len(asked), timeout=wait_s)
+    for one in late:
+        ray.cancel(one)
+    if not done:
+        raise PipelineError(
+            f"no GPU was free within {wait_s:.0f} s to measure a trial on; "
+            f"nodes with a GPU: {len(_gpu_nodes())}",
+            where=_FLAG,
+            hint=_BY_HAND,
+        )
+    if late:
+        logger.warning(
+            "%d of %d GPU nodes were busy and not measured: their GPUs are assumed to have at least as "
+            "much memory as the measured ones",
+            len(late),
+            len(asked),
+        )
+    return _results(done)
 
 
 def _on_node(

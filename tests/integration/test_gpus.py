@@ -18,7 +18,7 @@ from pipeline.base.storage import Storage
 from pipeline.study import cluster, engine, gpus
 from pipeline.study.ledger import Ledger
 from pipeline.study.packing import Measurement
-from pipeline.study.probe import ClusterProbe
+from pipeline.study.probe import measured
 from pipeline.study.scheduler import OBJECTIVE, VIOLATION
 from pipeline.study.study import Study
 from pipeline.study.study_folder import StudyFolder
@@ -174,8 +174,8 @@ def read_here(run: RunSettings, config: InfoCalConfig) -> dict[str, Any]:
 
 def test_a_trial_is_measured_on_one_card_in_a_process_of_its_own():
     config = InfoCalConfig.from_mapping(run_settings().base)
-    probe = ClusterProbe(is_local=False, wait_s=WAIT_S, reading=read_here)
-    (first,), (second,) = (probe(run_settings(), config) for _ in range(2))
+    given = {"is_local": False, "wait_s": WAIT_S, "reading": read_here}
+    (first,), (second,) = (measured(run_settings(), config, **given) for _ in range(2))
     assert isinstance(first, Measurement)
     assert first.card in ("0", "1")
     assert (first.reserved, first.num_cpus) == (4, 2.0), "four cores for two cards"
@@ -189,7 +189,7 @@ def test_a_mistake_on_the_node_is_one_line_here():
     config = InfoCalConfig.from_mapping(run_settings().base)
     message = "^--gpus-per-trial auto: Ray reports a GPU here, but torch [^\n]* sees none$"
     with pytest.raises(PipelineError, match=message):
-        ClusterProbe(is_local=True, wait_s=WAIT_S)(run_settings(), config)
+        measured(run_settings(), config, is_local=True, wait_s=WAIT_S)
 
 
 def test_cards_that_stay_taken_are_named():
@@ -203,7 +203,7 @@ def test_cards_that_stay_taken_are_named():
     config = InfoCalConfig.from_mapping(run_settings().base)
     message = "no GPU was free within 1 s to measure a trial on; nodes with a GPU: 1$"
     with pytest.raises(PipelineError, match=message) as caught:
-        ClusterProbe(is_local=False, wait_s=1.0, reading=read_here)(run_settings(), config)
+        measured(run_settings(), config, is_local=False, wait_s=1.0, reading=read_here)
     ray.kill(holder)
     assert "--gpus-per-trial 0.25" in caught.value.hint
 
@@ -212,7 +212,7 @@ def test_a_machine_without_a_gpu_is_named_at_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ray, "nodes", lambda: [])
     config = InfoCalConfig.from_mapping(run_settings().base)
     with pytest.raises(PipelineError, match="^--gpus-per-trial auto: this machine has no GPU$"):
-        ClusterProbe(is_local=True)(run_settings(), config)
+        measured(run_settings(), config, is_local=True)
 
 
 # ---------------------------------------------------------------------------------------------- threads

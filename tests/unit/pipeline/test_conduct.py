@@ -19,8 +19,7 @@ from infocal.errors import StateError
 from pipeline.base.command_text import Commands
 from pipeline.base.errors import CriterionNotMet, PipelineError
 from pipeline.base.storage import Storage
-from pipeline.study import cluster, findings, mirror, outcome, study_report
-from pipeline.study import conduct as module
+from pipeline.study import cluster, findings, mirror, outcome, probe, study_report
 from pipeline.study.conduct import conduct, synchronise
 from pipeline.study.criterion import CRITERION_TAG, RIVAL_TAG, Candidate
 from pipeline.study.ledger import Ledger
@@ -178,21 +177,17 @@ def test_a_winner_that_meets_the_criterion_is_registered_with_its_origin(
     assert package.vocabulary == list(sample_features().vocabulary.tokens)
 
 
-class FakeProbe:
+def four_fit(run: RunSettings, config: InfoCalConfig, *, is_local: bool) -> list[Measurement]:
     """Four trials fit a card."""
-
-    def __init__(self, *, is_local: bool) -> None:
-        assert is_local
-
-    def __call__(self, run: RunSettings, config: InfoCalConfig) -> list[Measurement]:
-        return [Measurement(card="T4", total=1000, reserved=200, overhead=20, num_cpus=8.0)]
+    assert is_local
+    return [Measurement(card="T4", total=1000, reserved=200, overhead=20, num_cpus=8.0)]
 
 
 @pytest.mark.parametrize(("packs", "gpus", "rate"), [(True, 0.25, 0.205), (False, 0.0, 1.0)])
 def test_a_study_is_packed_before_its_first_trial(
     packs: bool, gpus: float, rate: float, tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(module, "ClusterProbe", FakeProbe)
+    monkeypatch.setattr(probe, "measured", four_fit)
     checked: list[tuple[object, ...]] = []
     monkeypatch.setattr(cluster, "check_resources", lambda *given: checked.append(given))
     searching(monkeypatch, *THREE)
