@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from ray import tune
 
 from benchmarks import idle
 from benchmarks.timing import Figure
@@ -22,6 +21,7 @@ from pipeline.base import uris
 from pipeline.base.storage import Storage
 from pipeline.cli import search_settings
 from pipeline.study import cluster, study_folder
+from pipeline.study.recorder import UnsavedCallback
 from pipeline.study.study_folder import TUNE, StudyFolder
 from pipeline.study.study_settings import StudySettings
 
@@ -32,14 +32,11 @@ _PATIENCE_S = 600.0
 _COMMAND = ("--dataset", "beer", "--aspect", "palate", "--sample", "--sampler", "tpe")
 
 
-class _Reports(tune.Callback):
+class _Reports(UnsavedCallback):
     """When the driver heard of each epoch, by a clock that only runs forward."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {}  # Tune pickles its callbacks with its snapshots
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from ray import tune
 from ray.tune.experiment import Trial
 
 from feature_store import terminal
@@ -15,7 +14,7 @@ from feature_store.wording import counted
 from pipeline.base.trajectories import Failure
 from pipeline.study import time_left, trial_table
 from pipeline.study.ledger import Ledger, TrialRecord
-from pipeline.study.recorder import heard
+from pipeline.study.recorder import UnsavedCallback, heard
 from pipeline.study.scheduler import trial_id_of
 from pipeline.study.time_left import Phase, Track
 from pipeline.study.trial_table import Row
@@ -51,7 +50,7 @@ class Plan:
     """Numbers of epochs after which a trial may be stopped."""
 
 
-class ProgressLines(tune.Callback):
+class ProgressLines(UnsavedCallback):
     """Tune callback on the driver, and a board for a terminal.
 
     Args:
@@ -71,10 +70,6 @@ class ProgressLines(tune.Callback):
         self.records = ledger.trials()
         self._running: set[str] = set()
         self._estimate: tuple[float, float | None] = (0.0, None)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Tune pickles its callbacks with snapshots that nobody reads: a study is resumed from the ledger
-        return {}
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """A trial begins, or resumes."""
@@ -184,11 +179,9 @@ class ProgressLines(tune.Callback):
         now, plan = time.time(), self.plan
         made, seconds = self._estimate
         if not made or now - made > _RENEWED_S:
-            made, seconds = (
-                now,
-                time_left.seconds_left(
-                    self._phases(), num_epochs=plan.num_epochs, slots=plan.slots, now=now, since=self.since
-                ),
+            made = now
+            seconds = time_left.seconds_left(
+                self._phases(), num_epochs=plan.num_epochs, slots=plan.slots, now=now, since=self.since
             )
             self._estimate = (made, seconds)
         return None if seconds is None else max(0.0, seconds - (now - made))

@@ -28,7 +28,14 @@ ERROR = "error"
 """Reason of a trial that an exception ended which has no name."""
 
 
-class Recorder(tune.Callback):
+class UnsavedCallback(tune.Callback):
+    """A callback whose state is not in Tune's snapshots: a study is resumed from the ledger."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class Recorder(UnsavedCallback):
     """Tune callback on the driver.
 
     Args:
@@ -52,10 +59,6 @@ class Recorder(tune.Callback):
         """Ids of the trials that train now."""
         self.fault: PipelineError | None = None
         """Why nothing can be written any more; Tune ends with an error of its own."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Tune pickles its callbacks with snapshots that nobody reads: a study is resumed from the ledger
-        return {}
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """A trial begins, or resumes.

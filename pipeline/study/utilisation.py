@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ray import tune
 from ray.tune.experiment import Trial
+
+from pipeline.study.recorder import UnsavedCallback
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def _gaps(epochs: Sequence[Epoch]) -> list[float]:
     ]
 
 
-class Stopwatch(tune.Callback):
+class Stopwatch(UnsavedCallback):
     """Tune callback on the driver: notes when each epoch was reported."""
 
     def __init__(self) -> None:
@@ -104,7 +105,3 @@ class Stopwatch(tune.Callback):
             self.epochs.append(
                 Epoch(trial.trial_id, worker, time.monotonic(), result["epoch_s"], result["train_s"])
             )
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Tune pickles its callbacks with snapshots that nobody reads: a study is resumed from the ledger
-        return {}
