@@ -16,8 +16,8 @@ from safetensors import SafetensorError
 from feature_store.errors import reason
 from feature_store.fingerprint import file_digest
 from infocal.errors import StateError
-from pipeline.base.errors import USER_ERRORS, one_line
-from pipeline.base.storage import STAGED
+from pipeline.base.errors import USER_ERRORS, PipelineError, one_line
+from pipeline.base.storage import STAGED, Location
 
 DIGESTS = "digests.json"
 """SHA-256 of the files beside it, by name."""
@@ -186,3 +186,22 @@ def write_json_whole(path: Path, value: Any) -> None:
     temporary = path.with_name(f"{STAGED}{path.name}.{os.getpid()}")
     write_json(temporary, value)
     temporary.replace(path)
+
+
+def write_page(target: Path | Location, text: str, where: str | None) -> None:
+    """Write a page that somebody reads, on this machine or in a storage.
+
+    Args:
+        where: flag that named the place.
+
+    Raises:
+        PipelineError: if it cannot be written.
+    """
+    if not isinstance(target, Path):
+        target.write(text.encode())
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PipelineError(f"cannot write `{target}`: {error.strerror}", where=where) from error

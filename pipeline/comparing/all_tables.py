@@ -1,27 +1,22 @@
 """Every comparison of a storage on one page: the paper's tables, as HTML, Markdown and LaTeX."""
 
 import json
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from feature_store.store import Features, load_features
-from infocal.errors import StateError
-from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Location
-from pipeline.base.stored_files import read_settings
+from pipeline.base.stored_files import read_settings, write_page
 from pipeline.comparing import language_models
 from pipeline.comparing.comparison_settings import ComparisonSettings, entries
 from pipeline.comparing.comparison_table import TABLE, remarks
-from pipeline.comparing.places import COMPARISON, OUTCOMES, SETTINGS
+from pipeline.comparing.places import COMPARISON, OUTCOMES, SETTINGS, read_each
 from pipeline.reporting import pages, published, typeset
 from pipeline.reporting.language_model_tables import section
 from pipeline.reporting.paper_tables import Compared, PaperSection, sections
 from pipeline.reporting.standings import MeanScore, Outcome, Row, trivial_rows
 from pipeline.training.scoring import trivial_test
-
-logger = logging.getLogger("pipeline.comparing.all_tables")
 
 FOLDER, PAGE = "tables", "tables.html"
 """Of the page, in the storage; Markdown and LaTeX lie beside it."""
@@ -47,22 +42,8 @@ class _StoredTable:
 
 
 def gather(home: Location) -> list[Compared]:
-    """Every comparison of a storage that has been started, by name.
-
-    A comparison that cannot be read is left out with a warning: one damaged file must not hide the others.
-    """
-    folder = home / COMPARISON.home
-    found = []
-    for name in folder.names():
-        place = folder / name
-        if not (place / SETTINGS).exists():
-            continue
-        try:
-            with place.localised(SETTINGS, OUTCOMES, f"{TABLE}.json") as here:
-                found.append(_read(here, name))
-        except StateError as error:
-            logger.warning("the comparison `%s` is left out: %s", name, error)
-    return found
+    """Every comparison of a storage that has been started, by name."""
+    return read_each(home, COMPARISON, [SETTINGS, OUTCOMES, f"{TABLE}.json"], _read)
 
 
 def _read(folder: Path, name: str) -> Compared:
@@ -127,21 +108,12 @@ def write(home: Location, output: Path | None) -> list[str]:
     """
     found = gather(home)
     made = [*sections(found), section(language_models.gather(home), _LANGUAGE_MODEL_DATASETS)]
-    files = []
+    files: list[Location | Path] = []
     for suffix, text in _texts(made, found, home).items():
-        if output is None:
-            place = home / FOLDER / Path(PAGE).with_suffix(suffix).name
-            place.write(text.encode())
-            files.append(str(place))
-            continue
-        path = output.with_suffix(suffix)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise PipelineError(f"cannot write `{path}`: {error.strerror}", where="--output") from error
-        files.append(str(path))
-    return files
+        place = home / FOLDER / Path(PAGE).with_suffix(suffix).name
+        files.append(place if output is None else output.with_suffix(suffix))
+        write_page(files[-1], text, "--output")
+    return list(map(str, files))
 
 
 def _texts(made: Sequence[PaperSection], found: Sequence[Compared], home: Location) -> dict[str, str]:

@@ -9,12 +9,11 @@ import torch
 
 from feature_store import terminal
 from feature_store.store import load_features
-from infocal.errors import StateError
 from infocal.trainer import resolve_device
 from pipeline.base.locations import make_folder
 from pipeline.base.storage import Location
 from pipeline.base.stored_files import check_name, read_settings, write_json, write_json_whole
-from pipeline.comparing.places import LANGUAGE_MODEL_SETTINGS, LANGUAGE_MODELS, OUTCOMES
+from pipeline.comparing.places import LANGUAGE_MODEL_SETTINGS, LANGUAGE_MODELS, OUTCOMES, read_each
 from pipeline.reporting import pages, typeset
 from pipeline.reporting.language_model_tables import MeasuredModels, section
 from pipeline.study.study_folder import StudyFolder
@@ -122,18 +121,5 @@ def _measured(directory: Path, name: str) -> MeasuredModels:
 
 
 def gather(home: Location) -> list[MeasuredModels]:
-    """Every table of language models in a storage, finished or not, by name.
-
-    One that cannot be read is left out with a warning.
-    """
-    found = []
-    for name in (home / LANGUAGE_MODELS.home).names():
-        place = home / LANGUAGE_MODELS.home / name
-        if not (place / DATA).exists():
-            continue
-        try:
-            with place.localised(LANGUAGE_MODEL_SETTINGS, DATA, OUTCOMES) as here:
-                found.append(_measured(here, name))
-        except StateError as error:
-            logger.warning("the table of language models `%s` is left out: %s", name, error)
-    return found
+    """Every table of language models in a storage, finished or not, by name."""
+    return read_each(home, LANGUAGE_MODELS, [DATA, LANGUAGE_MODEL_SETTINGS, OUTCOMES], _measured)

@@ -1,7 +1,18 @@
 """Where comparisons are, in the storage of all results."""
 
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from infocal.errors import StateError
+from pipeline.base.storage import Location
 from pipeline.study.ledger import LEDGER
 from pipeline.study.study_folder import Kind
+
+logger = logging.getLogger("pipeline.comparing.places")
+
+_T = TypeVar("_T")
 
 SETTINGS, OUTCOMES = "comparison.json", "outcomes"
 """In the folder of each: what is to be done, there once it was started; and what its trainings came to."""
@@ -18,3 +29,25 @@ LANGUAGE_MODELS = Kind(
     "language-model-claims",
 )
 """Folders of tables of language models."""
+
+
+def read_each(home: Location, kind: Kind, files: list[str], read: Callable[[Path, str], _T]) -> list[_T]:
+    """What is read of every folder of a kind, by name.
+
+    One that cannot be read is left out with a warning: one damaged file must not hide the others.
+
+    Args:
+        files: and folders that are read; without the first one there is nothing to read.
+        read: makes of a folder of this machine and its name what is returned.
+    """
+    found = []
+    for name in (home / kind.home).names():
+        place = home / kind.home / name
+        if not (place / files[0]).exists():
+            continue
+        try:
+            with place.localised(*files) as here:
+                found.append(read(here, name))
+        except StateError as error:
+            logger.warning("the %s `%s` is left out: %s", kind.name, name, error)
+    return found

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pipeline.base.errors import USER_ERRORS, PipelineError
 from pipeline.base.storage import Location, Storage
+from pipeline.base.stored_files import write_page
 from pipeline.study import findings
 from pipeline.study.study_folder import STUDIES
 from pipeline.study.summary import REPORT
@@ -44,7 +45,7 @@ def write(tracker: Tracker, study_run_id: str, target: Path | Location, where: s
             where=where,
             hint="restore the artifacts, or name another file with `--output`",
         )
-    _put(target, text, where)
+    write_page(target, text, where)
     tracker.log_text(study_run_id, findings.of(findings.linked(tracker, found, None)), REPORT)
 
 
@@ -55,22 +56,10 @@ def _content(target: Path | Location) -> bytes:
     return target.read() if target.exists() else b""
 
 
-def _put(target: Path | Location, text: str, where: str | None) -> None:
-    if not isinstance(target, Path):
-        target.write(text.encode())
-        return
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise PipelineError(f"cannot write `{target}`: {error.strerror}", where=where) from error
-
-
 def place(storage: Storage, study: str) -> Path | Location:
     """Where the page of a study lies in a storage."""
-    if storage.is_remote:
-        return storage.opened() / STUDIES / study / REPORT
-    return storage.folder / STUDIES / study / REPORT
+    home = storage.opened() if storage.is_remote else storage.folder
+    return home / STUDIES / study / REPORT
 
 
 def _home(storage: Storage, study: TrackedRun) -> Path | Location | None:
