@@ -1,4 +1,7 @@
-"""Ray: a private one on this machine, or the cluster that an address names."""
+"""Ray: a private one on this machine, or the cluster that an address names.
+
+An `address` is of a running cluster; None means RAY_ADDRESS, else a private Ray on this machine.
+"""
 
 import contextlib
 import dataclasses
@@ -33,7 +36,6 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
     """Connect to Ray and leave it at the end, each as a step; a local one is started and stopped.
 
     Args:
-        address: of a running cluster; None: RAY_ADDRESS, else a private local one.
         num_cpus: logical cores of the local one; None: all.
 
     Raises:
@@ -74,9 +76,6 @@ def started_ahead(address: str | None) -> Iterator[None]:
     """Start a private Ray while the body prepares what it needs; `session` within the body waits for it.
 
     A cluster is not asked yet. Ray does not run any more at the end, also where the body has not used it.
-
-    Args:
-        address: of a running cluster; None: RAY_ADDRESS, else a private local one.
     """
     if not is_local(address):
         yield
@@ -166,7 +165,6 @@ def here(run: RunSettings, address: str | None) -> RunSettings:
 
     Args:
         run: of the trials, which may run on other nodes.
-        address: of the cluster; None: RAY_ADDRESS, else a private local one.
     """
     if is_local(address) or not (run.bf16 or run.device.startswith("cuda")):
         return run
@@ -177,9 +175,6 @@ def here(run: RunSettings, address: str | None) -> RunSettings:
 
 def check_packing(address: str | None, device: str) -> None:
     """Refuse early to measure trials where there can be no GPU to measure on.
-
-    Args:
-        address: of a running cluster; None: RAY_ADDRESS, else a private local one.
 
     Raises:
         PipelineError: if the trials run on the CPU, or are to run on this machine and it has no GPU.
@@ -206,10 +201,8 @@ def check_machine(cpus: float, gpus: float, what: str) -> None:
     Raises:
         PipelineError: if there are fewer cores or GPUs.
     """
-    num_gpus = num_local_gpus() if gpus else 0
-    _refuse_more(
-        {"CPU": (cpus, os.cpu_count() or 1), "GPU": (gpus, num_gpus)}, what, "lower the value of this flag"
-    )
+    asked = {"CPU": (cpus, os.cpu_count() or 1), "GPU": (gpus, num_local_gpus() if gpus else 0)}
+    _refuse_more(asked, what, "lower the value of this flag")
 
 
 def num_local_gpus() -> int:
@@ -235,7 +228,6 @@ def check_resources(
     """Refuse trials that a local Ray can never start; a cluster may still grow.
 
     Args:
-        address: of a running cluster; None: RAY_ADDRESS, else a private local one.
         what: how the flags `--cpus-per-WHAT` and `--gpus-per-WHAT` call it.
 
     Raises:
@@ -246,12 +238,9 @@ def check_resources(
     if not is_local(address):
         return
     there = ray.cluster_resources()
-    asked = {"CPU": cpus_per_trial, "GPU": gpus_per_trial}
-    _refuse_more(
-        {kind: (wanted, there.get(kind, 0.0)) for kind, wanted in asked.items()},
-        what,
-        "ask for less, or name a cluster with `--address`" if what == "trial" else "ask for less",
-    )
+    asked = {"CPU": (cpus_per_trial, there.get("CPU", 0.0)), "GPU": (gpus_per_trial, there.get("GPU", 0.0))}
+    hint = "ask for less, or name a cluster with `--address`" if what == "trial" else "ask for less"
+    _refuse_more(asked, what, hint)
 
 
 def num_cores() -> float:
@@ -281,9 +270,6 @@ def prepare_environment(address: str | None = None) -> None:
     A private Ray listens on 127.0.0.1 alone, as it does by itself on other systems than Linux.
 
     Must run before either is imported; what the user has set stays.
-
-    Args:
-        address: of a running cluster; None: RAY_ADDRESS, else a private local one.
     """
     defaults = {
         "RAY_USAGE_STATS_ENABLED": "0",
