@@ -31,7 +31,7 @@ from pipeline.comparing.comparison_table import (
 from pipeline.comparing.entry_tracking import EntryTracking, is_broken
 from pipeline.comparing.places import SETTINGS
 from pipeline.reporting import pages, typeset
-from pipeline.reporting.standings import Outcome, Standings, standings, trivial_rows
+from pipeline.reporting.standings import Standings, standings, trivial_rows
 from pipeline.study import cluster, gpus, outcome
 from pipeline.study.engine import Engine
 from pipeline.study.ledger import Ledger
@@ -64,10 +64,6 @@ class Comparison:
         self.prepared, self.folder = prepared, folder
         self.ledger = Ledger(folder.directory, folder.publish)
         self.tracking = EntryTracking(prepared, folder, self.ledger, tracker)
-
-    def outcome(self, entry: Entry) -> Outcome | None:
-        """What an entry came to; None where it has not."""
-        return self.tracking.outcome(entry)
 
     @property
     def broken(self) -> dict[str, str]:
@@ -116,7 +112,7 @@ class Comparison:
             mirror.drain()
 
     def _missing(self) -> list[Entry]:
-        return [entry for entry in entries(self.prepared) if self.outcome(entry) is None]
+        return [entry for entry in entries(self.prepared) if self.tracking.outcome(entry) is None]
 
     def _engine(self, address: str | None, mirror: Mirror) -> Engine:
         """What trains, with the GPUs that the connected Ray has."""
@@ -154,7 +150,7 @@ class Comparison:
     def table(self) -> Standings:
         """The standings of what is done so far."""
         run, features = self.prepared.runs[0], features_of(self.prepared.runs[0])
-        every = [self.outcome(entry) for entry in entries(self.prepared)]
+        every = [self.tracking.outcome(entry) for entry in entries(self.prepared)]
         order = [run.method for run in self.prepared.runs]
         found = sorted((o for o in every if o is not None), key=lambda o: (order.index(o.method), o.seed))
         lines = trivial_test(features, self.prepared.target_rate)

@@ -264,23 +264,19 @@ def _parameters(prepared: StudySettings) -> dict[str, Any]:
     return values | run | {"criterion": str(prepared.run.criterion)} | base | language_model
 
 
-def _data_folder(prepared: StudySettings, features: Features) -> dict[str, str]:
-    """The tag of the study's run that says in which folder own data lie; none for other data sets."""
-    facts = outcome.model_facts(prepared, features)
-    return {name: value for name, value in facts.items() if name == model_registry.ORIGIN_TAG}
-
-
 def tracked(
     prepared: StudySettings, folder: StudyFolder, ledger: Ledger, tracker: Tracker, features: Features
 ) -> TrialTracking:
     """The study in MLflow: its run is started, or opened again."""
     run, tags = prepared.run, _tags(prepared, features)
+    facts = outcome.model_facts(prepared, features)
+    of_data = {name: facts[name] for name in [model_registry.ORIGIN_TAG] if name in facts}
     study_run = start_study(
         tracker,
         tracker.experiment(run.dataset, run.aspect),
         prepared.name,
         _parameters(prepared),
-        {**tags, ORIGIN_TAG: folder.origin, **_data_folder(prepared, features)},
+        {**tags, ORIGIN_TAG: folder.origin, **of_data},
         resumed=bool(ledger.trials()),
     )
     dataset = dataset_of(features, run.own_title)

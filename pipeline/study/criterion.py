@@ -35,20 +35,6 @@ class Candidate(BestEpoch):
     ended: str = ""
     """How its training ended before its last epoch, such as `stopped after 6`; empty: it did not."""
 
-    @classmethod
-    def of(
-        cls,
-        best: BestEpoch,
-        *,
-        trial_id: str,
-        config: Mapping[str, Any],
-        checkpoint: Location,
-        ended: str = "",
-    ) -> "Candidate":
-        """The trial whose best epoch that is."""
-        epoch = {one.name: getattr(best, one.name) for one in dataclasses.fields(best)}
-        return cls(**epoch, trial_id=trial_id, config=config, checkpoint=checkpoint, ended=ended)
-
 
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Best first."""

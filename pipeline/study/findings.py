@@ -43,9 +43,9 @@ PREDICTIONS = "best/predictions.json"
 RATIONALES = "rationales.html"
 """Page among the artifacts of a trial's run."""
 ADVICE_TAG = "advice"
-EVALUATE_TAG = "evaluate_flags"
-"""The flags with which `pipeline.evaluate` finds a study's runs and data, for a shell."""
 """Tag of a study's run: what to do where no trial meets the criterion."""
+EVALUATE_TAG = "evaluate_flags"
+"""Tag of a study's run: the flags with which `pipeline.evaluate` finds its runs and data, for a shell."""
 
 LINES = {
     "random_k": "random k",
@@ -69,15 +69,6 @@ _FACTS = {
     "device": "device",
 }
 """Parameters of the study's run that its page repeats."""
-
-
-def page(tracker: Tracker, study_run_id: str) -> str:
-    """A study's page as HTML.
-
-    Raises:
-        PipelineError: if there is no such run, or it is no study.
-    """
-    return of(linked(tracker, gather(tracker, study_run_id), None))
 
 
 def of(found: Findings) -> str:

@@ -492,7 +492,9 @@ def train_alone(
                 lone.finish(folder, metrics, lambda: render_trial(folder, run.config().to_dict(), run))
     best = dataclasses.replace(best, scores={**best.scores, **found})
     text = summary.of_one(best, run.criterion, output, run.dataset, example_text(features))
-    return text if lone is None or tracker is None else "\n".join([text, *_of_lone(lone.run_id, tracker)])
+    if lone is None:
+        return text
+    return "\n".join([text, f"\nrun      {lone.run_id}", f"  {mlflow_page.how_to_open(lone.tracker.uri)}"])
 
 
 @contextlib.contextmanager
@@ -505,7 +507,3 @@ def _naming(output: Path) -> Iterator[None]:
             f"cannot write the end of the training to MLflow: {error}",
             hint=f"the model is complete: {output}",
         ) from error
-
-
-def _of_lone(run_id: str, tracker: Tracker) -> list[str]:
-    return [f"\nrun      {run_id}", f"  {mlflow_page.how_to_open(tracker.uri)}"]

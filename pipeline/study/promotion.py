@@ -67,13 +67,6 @@ def check_comparable(
     Raises:
         PipelineError: if the model is of another target, task or corpus.
     """
-    _check_target(version, dataset, aspect)
-    _check_corpus(version, holder)
-    _check_same_task(version, holder, places)
-
-
-def _check_target(version: ModelVersion, dataset: str, aspect: str) -> None:
-    """Keep a model of another data set, or of another of its targets, from being judged by this criterion."""
     of = naming.title(version.tags.get("dataset", dataset), version.tags.get("aspect", aspect))
     wanted = naming.title(dataset, aspect)
     if of != wanted:
@@ -82,23 +75,17 @@ def _check_target(version: ModelVersion, dataset: str, aspect: str) -> None:
             where="--model-name",
             hint=f"use `{naming.target_flags(version.tags['dataset'], version.tags.get('aspect', ''))}`",
         )
-
-
-def _check_corpus(version: ModelVersion, holder: ModelVersion | None) -> None:
-    """Keep a model of the made-up corpus from replacing one of real data."""
+    if holder is None:
+        return
     is_sample = version.tags.get(CORPUS_TAG) == SAMPLE_CORPUS
-    if is_sample and holder is not None and holder.tags.get(CORPUS_TAG, REAL_CORPUS) != SAMPLE_CORPUS:
+    if is_sample and holder.tags.get(CORPUS_TAG, REAL_CORPUS) != SAMPLE_CORPUS:
         raise PipelineError(
             f"{version.uri} was trained on the made-up sample corpus and cannot replace "
             f"version {holder.version}, which was trained on real data",
             hint="keep sample models in a store of their own: `--sample`, or another `--storage`",
         )
-
-
-def _check_same_task(version: ModelVersion, holder: ModelVersion | None, places: Sequence[str]) -> None:
-    """Keep a model from replacing one of another task or corpus."""
-    other = None if holder is None else differing(version.tags, holder.tags)
-    if holder is not None and other is not None:
+    other = differing(version.tags, holder.tags)
+    if other is not None:
         register = ["python", "-m", "pipeline.register", "--name", version.tags.get("study", "STUDY")]
         raise PipelineError(
             f"{version.uri} cannot replace version {holder.version}, which was trained on {other}",

@@ -1,5 +1,6 @@
 """A study: the Tune run of one search, from its settings to the ranked candidates."""
 
+import dataclasses
 import logging
 import math
 import tempfile
@@ -244,8 +245,8 @@ class Study:
         with checkpoint.localised(*parts) as folder:
             best = checkpoints.load_scores(folder / checkpoints.BEST)
         ended = record.ended_early(self.settings.run.num_epochs)
-        return Candidate.of(
-            best,
+        return Candidate(
+            **{one.name: getattr(best, one.name) for one in dataclasses.fields(best)},
             trial_id=record.trial_id,
             config=record.begin.config,
             checkpoint=checkpoint,

@@ -322,7 +322,7 @@ def test_nothing_is_trained_where_all_is_done(under_way: Comparison, monkeypatch
     monkeypatch.setattr(comparison.cluster, "session", session)
     outcomes = [finished(under_way, entry) for entry in comparison.entries(under_way.prepared)]
     under_way.run(None, "resume")
-    assert [under_way.outcome(entry) for entry in comparison.entries(under_way.prepared)] == outcomes
+    assert [under_way.tracking.outcome(entry) for entry in comparison.entries(under_way.prepared)] == outcomes
 
 
 Ends = dict[str, Callable[[Comparison, str], None]]
@@ -400,10 +400,10 @@ def test_only_what_is_missing_is_trained_and_a_failure_stops_nothing(under_way: 
     finished(under_way, third)
     here = training(under_way, {second.name: ALL_TOKENS, fourth.name: CRASH})
     assert list(here.configs) == [second.name, fourth.name]
-    kept = under_way.outcome(second)
+    kept = under_way.tracking.outcome(second)
     assert kept is not None
     assert (kept.failure, kept.failure_message) == ("all_tokens", "epoch 3: selection rate 1.000")
-    assert under_way.outcome(fourth) is None, "it is trained again on resuming"
+    assert under_way.tracking.outcome(fourth) is None, "it is trained again on resuming"
     assert under_way.broken == {fourth.name: "ray.exceptions.WorkerCrashedError: died"}
     children = under_way.tracking.tracker.children(under_way.prepared.run_id)
     assert [(run.tags[TRIAL_TAG], run.status) for run in children] == [
@@ -442,7 +442,7 @@ def test_what_broke_goes_on_from_its_last_epoch_in_a_run_of_its_own(under_way: C
         (first.name, first.name, "FINISHED"),
     ]
     assert [number for number, _ in history(tracker, second, "epoch_s")] == [0, 1]
-    kept = resumed.outcome(first)
+    kept = resumed.tracking.outcome(first)
     assert kept is not None and kept.run_id == second.run_id
 
 
@@ -476,7 +476,7 @@ def test_a_training_that_ended_is_read_where_the_process_died_before(
     ends(under_way, first.name)
     resumed = again(under_way)
     assert training(resumed, {}).configs == {}, "nothing is trained"
-    kept = resumed.outcome(first)
+    kept = resumed.tracking.outcome(first)
     assert kept is not None
     run = resumed.tracking.tracker.run(kept.run_id)
     assert (run.status, run.tags["test_readings"], run.tags["method"]) == ("FINISHED", "1", "infocal")
@@ -497,11 +497,11 @@ def test_an_outcome_that_is_there_is_not_read_again(under_way: Comparison, monke
     with monkeypatch.context() as broken, pytest.raises(PipelineError, match="gone"):
         broken.setattr(tracker, "finish", raising(PipelineError("gone")))
         under_way.tracking.sync(is_running=True)
-    kept = under_way.outcome(first)
+    kept = under_way.tracking.outcome(first)
     assert kept is not None
     resumed = again(under_way)
     resumed.tracking.sync(is_running=True)
-    assert resumed.outcome(first) == kept
+    assert resumed.tracking.outcome(first) == kept
     (run,) = tracker.children(under_way.prepared.run_id)
     assert (run.run_id, run.status, run.tags["test_readings"]) == (kept.run_id, "FINISHED", "1")
     assert {"best", "curve.html", "rationales.html"} <= tracker.artifact_paths(run.run_id)
