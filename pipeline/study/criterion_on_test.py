@@ -155,12 +155,13 @@ def way_on(criterion: Criterion, scores: Mapping[str, Any], command: str) -> str
     others = "search with more trials or epochs"
     missed = [bound.metric for bound in criterion.bounds if bound.violation(scores) > 0]
     reached = math.floor(100 * scores.get(on_test(PRECISION), 0.0)) / 100
-    if missed == [on_test(PRECISION)] and reached > 0:
-        stated = f"{command} --min-precision {reached:g}"
-        return f"`{stated}` sets a lower threshold, which this model meets; or {others}"
-    if on_test(PRECISION) in missed and len(missed) == 1:
+    if missed != [on_test(PRECISION)]:
+        return f"{others}, or state other bounds: `python -m pipeline.register --help` shows `--criterion`"
+    if reached <= 0:
         return f"{others}, or set another threshold with `--min-precision`"
-    return f"{others}, or state other bounds: `python -m pipeline.register --help` shows `--criterion`"
+    return (
+        f"`{command} --min-precision {reached:g}` sets a lower threshold, which this model meets; or {others}"
+    )
 
 
 def held(criterion: Criterion, origin: str) -> str:

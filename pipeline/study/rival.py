@@ -193,13 +193,11 @@ def measured(
         RivalFailed: if its training comes to no result.
     """
     folder = asked.folder(features)
-    kept = _kept(folder)
-    if kept is not None:
+    if (kept := _kept(folder)) is not None:
         return _with_scores(asked, kept), True
     # as for the language model: one process trains, and the others wait for it
     with cache.locked(features.directory.parent.parent, f"{features.directory.name}-{folder.name}"):
-        kept = _kept(folder)
-        if kept is not None:
+        if (kept := _kept(folder)) is not None:
             return _with_scores(asked, kept), True
         with tempfile.TemporaryDirectory(prefix="infocal-") as working:
             run = RunSettings(
