@@ -1,5 +1,6 @@
 """What a comparison says while it runs: on a terminal a row for each training, elsewhere a line an epoch."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -63,10 +64,4 @@ class ComparisonBoard(ProgressLines):
     def _named(self, name: str, record: TrialRecord | None) -> Row:
         if record is None:
             return Row(name, trial_table.WAITING, 0, {})
-        return Row(
-            name,
-            self._state(record),
-            len(record.epochs),
-            {} if record.last is None else record.last.epoch.metrics,
-            is_running=self._is_running(record),
-        )
+        return dataclasses.replace(self._row(record, None), name=name, searched={})
