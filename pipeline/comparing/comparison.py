@@ -19,7 +19,7 @@ from feature_store import terminal
 from pipeline.base.locations import make_folder
 from pipeline.base.stored_files import write_json
 from pipeline.comparing.comparison_board import ComparisonBoard
-from pipeline.comparing.comparison_settings import ComparisonSettings, Entry, entries
+from pipeline.comparing.comparison_settings import ComparisonSettings, entries
 from pipeline.comparing.comparison_table import (
     TABLE,
     features_of,
@@ -44,7 +44,7 @@ from pipeline.tracking.studies import end_children
 from pipeline.tracking.tracking import NAME_TAG, NOTE_TAG, Tracker
 from pipeline.training import data_options, feature_copies, midway
 from pipeline.training.scoring import trivial_test
-from pipeline.training.settings import RUN
+from pipeline.training.settings import RUN, RunSettings
 from pipeline.training.trainable import RESUMED
 
 logger = logging.getLogger("pipeline.comparing.comparison")
@@ -111,13 +111,13 @@ class Comparison:
         with terminal.step("writing what is missing to MLflow"):
             mirror.drain()
 
-    def _missing(self) -> list[Entry]:
+    def _missing(self) -> list[RunSettings]:
         return [entry for entry in entries(self.prepared) if self.tracking.outcome(entry) is None]
 
     def _engine(self, address: str | None, mirror: Mirror) -> Engine:
         """What trains, with the GPUs that the connected Ray has."""
         prepared, flag = self.prepared, "--gpus-per-run"
-        runs, num_gpus = {entry.name: entry.run for entry in entries(prepared)}, prepared.gpus_per_run
+        runs, num_gpus = {entry.name: entry for entry in entries(prepared)}, prepared.gpus_per_run
         if prepared.chooses_gpus:
             num_gpus = float(gpus.are_usable(prepared.runs[0].device))
             device = prepared.runs[0].device if num_gpus else "cpu"
@@ -134,7 +134,7 @@ class Comparison:
             notify=mirror.notify,
         )
 
-    def _config(self, entry: Entry) -> dict[str, Any]:
+    def _config(self, entry: RunSettings) -> dict[str, Any]:
         """With which Tune trains an entry: from its start, or from where it was interrupted or broke."""
         config, earlier = {RUN: entry.name}, self.tracking.trials(entry)
         if earlier and not earlier[-1].is_over:
@@ -292,9 +292,9 @@ def _with_parent(prepared: ComparisonSettings, tracker: Tracker) -> ComparisonSe
         tracker.run(prepared.run_id)
         tracker.reopen(prepared.run_id)
         return prepared
-    run = prepared.runs[0]
+    run, methods = prepared.runs[0], [one.method for one in prepared.runs]
     parameters = {
-        "methods": ",".join(one.method for one in prepared.runs),
+        "methods": ",".join(methods),
         "seeds": ",".join(map(str, prepared.seeds)),
         "target_selection_rate": prepared.target_rate,
         "num_epochs": run.num_epochs,
@@ -303,7 +303,6 @@ def _with_parent(prepared: ComparisonSettings, tracker: Tracker) -> ComparisonSe
     # no study's tag: `pipeline.report` would take it for the latest one
     tags = {"comparison": prepared.name, NAME_TAG: prepared.name}
     target = data_options.target_of_run(run)
-    methods = [one.method for one in prepared.runs]
     tags[NOTE_TAG] = descriptions.of_comparison(target, methods, prepared.seeds, run.num_epochs)
     tags |= data_options.tags(run.dataset, run.options)
     experiment = tracker.experiment(run.dataset, run.aspect)

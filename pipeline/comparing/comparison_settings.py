@@ -49,19 +49,6 @@ class ComparisonSettings:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One method with one seed."""
-
-    run: RunSettings
-    """With the entry's own seed."""
-
-    @property
-    def name(self) -> str:
-        """Of its run, its files and its settings."""
-        return f"{self.run.method}-seed{self.run.seed}"
-
-
-def entries(prepared: ComparisonSettings) -> list[Entry]:
+def entries(prepared: ComparisonSettings) -> list[RunSettings]:
     """All of a comparison: every method with the first seed, then with the next."""
-    return [Entry(dataclasses.replace(run, seed=seed)) for seed in prepared.seeds for run in prepared.runs]
+    return [dataclasses.replace(run, seed=seed) for seed in prepared.seeds for run in prepared.runs]

@@ -8,23 +8,24 @@ from typing import Any
 from infocal.errors import StateError
 from infocal.metrics.scores import apply_threshold, degenerate_kind
 from pipeline.base.stored_files import read_settings, write_json_whole
-from pipeline.comparing.comparison_settings import ComparisonSettings, Entry, entries
+from pipeline.comparing.comparison_settings import ComparisonSettings, entries
 from pipeline.comparing.comparison_table import features_of
 from pipeline.comparing.places import OUTCOMES
 from pipeline.reporting.standings import Outcome
 from pipeline.study import outcome
 from pipeline.study.criterion import CRITERION_TAG
 from pipeline.study.ledger import Ledger, TrialRecord
+from pipeline.study.lone_run import tags_of
 from pipeline.study.recorder import ERROR
 from pipeline.study.study_folder import StudyFolder
 from pipeline.study.trial_tracking import TrialTracking
-from pipeline.tracking import assessment, descriptions, model_registry
+from pipeline.tracking import assessment
 from pipeline.tracking.assessment import Subject
 from pipeline.tracking.tracked_dataset import TrackedDataset, dataset_of
-from pipeline.tracking.tracking import NOTE_TAG, TRIAL_TAG, Tracker
-from pipeline.training import checkpoints, data_options
+from pipeline.tracking.tracking import TRIAL_TAG, Tracker
+from pipeline.training import checkpoints
 from pipeline.training.loaders import embeddings_of
-from pipeline.training.settings import RUN
+from pipeline.training.settings import RUN, RunSettings
 
 _HALF = 0.5
 
@@ -51,12 +52,12 @@ class EntryTracking(TrialTracking):
         self.folder, self.is_sample, self.name = folder, prepared.sample, prepared.name
         self._entries = {entry.name: entry for entry in entries(prepared)}
 
-    def outcome(self, entry: Entry) -> Outcome | None:
+    def outcome(self, entry: RunSettings) -> Outcome | None:
         """What an entry came to; None where it has not."""
         path = self.folder.directory / OUTCOMES / f"{entry.name}.json"
         return read_settings(Outcome, path, "an outcome") if path.is_file() else None
 
-    def trials(self, entry: Entry) -> list[TrialRecord]:
+    def trials(self, entry: RunSettings) -> list[TrialRecord]:
         """The trials that trained an entry, in the order in which they were begun."""
         return [record for record in self.ledger.trials() if record.begin.config.get(RUN) == entry.name]
 
@@ -64,41 +65,27 @@ class EntryTracking(TrialTracking):
 
     def titled(self, record: TrialRecord) -> tuple[str, dict[str, str]]:
         """Name and tags of an entry's run."""
-        entry = self._entry(record)
-        run, criterion = entry.run, entry.run.criterion
-        return entry.name, {
-            TRIAL_TAG: entry.name,
-            NOTE_TAG: descriptions.of_training(
-                data_options.target_of_run(run),
-                run.method,
-                run.seed,
-                run.num_epochs,
-                criterion,
-                comparison=self.name,
-            ),
-            "method": run.method,
-            "seed": str(run.seed),
-            "data_fingerprint": features_of(run).fingerprint,
+        run = self._entry(record)
+        return run.name, {
+            **tags_of(run, features_of(run), sample=self.is_sample, comparison=self.name),
+            TRIAL_TAG: run.name,
             "git_commit": outcome.git_commit(),
-            "criterion": str(criterion),
-            CRITERION_TAG: criterion.to_json(),
-            **data_options.tags(run.dataset, run.options),
-            **model_registry.corpus_tag(self.is_sample),
+            CRITERION_TAG: run.criterion.to_json(),
         }
 
     def described(self, record: TrialRecord) -> dict[str, Any]:
         """The hyper-parameters of an entry, and all else that decided it."""
-        run = self._entry(record).run
+        run = self._entry(record)
         return {"config": run.config().to_dict(), "run": dataclasses.asdict(run)}
 
     def dataset_of(self, record: TrialRecord) -> TrackedDataset:
         """What an entry is trained on."""
-        run = self._entry(record).run
+        run = self._entry(record)
         return dataset_of(features_of(run), run.own_title)
 
     def rendered(self, record: TrialRecord, checkpoint: Path) -> Mapping[str, str]:
         """An entry's pages."""
-        run = self._entry(record).run
+        run = self._entry(record)
         return outcome.render_trial(checkpoint, run.config().to_dict(), run)
 
     def conclude(self, record: TrialRecord, run_id: str) -> dict[str, str]:
@@ -111,7 +98,7 @@ class EntryTracking(TrialTracking):
             name = f"{OUTCOMES}/{entry.name}.json"
             path = self.folder.directory / name
             path.parent.mkdir(exist_ok=True)
-            found = Outcome(method=entry.run.method, seed=entry.run.seed, run_id=run_id)
+            found = Outcome(method=entry.method, seed=entry.seed, run_id=run_id)
             if record.failure is None or is_whole(record):
                 found = self._read(record, entry, found)
             else:
@@ -123,7 +110,7 @@ class EntryTracking(TrialTracking):
             (self.place / str(folder)).remove()
         return {}
 
-    def _entry(self, record: TrialRecord) -> Entry:
+    def _entry(self, record: TrialRecord) -> RunSettings:
         try:
             return self._entries[record.begin.config[RUN]]
         except KeyError as error:
@@ -132,9 +119,9 @@ class EntryTracking(TrialTracking):
                 where=str(self.ledger.directory),
             ) from error
 
-    def _read(self, record: TrialRecord, entry: Entry, found: Outcome) -> Outcome:
+    def _read(self, record: TrialRecord, entry: RunSettings, found: Outcome) -> Outcome:
         """The outcome with the scores on test of the best epoch."""
-        features, config = features_of(entry.run), entry.run.config()
+        features, config = features_of(entry), entry.config()
         with (self.place / record.checkpoints[0]).localised(checkpoints.BEST) as folder:
             best = folder / checkpoints.BEST
             scores = checkpoints.load_scores(best)

@@ -23,6 +23,27 @@ from search_spaces.lookup import metric_mode
 logger = logging.getLogger("pipeline.study.lone_run")
 
 
+def tags_of(run: RunSettings, features: Features, *, sample: bool, comparison: str = "") -> dict[str, str]:
+    """Tags of a training that belongs to no search.
+
+    Args:
+        sample: whether the features are those of the made-up corpus.
+        comparison: that it is part of; empty: it stands alone.
+    """
+    target = data_options.target_of_run(run)
+    return {
+        NOTE_TAG: descriptions.of_training(
+            target, run.method, run.seed, run.num_epochs, run.criterion, comparison
+        ),
+        "method": run.method,
+        "seed": str(run.seed),
+        "data_fingerprint": features.fingerprint,
+        "criterion": str(run.criterion),
+        **data_options.tags(run.dataset, run.options),
+        **model_registry.corpus_tag(sample),
+    }
+
+
 class LoneRun:
     """A run that is started with its settings, so that it can be trained again however it ends.
 
@@ -50,20 +71,8 @@ class LoneRun:
         every = {
             **tags,
             **epoch_steps.FROM_ONE,
-            NOTE_TAG: descriptions.of_training(
-                data_options.target_of_run(run),
-                run.method,
-                run.seed,
-                run.num_epochs,
-                run.criterion,
-            ),
-            "method": run.method,
-            "seed": str(run.seed),
-            "data_fingerprint": features.fingerprint,
+            **tags_of(run, features, sample=sample),
             "metric_mode": metric_mode(run.dataset),
-            "criterion": str(run.criterion),
-            **data_options.tags(run.dataset, run.options),
-            **model_registry.corpus_tag(sample),
         }
         self.run_id = tracker.start_run(tracker.experiment(run.dataset, run.aspect), name, config, every)
         document = {"config": config, "run": dataclasses.asdict(run)}

@@ -56,6 +56,11 @@ class RunSettings:
     """How own data are called in what people read; empty for other data sets, and in what older versions
     stored."""
 
+    @property
+    def name(self) -> str:
+        """Of one of several trainings, which differ in their methods and seeds."""
+        return f"{self.method}-seed{self.seed}"
+
     def config(self, **changes: Any) -> MethodConfig:
         """The method's hyper-parameters: `base`, with changes.
 

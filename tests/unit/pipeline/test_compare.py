@@ -16,7 +16,7 @@ from pipeline.base.storage import Storage
 from pipeline.base.stored_files import write_json
 from pipeline.cli import planning
 from pipeline.comparing import comparison
-from pipeline.comparing.comparison import Comparison, ComparisonSettings, Entry
+from pipeline.comparing.comparison import Comparison, ComparisonSettings
 from pipeline.comparing.places import COMPARISON, SETTINGS
 from pipeline.reporting.standings import Outcome
 from pipeline.study import cluster
@@ -27,7 +27,7 @@ from pipeline.study.study_folder import StudyFolder
 from pipeline.tracking.epoch_steps import history
 from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker
 from pipeline.training import checkpoints
-from pipeline.training.settings import RUN
+from pipeline.training.settings import RUN, RunSettings
 from pipeline.training.trainable import RESUMED
 from search_spaces import lookup
 from tests.small_ledger import an_epoch, checkpoint
@@ -278,11 +278,11 @@ def again(one: Comparison) -> Comparison:
     return opened(one.prepared, one.folder.directory.parents[1], one.tracking.tracker)
 
 
-def finished(under_way: Comparison, entry: Entry, **changes) -> Outcome:
+def finished(under_way: Comparison, entry: RunSettings, **changes) -> Outcome:
     folder = under_way.folder.directory / "outcomes"
     folder.mkdir(exist_ok=True)
     scores = {name.removeprefix("val_"): value for name, value in SCORES.items()}
-    values = {"method": entry.run.method, "seed": entry.run.seed, "epoch": 1, "scores": scores}
+    values = {"method": entry.method, "seed": entry.seed, "epoch": 1, "scores": scores}
     found = Outcome(**{**values, **changes})
     write_json(folder / f"{entry.name}.json", dataclasses.asdict(found))
     return found
