@@ -11,7 +11,6 @@ from typing import Any
 from feature_store import terminal
 from pipeline.base import command_text
 from pipeline.base.errors import USER_ERRORS, CriterionNotMet, PipelineError
-from pipeline.base.locations import STORAGE
 from pipeline.base.storage import Storage
 from pipeline.study import outcome, summary
 from pipeline.study.criterion import JUDGED_TAG, RIVAL_TAG, criterion_of
@@ -243,15 +242,14 @@ def _figures(names: Sequence[str], scores: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {scores[name]:z.4f}" for name in names)
 
 
-def next_steps(model: str, uri: str, text: str, storage: Storage | None = None) -> str:
+def next_steps(model: str, uri: str, text: str, storage: Storage) -> str:
     """What to do with a champion.
 
     Args:
         uri: where MLflow tracks; a password in it is not shown.
         text: to try the model on.
-        storage: of all results; None: the default.
     """
-    where = command_text.tracking_flags(storage or Storage(STORAGE), uri)
+    where = command_text.tracking_flags(storage, uri)
     explain = ["python", "-m", "pipeline.explain", "--model", model, *where, "--text", text]
     first = command_text.variable_to_set(uri)
     head = f"  {first}\n" if first else ""

@@ -34,19 +34,13 @@ class Study:
     Args:
         folder: the study's; Tune's experiments lie in it, too.
         ledger: of the study; what it has is not done again.
-        notify: called when the ledger has grown.
     """
 
-    def __init__(
-        self,
-        settings: StudySettings,
-        space: Space,
-        folder: StudyFolder,
-        ledger: Ledger,
-        notify: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, settings: StudySettings, space: Space, folder: StudyFolder, ledger: Ledger) -> None:
         self.settings, self.space = settings, space
-        self.folder, self.ledger, self.notify = folder, ledger, notify
+        self.folder, self.ledger = folder, ledger
+        self.notify: Callable[[], None] = lambda: None
+        """Called when the ledger has grown."""
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # it says that it has made each study
 
     @classmethod

@@ -31,7 +31,7 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a folder of results is of."""
+    """What a folder of results is of; functions that are given none take it for a study's."""
 
     name: str
     """In messages."""
@@ -91,9 +91,6 @@ class StudyFolder:
 
 def check_exists(home: Location, name: str, otherwise: str = "", kind: Kind = STUDY) -> None:
     """See whether there is a study of that name.
-
-    Args:
-        kind: of results, where it is no study.
 
     Raises:
         PipelineError: if not; names those that are there.
@@ -162,9 +159,6 @@ def _lost_trials(study: Path) -> list[str]:
 def opened(storage: Storage, name: str, *, resume: bool, kind: Kind = STUDY) -> Iterator[StudyFolder]:
     """Keep a study for this process; a new one in which nothing was trained is removed at the end.
 
-    Args:
-        kind: of results, where it is no study.
-
     Raises:
         PipelineError: if a study of that name was trained before, or another process has it.
     """
@@ -209,9 +203,6 @@ def claimed(directory: Path, *, resume: bool, kind: Kind = STUDY) -> Iterator[No
     """Keep a study's folder for this process; a new one in which nothing was trained is removed at the end.
 
     A process that dies gives its claim up, so a study that was killed can be resumed at once.
-
-    Args:
-        kind: of results, where it is no study.
 
     Raises:
         PipelineError: if a study of that name was trained before, or another process has it.

@@ -21,7 +21,6 @@ from pipeline.base.command_text import (
     tracking_flags,
     variable_to_set,
 )
-from pipeline.base.locations import storage as default_storage
 from pipeline.base.storage import Location, Storage
 from pipeline.reporting.results import give_or_take, setting
 from pipeline.study.criterion import Candidate, within_reach
@@ -58,6 +57,7 @@ def of_study(
     replicates: Sequence[Candidate],
     *,
     tracking_uri: str,
+    storage: Storage,
     directory: Path | Location,
     version: int | None,
     challenger: int | None = None,
@@ -66,7 +66,6 @@ def of_study(
     used: Utilisation | None = None,
     register: str = "python -m pipeline.register",
     text: str = "a text",
-    storage: Storage | None = None,
     names: Mapping[str, str] | None = None,
     raced: Sequence[str] = (),
     constant: Mapping[str, float] | None = None,
@@ -85,7 +84,6 @@ def of_study(
         used: what the search made of its cores.
         register: the command that registers a trial of this study.
         text: to try the registered model on.
-        storage: of all results; None: the default.
         names: id of a trial -> how it is called, such as `trial-02`.
         raced: what `of_race` says.
         constant: validation scores of one answer for all texts; None: not known.
@@ -215,7 +213,7 @@ def registered(
     version: int,
     tracking_uri: str,
     text: str,
-    storage: Storage | None = None,
+    storage: Storage,
     challenger: int | None = None,
     champion: int | None = None,
 ) -> list[str]:
@@ -223,14 +221,12 @@ def registered(
 
     Args:
         text: to try the model on.
-        storage: of all results; None: the default.
         challenger: the version that is `challenger`, a later one where a study was resumed; None: that one.
         champion: the version that is `champion`; None: none is.
     """
-    place, name = storage or default_storage(None, prepared.sample), prepared.model_name
-    store = tracking_flags(place, tracking_uri)
-    named = named_store(tracking_uri)
-    promote = [*storage_flags(place, sample=prepared.sample), *(named if store == named else [])]
+    name, named = prepared.model_name, named_store(tracking_uri)
+    store = tracking_flags(storage, tracking_uri)
+    promote = [*storage_flags(storage, sample=prepared.sample), *(named if store == named else [])]
     head, model = f"registered {name} version {version} as `challenger`", f"models:/{name}@challenger"
     if challenger not in (None, version):
         head = f"{name} version {version} was registered before, and `challenger` is version {challenger}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.base import command_text
+from pipeline.base import command_text, locations
 from pipeline.base.storage import Storage
 from pipeline.study import promotion, summary
 from pipeline.study.study_settings import StudySettings
@@ -70,6 +70,7 @@ def printed(prepared: StudySettings, uri: str, version: int | None, limit: float
         [candidate(scores=SCORES, violation=0.0 if version else 0.2)],
         [],
         tracking_uri=uri,
+        storage=locations.storage(None, prepared.sample),
         directory=Path("all runs/studies/first"),
         version=version,
         register=commands.register,
@@ -82,7 +83,7 @@ def printed(prepared: StudySettings, uri: str, version: int | None, limit: float
             prepared.name, storage, uri, "ray://head:10001", module="pipeline.compare"
         ).sync,
         command_text.next_commands(prepared.name, storage, uri, module="pipeline.compare").resume,
-        promotion.next_steps(f"models:/{prepared.model_name}@champion", uri, TEXT),
+        promotion.next_steps(f"models:/{prepared.model_name}@champion", uri, TEXT, Storage("runs")),
         summary.of_one(
             BestEpoch(epoch=1, value=0.25, violation=0.0, scores=SCORES),
             criterion(limit),

@@ -29,6 +29,7 @@ def text_of(
         candidates,
         replicates or [],
         tracking_uri=URI,
+        storage=locations.storage(None, prepared.sample),
         directory=Path("runs/sample/studies/first"),
         version=version,
         text=text,
@@ -202,6 +203,7 @@ def test_the_trial_that_would_be_registered_is_called_by_its_name():
         [MISSED],
         [],
         tracking_uri=URI,
+        storage=Storage("runs"),
         directory=Path("runs"),
         version=None,
         names={MISSED.trial_id: "trial-07", "another": "trial-00"},
@@ -232,6 +234,7 @@ def test_a_winner_that_predicts_no_better_than_one_answer_is_said_to(
         [candidate("a", scores={**SCORES, **scores})],
         [],
         tracking_uri=URI,
+        storage=Storage("runs"),
         directory=Path("runs"),
         version=4,
         constant=constant,
@@ -336,7 +339,13 @@ def test_one_configuration(is_met: bool, violation: float, said: str):
 def test_a_trivial_mask_is_called_one():
     degenerate = candidate(violation=1.689, value=-1.689, degenerate="degenerate_all")
     text = of_study(
-        study_settings(), [degenerate], [], tracking_uri="sqlite:///m.db", directory=Path("d"), version=None
+        study_settings(),
+        [degenerate],
+        [],
+        tracking_uri="sqlite:///m.db",
+        storage=Storage("d"),
+        directory=Path("d"),
+        version=None,
     )
     assert "degenerate all" in text
     assert "missed by" not in text
