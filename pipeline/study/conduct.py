@@ -102,11 +102,9 @@ def conduct(
             mirror.drain()
         with terminal.step("choosing, packaging and reporting the best trial"):
             text = outcome.conclude(study, features, tracking, used)
-    except (KeyboardInterrupt, SystemExit):
-        _close(tracking, "KILLED", study, commands, was_complete=was_complete)
-        raise
-    except BaseException:
-        _close(tracking, "FAILED", study, commands, was_complete=was_complete)
+    except BaseException as error:
+        status = "KILLED" if isinstance(error, KeyboardInterrupt | SystemExit) else "FAILED"
+        _close(tracking, status, study, commands, was_complete=was_complete)
         raise
     return text
 

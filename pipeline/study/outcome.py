@@ -36,7 +36,7 @@ from pipeline.study.trial_tracking import TrialTracking
 from pipeline.study.utilisation import Utilisation
 from pipeline.tracking import mlflow_page, mlflow_view, model_registry
 from pipeline.tracking.studies import last_end, show_trials
-from pipeline.tracking.tracking import MAX_TAG, NOTE_TAG, Tracker
+from pipeline.tracking.tracking import MAX_TAG, NOTE_TAG, Tracker, warn_skipped
 from pipeline.training import checkpoints, columns, data_options, midway
 from pipeline.training.epochs import Epoch
 from pipeline.training.loaders import embeddings_of, language_model_dir, language_model_scores
@@ -107,7 +107,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     Raises:
         PipelineError: if no trial finished an epoch, or MLflow is away.
     """
-    tracking.warn_skipped()
+    warn_skipped(tracking.skipped)
     tracker, study_run, runs = tracking.tracker, tracking.study_run_id, tracking.runs
     folder, prepared = study.folder, study.settings
     midway.clear(folder.place)

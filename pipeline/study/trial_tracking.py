@@ -23,7 +23,6 @@ from pipeline.tracking.tracking import (
     PARENT_TAG,
     TRIAL_TAG,
     Tracker,
-    warn_skipped,
     written,
 )
 from pipeline.training.checkpoints import BEST, HISTORY
@@ -160,15 +159,10 @@ class TrialTracking:
         try:
             yield
         except BaseException:
-            with contextlib.suppress(
-                OSError, *USER_ERRORS
-            ):  # MLflow may be away, which is what the body says
+            # MLflow may be away, which is what the body says
+            with contextlib.suppress(OSError, *USER_ERRORS):
                 end_children(self.tracker, self.study_run_id)
             raise
-
-    def warn_skipped(self) -> None:
-        """Say which numbers could not be logged, and how often."""
-        warn_skipped(self.skipped)
 
     def _mirror(self, record: TrialRecord, there: _Mirrored, *, is_running: bool) -> None:
         if there.is_closed:

@@ -14,7 +14,7 @@ from pipeline.study.ledger import Ledger
 from pipeline.study.trial_tracking import TrialTracking
 from pipeline.tracking.epoch_steps import FIRST_TAG, history
 from pipeline.tracking.studies import start_study
-from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker
+from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG, Tracker, warn_skipped
 from tests.small_ledger import a_ledger, checkpoint, train
 from tests.small_store import new_store, sample_model, save_trial_checkpoint
 from tests.small_study import POINT
@@ -257,7 +257,7 @@ def test_numbers_that_are_not_finite_are_left_out_and_said(
     with caplog.at_level(logging.WARNING, "pipeline.study.trial_tracking"):
         mirrored.sync(is_running=True)
         assert caplog.messages == ["trial t epoch 1: not logged, because the value is not finite: val_mae"]
-        mirrored.warn_skipped()
+        warn_skipped(mirrored.skipped)
     assert "val_mae (2 x)" in caplog.messages[-1]
     assert "val_mae" not in tracker.children(study)[0].metrics
 
