@@ -85,8 +85,7 @@ class EntryTracking(TrialTracking):
 
     def rendered(self, record: TrialRecord, checkpoint: Path) -> Mapping[str, str]:
         """An entry's pages."""
-        run = self._entry(record)
-        return outcome.render_trial(checkpoint, run.config().to_dict(), run)
+        return outcome.render_trial(checkpoint, self._entry(record))
 
     def conclude(self, record: TrialRecord, run_id: str) -> dict[str, str]:
         """Read an entry on test, write its outcome, and remove its checkpoints."""

@@ -74,7 +74,7 @@ def prepare_derived(run: RunSettings, features: Features) -> list[Path]:
     return [language_model_dir(features, language_model)]
 
 
-def render_trial(checkpoint: Path, config: Mapping[str, Any], run: RunSettings) -> dict[str, str]:
+def render_trial(checkpoint: Path, run: RunSettings) -> dict[str, str]:
     """The pages of a trial: its rationales and its curves, by file name."""
     best = checkpoints.load_scores(checkpoint / checkpoints.BEST)
     shown = checkpoints.load_predictions(checkpoint / checkpoints.BEST / checkpoints.BEST_PREDICTIONS)
@@ -489,7 +489,7 @@ def train_alone(
             # every other score of the best epoch was logged with its epoch
             metrics = {f"best_{name}": value for name, value in found.items()}
             with _naming(output):
-                lone.finish(folder, metrics, lambda: render_trial(folder, run.config().to_dict(), run))
+                lone.finish(folder, metrics, lambda: render_trial(folder, run))
     best = dataclasses.replace(best, scores={**best.scores, **found})
     text = summary.of_one(best, run.criterion, output, run.dataset, example_text(features))
     if lone is None:

@@ -34,8 +34,8 @@ _STEP_METRIC = "epoch_s"
 """Stands in every epoch and is always finite, so its steps are the epochs that MLflow knows."""
 _ENDED = ("FINISHED", "FAILED")
 
-Render = Callable[[Path, Mapping[str, Any]], Mapping[str, str]]
-"""Makes a trial's pages from the folder of its checkpoint and its config: file in the run -> text."""
+Render = Callable[[Path], Mapping[str, str]]
+"""Makes a trial's pages from the folder of its checkpoint: file in the run -> text."""
 
 Describe = Callable[[Epoch], str]
 """Says in Markdown what came of a trial, of its last epoch."""
@@ -123,7 +123,7 @@ class TrialTracking:
 
     def rendered(self, record: TrialRecord, checkpoint: Path) -> Mapping[str, str]:
         """A trial's pages, by file name."""
-        return {} if self.render is None else self.render(checkpoint, self.described(record)["config"])
+        return {} if self.render is None else self.render(checkpoint)
 
     def conclude(self, record: TrialRecord, run_id: str) -> dict[str, str]:
         """Do what is done once a trial has ended, before its run does; returns tags of the run.

@@ -74,7 +74,7 @@ def test_pages_of_a_trial(tmp_path: Path):
     checkpoint = save_trial_checkpoint(tmp_path / "a", sample_model(), SCORES)
     write_json(checkpoint / "best" / checkpoints.BEST_PREDICTIONS, [shown])
     checkpoints.save_history(checkpoint, [epoch(i) for i in range(2)])
-    found = outcome.render_trial(checkpoint, {}, run_settings())
+    found = outcome.render_trial(checkpoint, run_settings())
     assert found.keys() == {"rationales.html", "curve.html"}
     assert "smooth" in found["rationales.html"]
     assert "at epoch 2, the trial" in found["rationales.html"]

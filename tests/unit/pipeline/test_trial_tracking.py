@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,12 @@ from tests.small_study import POINT
 BASE = {"lambda_ib": 0.0003, "lambda_g": 1.0, "encoder": "rcnn"}
 
 
-def render(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
+def render(folder: Path) -> dict[str, str]:
     history = json.loads((folder / "history.json").read_text())
-    return {"rationales.html": f"<p>{config['lambda_ib']}", "curve.html": f"<p>{len(history)}"}
+    return {"rationales.html": "<p>shown", "curve.html": f"<p>{len(history)}"}
 
 
-def refuse(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
+def refuse(folder: Path) -> dict[str, str]:
     raise PipelineError(f"no pages from {folder.name}")
 
 
@@ -147,7 +146,7 @@ def test_artifacts_of_a_trial(tracker: Tracker, study: str, tmp_path: Path):
 
     config = json.loads(stored("config.json").read_text())
     assert config == {"config": {**BASE, "lambda_ib": 0.01}, "run": {"num_epochs": 2}}
-    assert stored("rationales.html").read_text() == "<p>0.01"
+    assert stored("rationales.html").read_text() == "<p>shown"
     assert stored("curve.html").read_text() == "<p>2"
     files = {"model.safetensors", "config.json", "scores.json", "predictions.json", "digests.json"}
     assert {path.name for path in stored("best").iterdir()} == files
