@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     ):
         from pipeline.study.conduct import synchronise
 
-        command = command_text.next_commands(given.name, study.storage, study.tracking).how_to_resume
+        command = command_text.next_commands(given.name, study.folder.storage, study.tracking).how_to_resume
         try:
             with contextlib.redirect_stdout(sys.stderr):
                 result = synchronise(study.prepared, study.folder, study.uri, command)

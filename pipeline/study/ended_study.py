@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.base import command_text, locations, reach
-from pipeline.base.storage import Storage
 from pipeline.study import cluster, study_folder
 from pipeline.study.study_folder import SETTINGS, SETTINGS_COPY, StudyFolder
 from pipeline.study.study_settings import StudySettings
@@ -18,7 +17,6 @@ class EndedStudy:
 
     prepared: StudySettings
     folder: StudyFolder
-    storage: Storage
     tracking: str | None
     """Where it is tracked, as this command or the study's first one states it."""
     uri: str
@@ -49,4 +47,4 @@ def reopened(given: argparse.Namespace, otherwise: str) -> Iterator[EndedStudy]:
         tracking = given.tracking_uri or first.tracking_uri
         uri = locations.tracking_uri(tracking, storage)
         reach.check_tracking(uri)
-        yield EndedStudy(prepared, folder, storage, tracking, uri)
+        yield EndedStudy(prepared, folder, tracking, uri)
