@@ -268,7 +268,8 @@ def tracked(
     """The study in MLflow: its run is started, or opened again."""
     run, tags = prepared.run, _tags(prepared, features)
     facts = outcome.model_facts(prepared, features)
-    of_data = {name: facts[name] for name in [model_registry.ORIGIN_TAG] if name in facts}
+    # in which folder own data lie; nothing for other data sets
+    of_data = {name: value for name, value in facts.items() if name == model_registry.ORIGIN_TAG}
     study_run = start_study(
         tracker,
         tracker.experiment(run.dataset, run.aspect),
