@@ -1,6 +1,7 @@
 """Texts with two rationales on them, laid out for a page: words, what each is, and the scores of the text."""
 
 import itertools
+import operator
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,30 +10,7 @@ from typing import Any
 from pipeline.base.errors import PipelineError
 from pipeline.training.scale import of_scale
 
-_CLOSING = frozenset(
-    [
-        ",",
-        ".",
-        ";",
-        ":",
-        "!",
-        "?",
-        "%",
-        ")",
-        "]",
-        "}",
-        "'",
-        "''",
-        "...",
-        "n't",
-        "'s",
-        "'re",
-        "'ve",
-        "'ll",
-        "'d",
-        "'m",
-    ]
-)
+_CLOSING = frozenset([*",.;:!?%)]}'", "''", "...", "n't", "'s", "'re", "'ve", "'ll", "'d", "'m"])
 """Tokens that follow the word before them without a space, in the beer corpus' way of writing."""
 _OPENING = frozenset([*"([{$", "``"])
 
@@ -94,6 +72,8 @@ class Counts:
         return self.num_selected - self.num_hits if self.is_annotated else 0
 
 
+_KINDS = {(1, 1): "hit", (1, 0): "miss", (0, 1): "extra", (None, 1): "sel"}
+"""Mark of a person, None where nobody annotated, and of the model -> kind of a word."""
 _OUTCOMES = ("prediction", "guider_prediction", "target")
 
 
@@ -185,18 +165,16 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def _marked_text(order: int, prediction: Prediction) -> MarkedText:
-    tokens, human = list(prediction["tokens"]), prediction["human"]
-    selected, probability = list(prediction["selected"]), list(prediction["probability"])
+    tokens, human, selected = prediction["tokens"], prediction["human"], prediction["selected"]
     _check_lengths(prediction, prediction)
-    marks = None if human is None else [bool(mark) for mark in human]
     behind = spaces(tokens)
     return MarkedText(
         order=order,
         example_id=str(prediction["example_id"]),
         language="zh" if is_chinese(tokens) else "",
-        tokens=list(_model_words(tokens, behind, marks, [bool(mark) for mark in selected], probability)),
-        human_runs=list(_human_runs(tokens, behind, marks or [])),
-        counts=_counts(marks, [bool(mark) for mark in selected]),
+        tokens=list(_model_words(tokens, behind, human, selected, prediction["probability"])),
+        human_runs=list(_human_runs(tokens, behind, human or [])),
+        counts=_counts(human, selected),
         prediction=_outcome(prediction.get("prediction")),
         guider_prediction=_outcome(prediction.get("guider_prediction")),
         target=_outcome(prediction.get("target")),
@@ -227,21 +205,20 @@ def _check_lengths(prediction: Prediction, marked: Prediction) -> None:
 def _side(side: Prediction, prediction: Prediction, behind: Sequence[str]) -> SideOutcome:
     """A side target of a text, with its own rationale where it has one."""
     words: list[Word] = []
-    selected: list[bool] = []
+    selected = side.get("selected") or []
     if side.get("selected") is not None:
         _check_lengths(prediction, side)
-        selected = [bool(mark) for mark in side["selected"]]
         # nobody annotated a rationale of this target
         words = list(_model_words(prediction["tokens"], behind, None, selected, side["probability"]))
     prediction_of, guided, target = (_outcome(side.get(key)) for key in _OUTCOMES)
     return SideOutcome(str(side["name"]), prediction_of, guided, target, words, sum(selected))
 
 
-def _counts(human: Sequence[bool] | None, selected: Sequence[bool]) -> Counts:
+def _counts(human: Sequence[int] | None, selected: Sequence[int]) -> Counts:
     return Counts(
         num_tokens=len(selected),
         num_selected=sum(selected),
-        num_hits=sum(mark and choice for mark, choice in zip(human or [], selected, strict=False)),
+        num_hits=sum(map(operator.and_, human or [], selected)),
         num_marked=sum(human or []),
         is_annotated=human is not None,
     )
@@ -250,11 +227,11 @@ def _counts(human: Sequence[bool] | None, selected: Sequence[bool]) -> Counts:
 def _model_words(
     tokens: Sequence[str],
     spaces: Sequence[str],
-    human: Sequence[bool] | None,
-    selected: Sequence[bool],
+    human: Sequence[int] | None,
+    selected: Sequence[int],
     probability: Sequence[float],
 ) -> Iterator[Word]:
-    kinds = [_kind(None if human is None else human[i], selected[i]) for i in range(len(tokens))]
+    kinds = [_KINDS.get(marks, "") for marks in zip(human or itertools.repeat(None), selected, strict=False)]
     for i, (token, space, kind) in enumerate(zip(tokens, spaces, kinds, strict=True)):
         # the space between two words of a kind belongs to them: their marking runs through
         inside = kind and i + 1 < len(tokens) and kinds[i + 1] == kind
@@ -266,23 +243,12 @@ def _model_words(
         )
 
 
-def _kind(human: bool | None, selected: bool) -> str:
-    if human is None:
-        return "sel" if selected else ""
-    return {(True, True): "hit", (True, False): "miss", (False, True): "extra", (False, False): ""}[
-        human, selected
-    ]
-
-
-def _human_runs(tokens: Sequence[str], spaces: Sequence[str], human: Sequence[bool]) -> Iterator[Word]:
-    text, start = "", 0
-    for i, (mark, space) in enumerate(zip(human, spaces, strict=False)):
-        text += tokens[i]
-        if i + 1 < len(human) and human[i + 1] == mark:
-            text += space
-            continue
-        yield Word(text, "gold" if human[start] else "", space)
-        text, start = "", i + 1
+def _human_runs(tokens: Sequence[str], spaces: Sequence[str], human: Sequence[int]) -> Iterator[Word]:
+    marked = zip(human, tokens, spaces, strict=False)
+    for mark, group in itertools.groupby(marked, key=operator.itemgetter(0)):
+        *inside, (_, last, space) = group
+        text = "".join(token + behind for _, token, behind in inside) + last
+        yield Word(text, "gold" if mark else "", space)
 
 
 def spaces(tokens: Sequence[str]) -> list[str]:
