@@ -53,7 +53,7 @@ def score_plot(table: Standings) -> Plot | None:
         if deviations:
             figure.add_trace(_bars_alone(deviations))
     _list_names(figure, names)
-    figure.update_xaxes(title_text=_unit(column))
+    figure.update_xaxes(title_text=column.heading)
     ours = [row for row in rows if row.kind == "ours"]
     best = max(ours, key=lambda row: row.cells[column.score].mean, default=None)
     said = "" if best is None or len(ours) < 2 else f" The highest of those trained here is {best.name}."
@@ -97,7 +97,7 @@ def difference_plot(table: Standings) -> Plot | None:
     )
     level(figure, 0, "InfoCal", is_upright=True, is_best=True)
     _list_names(figure, names)
-    figure.update_xaxes(title_text=f"{_unit(column)}, less InfoCal's")
+    figure.update_xaxes(title_text=f"{column.heading}, less InfoCal's")
     apart = [
         row.name for row, gap in zip(rows, gaps, strict=True) if gap.interval.low * gap.interval.high > 0
     ]
@@ -139,11 +139,7 @@ def _cells(row: Row, table: Standings) -> list[str]:
 
 
 def _scaled(value: float, column: Column) -> float:
-    return 100 * value if column.is_share else value
-
-
-def _unit(column: Column) -> str:
-    return f"{column.label} %" if column.is_share else column.label
+    return column.scale[0] * value
 
 
 def _bars_alone(points: Sequence[tuple[float, str, float]]) -> go.Scatter:

@@ -318,7 +318,6 @@ def _comparison(findings: Findings, published: Sequence[PublishedRow]) -> list[d
             "rows": findings.trivial or [ScoreRow(name="not computed")],
         },
     ]
-    known = [column for column in columns(findings.dataset) if column.published]
     for source in dict.fromkeys(row.source for row in published):
         rows = [row for row in published if row.source == source]
         groups.append(
@@ -326,15 +325,7 @@ def _comparison(findings: Findings, published: Sequence[PublishedRow]) -> list[d
                 "heading": f"{source}, {rows[0].note}",
                 "kind": "paper",
                 "rows": [
-                    ScoreRow(
-                        name=row.method,
-                        scores={
-                            column.score: value
-                            for column in known
-                            if (value := row.value(column.published)) is not None
-                        },
-                    )
-                    for row in rows
+                    ScoreRow(name=row.method, scores=row.scores(columns(findings.dataset))) for row in rows
                 ],
             }
         )

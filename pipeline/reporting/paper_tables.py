@@ -25,8 +25,11 @@ from pipeline.reporting.standings import (
     MARKS,
     Outcome,
     Row,
+    by_seed,
+    difference_text,
     marks_of,
     over_seeds,
+    paired_counts,
     too_few_seeds,
 )
 from pipeline.training.columns import TASK_SCORES, Column, columns, of_target
@@ -258,7 +261,7 @@ def _tables(
         command = _how_to_measure(dataset, aspect, printed, options)
         yield PaperTable(
             title=target(dataset, aspect, options),
-            head=["", *map(_label, shown)],
+            head=["", *(column.heading for column in shown)],
             rows=[_published(row, shown, 0) for row in printed],
             protocol=_published_protocol(printed),
             first=[
@@ -296,7 +299,7 @@ def _table(group: Sequence[Compared], printed: Sequence[PublishedRow], shown: Se
     return PaperTable(
         title=f"{target(one.dataset, one.aspect, one.options)}: "
         f"methods at {100 * one.target_rate:g} % of the tokens",
-        head=["", *map(_label, shown), *gap],
+        head=["", *(column.heading for column in shown), *gap],
         rows=rows,
         protocol=[*map(_own_protocol, group), *_published_protocol(printed)],
         first=[*_first_here(own, shown, group), *_first_published(printed, shown)],
@@ -321,12 +324,9 @@ def _columns(dataset: str, printed: Sequence[PublishedRow]) -> list[Column]:
     return [own[name] for name in names if name in own] or list(columns(dataset))
 
 
-def _label(column: Column) -> str:
-    return column.label + (" %" if column.is_share else "")
-
-
 def _scaled(value: float, column: Column) -> str:
-    return number(100 * value, 1) if column.is_share else number(value, 4)
+    factor, digits = column.scale
+    return number(factor * value, digits)
 
 
 def _own_row(row: _Own, shown: Sequence[Column], headline: Column | None, *, is_alone: bool) -> PaperRow:
@@ -361,28 +361,17 @@ def _gap(row: _Own, column: Column) -> str:
     """The difference from InfoCal's mean of the same comparison, over the seeds that both have."""
     if row.method == INFOCAL:
         return NOT_PRINTED
-    known = {one.seed: one.texts for one in row.outcomes if one.texts}
-    others = {o.seed: o.texts for o in row.of.outcomes if o.method == INFOCAL and o.texts and not o.failure}
-    seeds = sorted(known.keys() & others.keys())
-    theirs = [TextCounts.of_lists(known[seed]) for seed in seeds]
-    ours = [TextCounts.of_lists(others[seed]) for seed in seeds]
-    factor, digits = (100, 1) if column.is_share else (1, 4)
-    if not seeds or column.score not in SCORES or not is_defined(column.score, ours[0]):
-        return _gap_of_means(row, column, factor, digits)
-    gap = paired_difference(column.score, theirs, ours)
-    estimate, low, high = (factor * v for v in (gap.estimate, gap.interval.low, gap.interval.high))
-    return f"{estimate:+z.{digits}f} [{low:+z.{digits}f}, {high:+z.{digits}f}]"
-
-
-def _gap_of_means(row: _Own, column: Column, factor: int, digits: int) -> str:
-    """The mean difference over the seeds that both have, where texts cannot be drawn again."""
-    mine, others = (
-        {o.seed: o.scores[column.score] for o in some if column.score in o.scores}
-        for some in (row.outcomes, [o for o in row.of.outcomes if o.method == INFOCAL and not o.failure])
-    )
-    seeds = sorted(mine.keys() & others.keys())
+    reference = [one for one in row.of.outcomes if one.method == INFOCAL and not one.failure]
+    pairs = paired_counts(row.outcomes, reference)
+    if pairs and column.score in SCORES and is_defined(column.score, pairs[0][1]):
+        theirs, ours = zip(*pairs, strict=True)
+        return difference_text(paired_difference(column.score, theirs, ours), column)
+    # without an interval where texts cannot be drawn again
+    mine, others = by_seed(row.outcomes, column.score), by_seed(reference, column.score)
+    seeds = mine.keys() & others.keys()
     if not seeds:
         return NOT_MEASURED
+    factor, digits = column.scale
     return f"{factor * math.fsum(mine[s] - others[s] for s in seeds) / len(seeds):+z.{digits}f}"
 
 
@@ -517,7 +506,7 @@ def _first_published(printed: Sequence[PublishedRow], shown: Sequence[Column]) -
     for source, rows in _grouped(printed, lambda row: row.source):
         # a row that selects every token has no rationale
         held = [row for row in rows if row.value("selected") != 1]
-        valued = [(row.method, {c.score: row.value(c.published) for c in shown}) for row in held]
+        valued = [(row.method, row.scores(shown)) for row in held]
         ours = [one for one in valued if one[0] == lookup.title(INFOCAL)]
         others = [one for one in valued if one[0] != lookup.title(INFOCAL)]
         said += [f"published, {source}: {text}" for text in _places(ours, others, shown)]
@@ -552,7 +541,7 @@ def _places(ours: Sequence[_Valued], others: Sequence[_Valued], shown: Sequence[
 
 def _best(some: Sequence[_Valued], score: str, sign: int) -> tuple[float, str] | None:
     """The best value of a score, and whose it is; None where nobody has one."""
-    known = [(value, name) for name, values in some if (value := values[score]) is not None]
+    known = [(value, name) for name, values in some if (value := values.get(score)) is not None]
     return max(known, key=lambda pair: sign * pair[0], default=None)
 
 

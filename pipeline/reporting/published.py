@@ -6,7 +6,7 @@ are listed in `tests/unit/pipeline/test_published.py`.
 
 import functools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib import resources
@@ -14,6 +14,7 @@ from importlib import resources
 from feature_store.sources.base import NO_OPTIONS
 from feature_store.sources.beer_polar import POLAR
 from feature_store.targets import main_of
+from pipeline.training.columns import Column
 
 SUPERVISED = "supervised"
 """Task of the rows whose methods learn from human rationales."""
@@ -48,6 +49,11 @@ class PublishedRow:
         if number is None:
             return None
         return float(number / 100 if column in self.percent else number)
+
+    def scores(self, columns: Iterable[Column]) -> dict[str, float]:
+        """The numbers of those columns that are reported, by the flat names of their scores."""
+        found = {column.score: self.value(column.published) for column in columns}
+        return {score: value for score, value in found.items() if value is not None}
 
 
 @functools.cache

@@ -134,7 +134,7 @@ class Standings:
 
     def header(self) -> list[str]:
         """Labels of the columns, the rows' names left out."""
-        labels = [column.label + (" %" if column.is_share else "") for column in self.columns]
+        labels = [column.heading for column in self.columns]
         if self.headline is None:
             return labels
         label = self.headline.label
@@ -147,7 +147,9 @@ class Standings:
         if self.headline is None:
             return cells
         score = self.headline.score
-        more = [_gap_text(row.differences.get(score), self.headline), _p_text(row.corrected.get(score))]
+        gap = row.differences.get(score)
+        gap_text = _MISSING if gap is None else difference_text(gap, self.headline)
+        more = [gap_text, _p_text(row.corrected.get(score))]
         return [*cells, _p_text(row.p_values.get(score)), *(more if self._has_differences else [])]
 
     @property
@@ -167,7 +169,7 @@ class Standings:
 def _text(cell: MeanScore | None, column: Column) -> str:
     if cell is None:
         return _MISSING
-    factor, digits = (100, 1) if column.is_share else (1, 4)
+    factor, digits = column.scale
     deviation = "" if cell.deviation is None else f" ± {number(factor * cell.deviation, digits)}"
     return number(factor * cell.mean, digits, _MISSING) + deviation
 
@@ -178,10 +180,9 @@ def _p_text(p: float | None) -> str:
     return "<0.001" if p < 0.001 else number(p)
 
 
-def _gap_text(gap: Difference | None, column: Column) -> str:
-    if gap is None:
-        return _MISSING
-    factor, digits = (100, 1) if column.is_share else (1, 4)
+def difference_text(gap: Difference, column: Column) -> str:
+    """A difference with its interval: `+1.2 [-0.3, +2.7]`."""
+    factor, digits = column.scale
     estimate, low, high = (factor * value for value in (gap.estimate, gap.interval.low, gap.interval.high))
     return f"{estimate:+z.{digits}f} [{low:+z.{digits}f}, {high:+z.{digits}f}]"
 
@@ -288,12 +289,13 @@ def _own_rows(
         label = lookup.title(name)
         finished = [outcome for outcome in outcomes if not outcome.failure]
         scores = list(dict.fromkeys(score for outcome in finished for score in outcome.scores))
-        tested = {} if name == INFOCAL else {s: _p_value(finished, reference, s) for s in scores}
+        tested = [] if name == INFOCAL else scores
+        p_values = {s: paired_p(by_seed(finished, s), by_seed(reference, s)) for s in tested}
         yield Row(
             name=label,
             kind="ours",
-            cells={s: over_seeds(list(_by_seed(finished, s).values())) for s in scores},
-            p_values={score: p for score, p in tested.items() if p is not None},
+            cells={s: over_seeds(list(by_seed(finished, s).values())) for s in scores},
+            p_values={score: p for score, p in p_values.items() if p is not None},
             marks=marks_of(finished, target_rate, list(of_sides)),
             note=_failures(outcomes),
         )
@@ -339,7 +341,7 @@ def _with_differences(
     methods = {lookup.title(name): name for name in by_method if name != INFOCAL}
     found: dict[str, dict[str, Difference]] = {}
     for title_, name in methods.items():
-        pairs = _paired(by_method[name], by_method.get(INFOCAL, ()))
+        pairs = paired_counts(by_method[name], by_method.get(INFOCAL, ()))
         if pairs:
             theirs, ours = zip(*pairs, strict=True)
             defined = [s for s in scores if s in SCORES and is_defined(s, ours[0])]
@@ -356,7 +358,7 @@ def _with_differences(
     ]
 
 
-def _paired(theirs: Sequence[Outcome], ours: Sequence[Outcome]) -> list[tuple[TextCounts, TextCounts]]:
+def paired_counts(theirs: Sequence[Outcome], ours: Sequence[Outcome]) -> list[tuple[TextCounts, TextCounts]]:
     """The counts of both methods for each seed that both have; empty where an older version stored none."""
     known, others = ({one.seed: one.texts for one in some if one.texts} for some in (theirs, ours))
     seeds = sorted(known.keys() & others.keys())
@@ -372,10 +374,10 @@ def _smallest(
     if gaps:
         sizes = [smallest_difference(error) for error in gaps]
         found |= {"interval": median(sizes), "interval_least": min(sizes), "interval_most": max(sizes)}
-    reference = _by_seed(by_method.get(INFOCAL, ()), score)
+    reference = by_seed(by_method.get(INFOCAL, ()), score)
     sizes = []
     for name, outcomes in by_method.items():
-        theirs = _by_seed(outcomes, score)
+        theirs = by_seed(outcomes, score)
         seeds = sorted(theirs.keys() & reference.keys())
         if name != INFOCAL and len(seeds) > 1:
             deviation = stdev(theirs[seed] - reference[seed] for seed in seeds)
@@ -442,29 +444,21 @@ def _smallest_in_words(smallest: Mapping[str, float], headline: Column, num_seed
     ]
 
 
-def _by_seed(outcomes: Sequence[Outcome], score: str) -> dict[int, float]:
+def by_seed(outcomes: Sequence[Outcome], score: str) -> dict[int, float]:
+    """A score of each seed that came to a result and has it."""
     return {o.seed: o.scores[score] for o in outcomes if not o.failure and score in o.scores}
-
-
-def _p_value(outcomes: Sequence[Outcome], reference: Sequence[Outcome], score: str) -> float | None:
-    return paired_p(_by_seed(outcomes, score), _by_seed(reference, score))
 
 
 def _published_row(
     row: published.PublishedRow, of_sides: Mapping[str, Sequence[published.PublishedRow]], dataset: str
 ) -> Row:
-    known = [column for column in columns(dataset) if column.published]
-    values = {c.score: row.value(c.published) for c in known}
+    scores = row.scores(columns(dataset))
     for side, printed in of_sides.items():
-        same = [one for one in printed if (one.source, one.method) == (row.source, row.method)]
-        values |= {
-            of_side(side, c).score: one.value(c.published)
-            for one in same
-            for c in known
-            if c.score in TASK_SCORES
-        }
-    cells = {score: MeanScore(value) for score, value in values.items() if value is not None}
-    return Row(name=f"{row.source}: {row.method}", kind="paper", cells=cells, note=row.note)
+        predicted = [of_side(side, column) for column in columns(dataset) if column.score in TASK_SCORES]
+        for one in printed:
+            if (one.source, one.method) == (row.source, row.method):
+                scores |= one.scores(predicted)
+    return given_row(f"{row.source}: {row.method}", scores, "paper", row.note)
 
 
 def _has_own_rates(outcome: Outcome, sides: Sequence[str]) -> bool:

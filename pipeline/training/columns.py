@@ -19,6 +19,16 @@ class Column:
     is_share: bool = True
     """Whether it is shown in percent; an error is shown as it is."""
 
+    @property
+    def heading(self) -> str:
+        """The label with its unit."""
+        return f"{self.label} %" if self.is_share else self.label
+
+    @property
+    def scale(self) -> tuple[int, int]:
+        """What a value is multiplied by where it is shown, and its digits there."""
+        return (100, 1) if self.is_share else (1, 4)
+
 
 _PRECISION = Column("token_precision", "precision", "precision")
 _RECALL = Column("token_recall", "recall", "recall")
