@@ -12,6 +12,7 @@ from pipeline.reporting.paper_tables import (
     PaperRow,
     PaperSection,
     PaperTable,
+    published_protocol,
 )
 from pipeline.reporting.published import PublishedRow
 from pipeline.reporting.results import number
@@ -95,8 +96,8 @@ def _table(one: MeasuredModels, printed: Sequence[PublishedRow]) -> PaperTable:
         title=f"{target(one.dataset, one.aspect, one.options)}: language models",
         head=["", PERPLEXITY],
         rows=rows,
-        protocol=[_protocol(one), *_published_protocol(printed)],
-        first=[*_first(values, by_model), *_first_published(printed)],
+        protocol=[_protocol(one), *published_protocol(printed)],
+        first=[_first(values, by_model), *_first_published(printed)],
         notes=_DEFINITION,
         is_unfinished=not one.is_finished,
         is_sample=one.is_sample,
@@ -110,7 +111,7 @@ def _unmeasured(dataset: str, printed: Sequence[PublishedRow]) -> PaperTable:
         title=f"{dataset}: language models",
         head=["", PERPLEXITY],
         rows=[_published(row) for row in printed],
-        protocol=_published_protocol(printed),
+        protocol=published_protocol(printed),
         first=[
             f"nothing of this table was measured here; this command measures it: `{command}`",
             *_first_published(printed),
@@ -137,16 +138,10 @@ def _protocol(one: MeasuredModels) -> str:
     )
 
 
-def _published_protocol(printed: Sequence[PublishedRow]) -> list[str]:
-    said = {f"published, {row.source}: {row.note}; trained on {row.trained_on}": None for row in printed}
-    return list(said)
-
-
-def _first(values: Mapping[str, float], by_model: Mapping[str, LanguageModelOutcome]) -> list[str]:
+def _first(values: Mapping[str, float], by_model: Mapping[str, LanguageModelOutcome]) -> str:
     """Whether our model has the lowest perplexity here, and which model has it otherwise."""
-    if _OURS not in values or len(by_model) < 2:
-        return ["here: fewer than two models are measured, or ours is not"]
-    return [f"here: {_lowest(values)}"]
+    is_known = _OURS in values and len(by_model) > 1
+    return f"here: {_lowest(values) if is_known else 'fewer than two models are measured, or ours is not'}"
 
 
 def _first_published(printed: Sequence[PublishedRow]) -> list[str]:

@@ -5,7 +5,7 @@ them have stands there twice, each time with the name of its comparison.
 """
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -27,6 +27,7 @@ from pipeline.reporting.standings import (
     Row,
     by_seed,
     difference_text,
+    given_row,
     marks_of,
     over_seeds,
     paired_counts,
@@ -54,6 +55,7 @@ _PAPER_SCORES = {
 _LESS_IS_BETTER = frozenset({"sufficiency", "mse"})
 _NO_QUALITY = frozenset({"selection_rate", "selection_rate_annotated"})
 _HEADLINES = ("token_f1", "hatexplain_token_f1", "macro_f1", "accuracy")
+_NO_TRIVIAL = "the trivial masks are not here: neither the comparison's table nor its features are"
 _ASPECT_OF_TASK = {"supervised": ""}
 """Task of a published table that is no target of its own: the table of HateXplain has two parts."""
 
@@ -152,6 +154,10 @@ class _Own:
     def marks(self) -> str:
         return marks_of(self.outcomes, self.of.target_rate)
 
+    @property
+    def marked(self) -> str:
+        return f"{self.title} {self.marks}".rstrip()
+
     def mean(self, score: str) -> float | None:
         values = [one.scores[score] for one in self.outcomes if score in one.scores]
         return math.fsum(values) / len(values) if values else None
@@ -174,7 +180,10 @@ def sections(found: Sequence[Compared]) -> list[PaperSection]:
             tables: list[PaperTable] = []
             for aspect, printed_rows in _grouped(group, lambda row: _ASPECT_OF_TASK.get(row.task, row.task)):
                 chosen = [
-                    _of_titles(one, titles) for one in found if _printed_key(one) == (dataset, aspect, "")
+                    # whether a comparison is finished is still said of all its methods
+                    replace(one, methods=[name for name in one.methods if lookup.title(name) in titles])
+                    for one in found
+                    if _printed_key(one) == (dataset, aspect, "")
                 ]
                 others = [row for row in published.rows(dataset, aspect) if not row.source.startswith(PAPER)]
                 tables += _tables(dataset, aspect, chosen, [*printed_rows, *others])
@@ -235,11 +244,6 @@ def _polar_tables(found: Sequence[Compared], rows: Sequence[PublishedRow]) -> It
         yield from _tables(dataset, aspect, chosen, printed, {"target": POLAR})
 
 
-def _of_titles(one: Compared, titles: Collection[str]) -> Compared:
-    """A comparison without the methods of other tables; whether it is finished is still said of all."""
-    return replace(one, methods=[name for name in one.methods if lookup.title(name) in titles])
-
-
 def _grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> list[tuple[_Key, list[_Item]]]:
     """Items with equal keys together, keys in the order in which they first occur."""
     groups: dict[_Key, list[_Item]] = {}
@@ -263,7 +267,7 @@ def _tables(
             title=target(dataset, aspect, options),
             head=["", *(column.heading for column in shown)],
             rows=[_published(row, shown, 0) for row in printed],
-            protocol=_published_protocol(printed),
+            protocol=published_protocol(printed),
             first=[
                 f"nothing of this table was measured here{command}",
                 *_first_published(printed, shown),
@@ -276,6 +280,7 @@ def _tables(
 def _table(group: Sequence[Compared], printed: Sequence[PublishedRow], shown: Sequence[Column]) -> PaperTable:
     one = group[0]
     headline = next((c for name in _HEADLINES for c in shown if c.score == name), None)
+    num_gaps = 0 if headline is None else 1
     own = [
         _Own(method, of, [o for o in of.outcomes if o.method == method and not o.failure])
         for of in group
@@ -289,11 +294,11 @@ def _table(group: Sequence[Compared], printed: Sequence[PublishedRow], shown: Se
         ours = [row for row in own if row.title == title]
         rows += [_own_row(row, shown, headline, is_alone=len(group) == 1) for row in ours]
         if not ours and title in paper:
-            rows.append(_missing(title, shown, headline))
-        more = 0 if headline is None else 1
-        rows += [_published(row, shown, more) for row in printed if row.method == title]
+            cells = [NOT_MEASURED] * (len(shown) + num_gaps)
+            rows.append(PaperRow(name=title, kind="missing", cells=cells))
+        rows += [_published(row, shown, num_gaps) for row in printed if row.method == title]
     beside = next((of.beside for of in group if of.beside), ())
-    rows += [_given(row, shown, headline) for row in beside if row.name not in titles]
+    rows += [_given(row, shown, num_gaps) for row in beside if row.name not in titles]
     gap = [f"{headline.label}, less InfoCal's [95 %]"] if headline else []
     signs = {sign for row in own for sign in row.marks}
     return PaperTable(
@@ -301,12 +306,12 @@ def _table(group: Sequence[Compared], printed: Sequence[PublishedRow], shown: Se
         f"methods at {100 * one.target_rate:g} % of the tokens",
         head=["", *(column.heading for column in shown), *gap],
         rows=rows,
-        protocol=[*map(_own_protocol, group), *_published_protocol(printed)],
+        protocol=[*map(_own_protocol, group), *published_protocol(printed)],
         first=[*_first_here(own, shown, group), *_first_published(printed, shown)],
         notes=[f"{sign} {said}" for sign, said in MARKS.items() if sign in signs]
         + [f"{row.title}: {said}" for row in own if (said := _failures(row))]
         + list(dict.fromkeys(said for of in group for said in of.remarks))
-        + [*_notes_on_trivial(beside)],
+        + ([] if any(row.kind == "trivial" for row in beside) else [_NO_TRIVIAL]),
         is_unfinished=not all(of.is_finished for of in group),
         is_sample=one.is_sample,
     )
@@ -332,14 +337,13 @@ def _scaled(value: float, column: Column) -> str:
 def _own_row(row: _Own, shown: Sequence[Column], headline: Column | None, *, is_alone: bool) -> PaperRow:
     name = row.title + (f" ({len(row.of.targets)} targets)" if row.of.targets else "")
     name += "" if is_alone else f", in `{row.of.name}`"
-    notes = []
-    if (num := len(row.outcomes)) < len(row.of.seeds):
-        notes.append(f"{num} of {counted(len(row.of.seeds), 'seed')}")
+    num, num_seeds = len(row.outcomes), len(row.of.seeds)
     cells = [_own_cell(row, column) for column in shown]
     if headline is not None:
         cells.append(_gap(row, headline))
     kind = "ours" if row.outcomes else "missing"
-    return PaperRow(name=f"{name} {row.marks}".rstrip(), kind=kind, cells=cells, note="; ".join(notes))
+    note = f"{num} of {counted(num_seeds, 'seed')}" if num < num_seeds else ""
+    return PaperRow(name=f"{name} {row.marks}".rstrip(), kind=kind, cells=cells, note=note)
 
 
 def _own_cell(row: _Own, column: Column) -> str:
@@ -375,24 +379,18 @@ def _gap(row: _Own, column: Column) -> str:
     return f"{factor * math.fsum(mine[s] - others[s] for s in seeds) / len(seeds):+z.{digits}f}"
 
 
-def _missing(title: str, shown: Sequence[Column], headline: Column | None) -> PaperRow:
-    num = len(shown) + (headline is not None)
-    return PaperRow(name=title, kind="missing", cells=[NOT_MEASURED] * num)
+def _published(row: PublishedRow, shown: Sequence[Column], num_gaps: int) -> PaperRow:
+    given = given_row(f"{row.method}, published", row.scores(shown), "paper")
+    return _given(given, shown, num_gaps)
 
 
-def _published(row: PublishedRow, shown: Sequence[Column], more: int) -> PaperRow:
-    values = [row.value(column.published) for column in shown]
-    cells = [NOT_PRINTED if v is None else _scaled(v, c) for v, c in zip(values, shown, strict=True)]
-    return PaperRow(name=f"{row.method}, published", kind="paper", cells=[*cells, *[NOT_PRINTED] * more])
-
-
-def _given(row: Row, shown: Sequence[Column], headline: Column | None) -> PaperRow:
+def _given(row: Row, shown: Sequence[Column], num_gaps: int) -> PaperRow:
+    """A row of scores without a difference from InfoCal."""
     cells = [
         _scaled(row.cells[column.score].mean, column) if column.score in row.cells else NOT_PRINTED
         for column in shown
     ]
-    more = [] if headline is None else [NOT_PRINTED]
-    return PaperRow(name=row.name, kind=row.kind, cells=[*cells, *more], note=row.note)
+    return PaperRow(name=row.name, kind=row.kind, cells=cells + [NOT_PRINTED] * num_gaps, note=row.note)
 
 
 # --------------------------------------------------------------------------------- what is said of a table
@@ -419,7 +417,8 @@ def _own_protocol(one: Compared) -> str:
     )
 
 
-def _published_protocol(printed: Sequence[PublishedRow]) -> list[str]:
+def published_protocol(printed: Sequence[PublishedRow]) -> list[str]:
+    """On what published rows were measured."""
     said: dict[str, None] = {}
     for row in printed:
         trained = f"trained on {row.trained_on}" if row.trained_on else "training data not stated"
@@ -456,11 +455,6 @@ def _failures(row: _Own) -> str:
     return f"{counted(len(failed), 'seed')} failed ({reasons})"
 
 
-def _notes_on_trivial(beside: Sequence[Row]) -> Iterator[str]:
-    if not any(row.kind == "trivial" for row in beside):
-        yield "the trivial masks are not here: neither the comparison's table nor its features are"
-
-
 # ---------------------------------------------------------------------------------------------- who is first
 
 
@@ -471,10 +465,10 @@ def _first_here(own: Sequence[_Own], shown: Sequence[Column], group: Sequence[Co
     infocal = [row for row in measured if row.method == INFOCAL]
     if not infocal:
         return [f"here: {so_far}InfoCal is not measured, so its place is not known"]
-    left_out = {_marked(row) for row in measured if _is_apart(row)}
+    left_out = {row.marked for row in measured if _is_apart(row)}
     rivals = [row for row in measured if row.method != INFOCAL and not _is_apart(row)]
     ours, theirs = (
-        [(_marked(row), {c.score: row.mean(c.score) for c in shown}) for row in some]
+        [(row.marked, {c.score: row.mean(c.score) for c in shown}) for row in some]
         for some in (infocal, rivals)
     )
     said = _places(ours, theirs, shown)
@@ -495,10 +489,6 @@ def _is_apart(row: _Own) -> bool:
     One that is off the target takes part, with its mark: it may be ahead though it selects less.
     """
     return row.method != INFOCAL and any(sign in row.marks for sign in (DENSE, DEGENERATE))
-
-
-def _marked(row: _Own) -> str:
-    return f"{row.title} {row.marks}".rstrip()
 
 
 def _first_published(printed: Sequence[PublishedRow], shown: Sequence[Column]) -> list[str]:
