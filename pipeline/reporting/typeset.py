@@ -66,22 +66,26 @@ def markdown(table: Standings, width: int | None = None) -> str:
     head = ["rationales", *table.header()]
     rows = [[_named(row), *table.texts(row)] for row in table.rows]
     cells = [[markdown_escaped(cell) for cell in line] for line in [head, *rows]]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
+    widths = _widths(cells)
     parts: list[list[int]] = [[0]]
     for column in range(1, len(head)):
         taken = sum(3 + widths[one] for one in [*parts[-1], column]) + 1
         if width is not None and taken > width and len(parts[-1]) > 1:
             parts.append([0])
         parts[-1].append(column)
-    set_parts = ["\n".join(_markdown_part(cells, widths, part)) for part in parts]
+    tables = [_markdown_table([[line[column] for column in part] for line in cells]) for part in parts]
+    set_parts = ["\n".join(lines) for lines in tables]
     notes = [f"- {note}" for note in [*table.used_marks(), *table.notes]]
     return "\n".join([f"### {markdown_escaped(table.title)}", "", "\n\n".join(set_parts), "", *notes])
 
 
-def _markdown_part(cells: list[list[str]], widths: list[int], columns: list[int]) -> list[str]:
-    """Lines of a table of some of the columns."""
-    widths = [widths[column] for column in columns]
-    head, *rows = [_markdown_line([line[column] for column in columns], widths) for line in cells]
+def _widths(cells: list[list[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*cells, strict=True)]
+
+
+def _markdown_table(cells: list[list[str]]) -> list[str]:
+    widths = _widths(cells)
+    head, *rows = [_markdown_line(line, widths) for line in cells]
     rule = "|".join(["", "-" * (widths[0] + 2), *("-" * (w + 1) + ":" for w in widths[1:]), ""])
     return [head, rule, *rows]
 
@@ -102,14 +106,7 @@ def escaped(text: str) -> str:
 
 def latex(table: Standings) -> str:
     """The table for a paper, its notes below; needs the package booktabs."""
-    lines = [
-        r"\begin{table}",
-        r"\centering",
-        rf"\caption{{{escaped(table.title)}}}",
-        rf"\begin{{tabular}}{{l{'r' * len(table.header())}}}",
-        r"\toprule",
-        _latex_line(["rationales", *table.header()]),
-    ]
+    lines: list[str] = []
     kind = None
     for row in table.rows:
         # a published row belongs to ours above it
@@ -117,9 +114,24 @@ def latex(table: Standings) -> str:
             lines.append(r"\midrule")
         kind = row.kind
         lines.append(_latex_line([_named(row), *table.texts(row)]))
-    lines += [r"\bottomrule", r"\end{tabular}"]
-    lines += [rf"\par\footnotesize {escaped(note)}." for note in [*table.used_marks(), *table.notes]]
-    return "\n".join([*lines, r"\end{table}", ""])
+    notes = [f"{note}." for note in [*table.used_marks(), *table.notes]]
+    return "\n".join([*_latex_table(table.title, ["rationales", *table.header()], lines, notes), ""])
+
+
+def _latex_table(caption: str, head: Sequence[str], lines: Sequence[str], notes: Sequence[str]) -> list[str]:
+    return [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{escaped(caption)}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
+        r"\toprule",
+        _latex_line(head),
+        *lines,
+        r"\bottomrule",
+        r"\end{tabular}",
+        *(rf"\par\footnotesize {escaped(note)}" for note in notes),
+        r"\end{table}",
+    ]
 
 
 def _latex_line(cells: Sequence[str]) -> str:
@@ -139,8 +151,7 @@ def paper_markdown(title: str, sections: Sequence[PaperSection], notes: Sequence
             parts += [*(f"- {text}" for text in table.first), ""]
             rows = [[_noted(row.name, row.note), *row.cells] for row in table.rows]
             cells = [[markdown_escaped(cell) for cell in line] for line in [[*table.head], *rows]]
-            widths = [max(len(line[i]) for line in cells) for i in range(len(table.head))]
-            parts += [*_markdown_part(cells, widths, list(range(len(widths)))), ""]
+            parts += [*_markdown_table(cells), ""]
             parts += [*(f"- {text}" for text in [*table.protocol, *table.notes]), ""]
     return "\n".join(parts)
 
@@ -168,20 +179,7 @@ def paper_latex(sections: Sequence[PaperSection], notes: Sequence[str]) -> str:
 
 
 def _paper_latex_table(section: PaperSection, table: PaperTable) -> list[str]:
-    caption = f"{section.label}: {table.title}"
-    lines = [
-        r"\begin{table}",
-        r"\centering",
-        rf"\caption{{{escaped(caption)}}}",
-        rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}",
-        r"\toprule",
-        _latex_line(table.head),
-        r"\midrule",
-        *(_latex_line([_noted(row.name, row.note), *row.cells]) for row in table.rows),
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
+    rows = [_latex_line([_noted(row.name, row.note), *row.cells]) for row in table.rows]
     said = [*(text for text in _stated(table) if text), *table.first, *table.protocol, *table.notes]
     plain = [text.replace("`", "").replace("**", "") for text in said]
-    lines += [rf"\par\footnotesize {escaped(text)}" for text in plain]
-    return [*lines, r"\end{table}"]
+    return _latex_table(f"{section.label}: {table.title}", table.head, [r"\midrule", *rows], plain)
