@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from feature_store.wording import counted
 from pipeline.reporting import weight_shares
-from pipeline.reporting.plots import Plot, level, line
+from pipeline.reporting.plots import Plot, Points, level, line
 from pipeline.reporting.results import Findings, number
 from pipeline.training.columns import columns, label_of, of_targets
 from pipeline.training.epochs import EpochMetrics
@@ -27,6 +27,8 @@ ERRORS = (
 )
 """What a trial's epochs have besides the scores."""
 
+SIGNS = {"at_least": "≥", "at_most": "≤"}
+"""Kind of a bound -> how people write it."""
 _TERMS = {
     "train_objective": "whole objective (Eq. 21)",
     "train_sp": "L_sp, selector and predictor (Eq. 5)",
@@ -54,11 +56,11 @@ def score_plot(history: Epochs, criterion: Criterion, best: int | None, dataset:
     """Scores and selection rate over epochs, with the criterion's bounds and the best epoch."""
     scores = scores_of(dataset, criterion)
     shown = {key: label for key, label in scores if any(key in epoch.metrics for epoch in history)}
-    figure = _figure(history, shown, "score")
+    figure = _figure(_lines(history, shown), history, "score")
     figure.update_yaxes(range=[-0.03, 1.03])
     for bound in criterion.bounds:
         if bound.metric in shown:
-            level(figure, bound.limit, f"{shown[bound.metric]} {_SIGNS[bound.kind]} {bound.limit:g}")
+            level(figure, bound.limit, f"{shown[bound.metric]} {SIGNS[bound.kind]} {bound.limit:g}")
     _mark_best(figure, best, "best epoch")
     marked = (
         "No epoch has every score that the criterion reads."
@@ -76,32 +78,29 @@ def score_plot(history: Epochs, criterion: Criterion, best: int | None, dataset:
     )
 
 
-_SIGNS = {"at_least": "≥", "at_most": "≤"}
-
-
 def _mark_best(figure: go.Figure, best: int | None, text: str = "") -> None:
     if best is not None:
         level(figure, best + 1, text, is_upright=True, is_best=True)
 
 
-def _points(history: Epochs, key: str) -> list[tuple[float, float | None]]:
+def _points(history: Epochs, key: str) -> Points:
     return [(epoch.number + 1, epoch.metrics.get(key)) for epoch in history]
 
 
-def _figure(history: Epochs, shown: Mapping[str, str], y_label: str) -> go.Figure:
-    """A line for each key of the epochs, under its label."""
-    figure = go.Figure([line(name, _points(history, key), i) for i, (key, name) in enumerate(shown.items())])
-    _count_epochs(figure, history)
-    figure.update_layout(yaxis_title_text=y_label, showlegend=len(shown) > 1)
-    return figure
+def _lines(history: Epochs, shown: Mapping[str, str]) -> list[tuple[str, Points]]:
+    """The points of each key of the epochs, under its label."""
+    return [(label, _points(history, key)) for key, label in shown.items()]
 
 
-def _count_epochs(figure: go.Figure, history: Epochs) -> None:
-    """Label the axis below with whole epochs."""
+def _figure(lines: Sequence[tuple[str, Points]], history: Epochs, y_label: str) -> go.Figure:
+    """Named lines above whole epochs."""
+    figure = go.Figure([line(name, points, style) for style, (name, points) in enumerate(lines)])
     first, last = history[0].number + 1, history[-1].number + 1
     air = 0.5 if first == last else 0.03 * (last - first)
     step = {"dtick": 1} if last - first < 10 else {"nticks": 10}
     figure.update_xaxes(title_text="epoch", range=[first - air, last + air], tickformat="d", **step)
+    figure.update_layout(yaxis_title_text=y_label, showlegend=len(lines) > 1)
+    return figure
 
 
 def _description(history: Epochs, shown: Mapping[str, str], best: int | None) -> str:
@@ -113,13 +112,7 @@ def _description(history: Epochs, shown: Mapping[str, str], best: int | None) ->
 def loss_plots(history: Epochs, best: int | None) -> list[Plot]:
     """A small chart for the errors on validation, then one for each loss that was recorded."""
     panels = [
-        _loss_plot(
-            f"{title} on validation",
-            words,
-            {f"val_{name}": "rationale", f"val_guider_{name}": "guider"},
-            history,
-            best,
-        )
+        (f"{title} on validation", words, {f"val_{name}": "rationale", f"val_guider_{name}": "guider"})
         for name, title, words in (("mse", "MSE", "mean squared error"), ("accuracy", "accuracy", "accuracy"))
     ]
     names = dict.fromkeys(name for epoch in history for name in epoch.metrics)
@@ -128,13 +121,14 @@ def loss_plots(history: Epochs, best: int | None) -> list[Plot]:
         target, _, score = name.removeprefix("val_").rpartition("/")
         by_score.setdefault(score, {})[name] = target
     panels += [
-        _loss_plot(f"{words} of each target on validation", words, keys, history, best)
+        (f"{words} of each target on validation", words, keys)
         for words, keys in ((label_of(score, ""), keys) for score, keys in by_score.items())
     ]
-    panels += [_loss_plot(title, key, {key: key}, history, best) for key, title in _TERMS.items()]
+    panels += [(title, key, {key: key}) for key, title in _TERMS.items()]
     measured = {n: n.removeprefix(weight_shares.PREFIX) for n in names if n.startswith(weight_shares.PREFIX)}
-    panels.append(_loss_plot("gradient as a share of L_sp's", "share", measured, history, best))
-    return [panel for panel in panels if panel is not None]
+    panels.append(("gradient as a share of L_sp's", "share", measured))
+    plots = (_loss_plot(title, words, keys, history, best) for title, words, keys in panels)
+    return [plot for plot in plots if plot is not None]
 
 
 def _loss_plot(
@@ -144,7 +138,7 @@ def _loss_plot(
     if not known:
         return None
     shown = {key: keys[key] for key in known}
-    figure = _figure(history, shown, y_label)
+    figure = _figure(_lines(history, shown), history, y_label)
     _mark_best(figure, best)
     return Plot(
         name=f"loss-{known[0].replace('/', '-')}",
@@ -168,15 +162,12 @@ def curve_plots(findings: Findings) -> list[Plot]:
         }
         if not shown:
             continue
-        figure = go.Figure(
-            [line(n, _points(history, key), i) for i, (n, history) in enumerate(shown.items())]
-        )
-        _count_epochs(figure, longest)
-        figure.update_yaxes(range=[-0.03, 1.03], title_text=label)
+        figure = _figure([(name, _points(history, key)) for name, history in shown.items()], longest, label)
+        figure.update_yaxes(range=[-0.03, 1.03])
         figure.update_layout(showlegend=True)
         for bound in () if findings.criterion is None else findings.criterion.bounds:
             if bound.metric == key:
-                level(figure, bound.limit, f"{_SIGNS[bound.kind]} {bound.limit:g}")
+                level(figure, bound.limit, f"{SIGNS[bound.kind]} {bound.limit:g}")
         ends = [f"{name} {number(history[-1].metrics.get(key))}" for name, history in shown.items()]
         plots.append(
             Plot(

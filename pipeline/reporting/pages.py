@@ -23,7 +23,7 @@ from pipeline.reporting import (
     trial_plots,
     weight_shares,
 )
-from pipeline.reporting.epoch_plots import ERRORS, Epochs
+from pipeline.reporting.epoch_plots import ERRORS, SIGNS, Epochs
 from pipeline.reporting.paper_tables import PaperSection, state
 from pipeline.reporting.published import PublishedRow
 from pipeline.reporting.results import (
@@ -75,10 +75,8 @@ def _hundred(value: float | None, digits: int) -> str:
 
 def _ticked(text: str) -> Markup:
     """A text in which what stands between backticks is code."""
-    parts = [
-        Markup("<code>{}</code>" if i % 2 else "{}").format(part) for i, part in enumerate(text.split("`"))
-    ]
-    return Markup("").join(parts)
+    parts = enumerate(text.split("`"))
+    return Markup("").join(Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in parts)
 
 
 def _breakable(name: str) -> Markup:
@@ -167,9 +165,8 @@ def sentence(criterion: Criterion | None, dataset: str) -> str:
     """A criterion as people say it: `best recall with precision ≥ 0.878 (validation)`."""
     if criterion is None:
         return "not known"
-    signs = {"at_least": "≥", "at_most": "≤"}
     bounds = [
-        f"{label_of(bound.metric, dataset)} {signs[bound.kind]} {bound.limit:g}" for bound in criterion.bounds
+        f"{label_of(bound.metric, dataset)} {SIGNS[bound.kind]} {bound.limit:g}" for bound in criterion.bounds
     ]
     conditions = f" with {' and '.join(bounds)}" if bounds else ""
     rate = "" if criterion.rate is None else f", {at_rate(criterion.rate)}"
@@ -299,18 +296,15 @@ def _registered(findings: Findings) -> list[str]:
     ]
 
 
-def _not_read(evaluate: str) -> ScoreRow:
-    return ScoreRow(name="not read yet", note=f"{evaluate} reads it" if evaluate else "")
-
-
 def _comparison(findings: Findings, published: Sequence[PublishedRow]) -> list[dict[str, Any]]:
     """Groups of rows, each with a heading that says on what its numbers were measured."""
+    how_to_read = f"{findings.evaluate} reads it" if findings.evaluate else ""
     groups = [
         {"heading": "This study, validation", "kind": "ours", "rows": _own_rows(findings)},
         {
             "heading": "This study, sealed test split",
             "kind": "ours",
-            "rows": findings.readings or [_not_read(findings.evaluate)],
+            "rows": findings.readings or [ScoreRow(name="not read yet", note=how_to_read)],
         },
         {
             "heading": "Trivial rationales" + (f", {findings.trivial_note}" if findings.trivial_note else ""),
