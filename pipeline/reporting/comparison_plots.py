@@ -95,7 +95,7 @@ def difference_plot(table: Standings) -> Plot | None:
             hovertext=[lines_of(row.name, *_cells(row, table)) for row in rows],
         )
     )
-    level(figure, 0, "InfoCal", is_upright=True, is_best=True)
+    level(figure, 0, "InfoCal", is_upright=True)
     _list_names(figure, names)
     figure.update_xaxes(title_text=f"{column.heading}, less InfoCal's")
     apart = [

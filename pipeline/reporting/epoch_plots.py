@@ -80,7 +80,7 @@ def score_plot(history: Epochs, criterion: Criterion, best: int | None, dataset:
 
 def _mark_best(figure: go.Figure, best: int | None, text: str = "") -> None:
     if best is not None:
-        level(figure, best + 1, text, is_upright=True, is_best=True)
+        level(figure, best + 1, text, is_upright=True)
 
 
 def _points(history: Epochs, key: str) -> Points:

@@ -152,11 +152,11 @@ def script() -> Markup:
     return Markup(base64.b64encode(zlib.compress(source, 9)).decode("ascii"))
 
 
-def line(name: str, points: Points, style: int, of_x: str = "epoch") -> go.Scatter:
-    """A line with a marker at each point; a missing value leaves a gap.
+def line(name: str, points: Points, style: int) -> go.Scatter:
+    """A line with a marker at each epoch; a missing value leaves a gap.
 
     Args:
-        points: x and y.
+        points: epoch and value.
         style: colour, dash and marker.
     """
     return go.Scatter(
@@ -167,7 +167,7 @@ def line(name: str, points: Points, style: int, of_x: str = "epoch") -> go.Scatt
         line={"color": COLOURS[style % len(COLOURS)], "dash": DASHES[style % len(DASHES)], "width": 2},
         marker={"symbol": SYMBOLS[style % len(SYMBOLS)], "size": 7},
         hoverinfo="text",
-        hovertext=[f"{escaped(name)}: {number(y, 4)}<br>{escaped(of_x)} {x:g}" for x, y in points],
+        hovertext=[f"{escaped(name)}: {number(y, 4)}<br>epoch {x:g}" for x, y in points],
     )
 
 
@@ -177,26 +177,23 @@ def log_ticks(values: Sequence[float]) -> dict[str, Any]:
     return {"type": "log", "dtick": 1 if decades > 2 else "D2" if decades > 0.3 else None}
 
 
-def level(
-    figure: go.Figure, value: float, text: str, *, is_upright: bool = False, is_best: bool = False
-) -> None:
+def level(figure: go.Figure, value: float, text: str, *, is_upright: bool = False) -> None:
     """Draw a straight line across a figure, named inside it where the text is not empty.
 
+    A level one is dashed: a bound. An upright one is dotted: what all else is compared with.
     An axis that is logarithmic has to be so before: plotly reads the place of a name there as an exponent.
     """
-    options: dict[str, Any] = {
-        "line": {"color": INK if is_best else MISS, "dash": "dot" if is_best else "dash", "width": 1.5},
-    }
+    colour, dash = (INK, "dot") if is_upright else (MISS, "dash")
+    options: dict[str, Any] = {"line": {"color": colour, "dash": dash, "width": 1.5}}
     if text:
-        place = "bottom right" if is_upright else "top left"
         axis, key = (figure.layout.xaxis, "x") if is_upright else (figure.layout.yaxis, "y")
-        named: dict[str, Any] = {
+        options["annotation"] = {
             "text": escaped(text),
-            "font": {"color": options["line"]["color"]},
+            "font": {"color": colour},
             "bgcolor": PAPER,
+            key: math.log10(value) if axis.type == "log" else value,
         }
-        named[key] = math.log10(value) if axis.type == "log" else value
-        options |= {"annotation": named, "annotation_position": place}
+        options["annotation_position"] = "bottom right" if is_upright else "top left"
     if is_upright:
         figure.add_vline(x=value, **options)
     else:

@@ -27,8 +27,8 @@ def percent(value: float | None, digits: int = 1) -> str:
 _MOST_PLACES = 6
 
 
-def rough(value: float | None, digits: int = 2) -> str:
-    """A size, >= 0, to so many significant digits and without an exponent: `0.012`, `1.5`, `300`.
+def rough(value: float | None) -> str:
+    """A size, >= 0, to two significant digits and without an exponent: `0.012`, `1.5`, `300`.
 
     Whole numbers keep all their digits. A dash stands where the size is missing or not finite.
     """
@@ -37,7 +37,7 @@ def rough(value: float | None, digits: int = 2) -> str:
     if 0 < value < 10.0**-_MOST_PLACES:
         return f"< {10.0**-_MOST_PLACES:.{_MOST_PLACES}f}"
     exponent = math.floor(math.log10(value)) if value > 0 else 0
-    places = min(max(digits - 1 - exponent, 0), _MOST_PLACES)
+    places = min(max(1 - exponent, 0), _MOST_PLACES)
     text = f"{value:.{places}f}"
     return text.rstrip("0").rstrip(".") if places else text
 

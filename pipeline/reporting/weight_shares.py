@@ -15,20 +15,14 @@ ACCURACY = "train_discriminator_accuracy"
 """Balanced accuracy of InfoCal's discriminator over an epoch."""
 _WON = 0.995
 """That from which on it tells all features apart."""
-_WEIGHT = "lambda_"
-_AT_GUIDER = "lambda_mi"
-_PAPER = "paper"
 
 
 def of_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     """A trial's shares by the name of the weight, in its last epoch; empty where that lies in the start."""
     if metrics.get(PRESSURE, 1.0) < 1:
         return {}
-    return {
-        _WEIGHT + name.removeprefix(PREFIX): share
-        for name, share in metrics.items()
-        if name.startswith(PREFIX)
-    }
+    shares = {name: share for name, share in metrics.items() if name.startswith(PREFIX)}
+    return {f"lambda_{name.removeprefix(PREFIX)}": share for name, share in shares.items()}
 
 
 def has_winner(metrics: Mapping[str, float]) -> bool:
@@ -82,8 +76,8 @@ def unheard(searched: Sequence[Searched], trials: Sequence[TrialResult], space_n
         share = at_the_top(one, trials)
         if share is None or share >= LEAST:
             continue
-        part, loss = ("guider", "L_guide") if one.name == _AT_GUIDER else ("selector", "L_sp")
-        hint = "" if space_name != _PAPER else " `--space wide` reaches further."
+        part, loss = ("guider", "L_guide") if one.name == "lambda_mi" else ("selector", "L_sp")
+        hint = "" if space_name != "paper" else " `--space wide` reaches further."
         found.append(
             f"`{one.name}` has no effect in this search: even at {one.high:g}, the top of its range, its "
             f"gradient at the {part} is only {percent(share)} of the gradient of {loss}. Below "

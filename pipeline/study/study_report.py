@@ -46,7 +46,7 @@ def write(tracker: Tracker, study_run_id: str, target: Path | Location, where: s
             hint="restore the artifacts, or name another file with `--output`",
         )
     write_page(target, text, where)
-    tracker.log_text(study_run_id, findings.of(findings.linked(tracker, found, None)), REPORT)
+    tracker.log_artifact(study_run_id, findings.of(findings.linked(tracker, found, None)), REPORT)
 
 
 def _content(target: Path | Location) -> bytes:

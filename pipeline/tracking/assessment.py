@@ -40,12 +40,7 @@ GROUPS_ARTIFACT = "test/groups.json"
 
 _DIGITS = 6
 """Of a score in a tag."""
-_FAITHFULNESS = (
-    "comprehensiveness",
-    "sufficiency",
-    "comprehensiveness_aopc",
-    "sufficiency_aopc",
-)
+_FAITHFULNESS = ("comprehensiveness", "sufficiency", "comprehensiveness_aopc", "sufficiency_aopc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +113,7 @@ def of_run(tracker: Tracker, run_id: str, given: argparse.Namespace, folder: Pat
         "dataset": stored.dataset,
         "aspect": stored.aspect,
         "options": stored.options,
-        "sample": run.tags.get(model_registry.CORPUS_TAG) == model_registry.SAMPLE_CORPUS,
+        "sample": model_registry.is_sample(run.tags),
         "data_fingerprint": fingerprint,
         "max_length": max_length,
         "epoch": scores.epoch,
@@ -188,7 +183,14 @@ def features_of(metadata: Mapping[str, Any], given: argparse.Namespace) -> Featu
     if found is not None:
         return found
     built = open_features(request, verify=True)
-    _check_fingerprint(built.fingerprint, wanted, str(built.directory))
+    if built.fingerprint != wanted:
+        raise PipelineError(
+            f"the model was trained on features {wanted[:16]}, but the given data and flags produce features "
+            f"{built.fingerprint[:16]}; the scores would not be comparable",
+            where=str(built.directory),
+            hint="give the data files and the `--embedding` of the search, or its cache folder "
+            "(`--cache-dir`)",
+        )
     return built
 
 
@@ -204,17 +206,6 @@ def _request(metadata: Mapping[str, Any], given: argparse.Namespace) -> FeatureR
         max_length=metadata["max_length"],
         **settings.word_vectors(metadata["dataset"], given.embedding),
     )
-
-
-def _check_fingerprint(given: str, wanted: str, where: str) -> None:
-    if given != wanted:
-        raise PipelineError(
-            f"the model was trained on features {wanted[:16]}, but the given data and flags produce features "
-            f"{given[:16]}; the scores would not be comparable",
-            where=where,
-            hint="give the data files and the `--embedding` of the search, or its cache folder "
-            "(`--cache-dir`)",
-        )
 
 
 def as_recorded(scores: Mapping[str, float]) -> dict[str, float]:
@@ -242,7 +233,7 @@ def read_test(tracker: Tracker, subject: Subject) -> TestReading:
     reading = score_test(subject.model, subject.features, subject.calibrated_threshold, log_reading)
     if reading.groups and not subject.explainer:
         text = json.dumps(reading.groups, indent=1, sort_keys=True)
-        tracker.log_text(subject.run_id, text, GROUPS_ARTIFACT)
+        tracker.log_artifact(subject.run_id, text, GROUPS_ARTIFACT)
     return reading
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from sqlalchemy import create_engine, inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from pipeline.base import reach, tracking_address, uris
 from pipeline.base.errors import PipelineError, one_line
@@ -106,12 +107,8 @@ def _check_database(url: str) -> None:
             check_folder(url, file)
             if not file.is_file() or not file.stat().st_size:
                 return  # and connecting would make it
-        engine = create_engine(url)
-        try:
-            with engine.connect() as connection:
-                tables = set(inspect(connection).get_table_names())
-        finally:
-            engine.dispose()
+        with create_engine(url, poolclass=NullPool).connect() as connection:
+            tables = set(inspect(connection).get_table_names())
         if (_STUDIES not in tables and _VERSIONS in tables) or _OF_MLFLOW in tables:
             raise refused(
                 url,

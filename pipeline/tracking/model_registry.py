@@ -5,8 +5,7 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,6 +151,11 @@ def corpus_tag(is_sample: bool) -> dict[str, str]:
     return {CORPUS_TAG: SAMPLE_CORPUS if is_sample else REAL_CORPUS}
 
 
+def is_sample(tags: Mapping[str, str]) -> bool:
+    """Whether the tags of a run or a version say that it is of the made-up corpus."""
+    return tags.get(CORPUS_TAG) == SAMPLE_CORPUS
+
+
 def differing(these: Mapping[str, str], those: Mapping[str, str]) -> str | None:
     """What tells two versions apart that should not be versions of one model; None where nothing does.
 
@@ -236,7 +240,8 @@ def _log_model(tracker: Tracker, package_dir: Path, run_id: str, metadata: Mappi
         logged = client.create_logged_model(
             run.experiment_id, name=_MODEL, source_run_id=run_id, params=run.params, model_type="pyfunc"
         )
-        with _finalized(client, logged.model_id):
+        status = LoggedModelStatus.FAILED
+        try:
             client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, step=0)])
             description = Model(
                 artifact_path=logged.artifact_location, run_id=run_id, model_id=logged.model_id
@@ -257,28 +262,17 @@ def _log_model(tracker: Tracker, package_dir: Path, run_id: str, metadata: Mappi
                 client.log_model_artifacts(logged.model_id, str(folder))
             else:
                 moved.store(folder, elsewhere)
+            status = LoggedModelStatus.READY
+        finally:
+            client.finalize_logged_model(logged.model_id, status)
     return logged
-
-
-@contextmanager
-def _finalized(client: MlflowClient, model_id: str) -> Iterator[None]:
-    """Leave a logged model READY, or FAILED where it could not be written."""
-    status = LoggedModelStatus.FAILED
-    try:
-        yield
-        status = LoggedModelStatus.READY
-    finally:
-        client.finalize_logged_model(model_id, status)
 
 
 def requirements(package_dir: Path) -> list[str]:
     """The installed versions of what loading the model of a package imports, without their build (`+cpu`)."""
+    more = _OF_PRETRAINED if checkpoints.is_pretrained(package_dir) else ()
     pinned = []
-    for package in (
-        _DISTRIBUTION,
-        *_REQUIREMENTS,
-        *(_OF_PRETRAINED if checkpoints.is_pretrained(package_dir) else ()),
-    ):
+    for package in (_DISTRIBUTION, *_REQUIREMENTS, *more):
         try:
             version = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
@@ -338,7 +332,7 @@ def _known(tracker: Tracker, name: str) -> str:
         if name not in models:
             return f"registered models: {', '.join(f'`{known}`' for known in sorted(models)) or 'none'}"
         versions = tracker.client.search_model_versions(f"name = '{name}'")
-    numbers = ", ".join(str(number) for number in sorted(int(version.version) for version in versions))
+    numbers = ", ".join(map(str, sorted(int(version.version) for version in versions)))
     aliases = ", ".join(f"`{alias}` = {number}" for alias, number in sorted(models[name].aliases.items()))
     return f"the model has versions {numbers or 'none'} and aliases {aliases or 'none'}"
 
@@ -376,10 +370,10 @@ def champion(tracker: Tracker, name: str) -> ModelVersion | None:
     return None if holder is None else find(tracker, name, int(holder))
 
 
-def promote(tracker: Tracker, version: ModelVersion, alias: str = CHAMPION) -> None:
-    """Move an alias to a version."""
-    with translated(f"cannot move the alias `{alias}` to {version.uri}"):
-        tracker.client.set_registered_model_alias(version.name, alias, str(version.version))
+def promote(tracker: Tracker, version: ModelVersion) -> None:
+    """Make a version the champion."""
+    with translated(f"cannot move the alias `{CHAMPION}` to {version.uri}"):
+        tracker.client.set_registered_model_alias(version.name, CHAMPION, str(version.version))
 
 
 def tag(tracker: Tracker, version: ModelVersion, tags: Mapping[str, Any]) -> None:
@@ -392,7 +386,8 @@ def tag(tracker: Tracker, version: ModelVersion, tags: Mapping[str, Any]) -> Non
 class LostFiles(PipelineError):  # noqa: N818 - what a second registration mends
     """Files of a registered version are missing or damaged."""
 
-    def __init__(self, message: str, where: str, command: str) -> None:
+    def __init__(self, tracker: Tracker, version: ModelVersion, where: str, message: str) -> None:
+        command = _register_again(tracker, version)
         hint = (
             "restore the files from a backup, or register the trial as a new version from the weights of its "
             f"study: `{command}`"
@@ -454,20 +449,20 @@ def load_version_package(tracker: Tracker, name: str, which: str | int, destinat
         folder = moved.path_of(uri)
         if folder is not None and not folder.exists():
             message = f"cannot read the files of {version.uri}: the folder is missing"
-            raise LostFiles(message, uri, _register_again(tracker, version))
+            raise LostFiles(tracker, version, uri, message)
         found = Path(
             download_artifacts(artifact_uri=uri, dst_path=str(destination), tracking_uri=tracker.address)
         )
     registered, weights = version.tags.get(_DIGEST_TAG), found / checkpoints.WEIGHTS
     if registered and not weights.is_file():
-        message = f"{version.uri} has no file `{checkpoints.WEIGHTS}`"
-        raise LostFiles(message, uri, _register_again(tracker, version))
+        raise LostFiles(tracker, version, uri, f"{version.uri} has no file `{checkpoints.WEIGHTS}`")
     if registered and file_digest(weights) != registered:
         raise LostFiles(
+            tracker,
+            version,
+            uri,
             f"`{checkpoints.WEIGHTS}` of {version.uri} was changed after registration: its sha256 does not "
             f"match the version's tag `{_DIGEST_TAG}` ({registered})",
-            uri,
-            _register_again(tracker, version),
         )
     return found
 

@@ -74,17 +74,13 @@ def read_record(tracker: Tracker, run_id: str) -> Record:
         run=stored.run,
         seed=int(stored.config.get("seed", stored.run.seed)),
         fingerprint=run.tags[_FINGERPRINT],
-        is_sample=_is_sample(run),
+        is_sample=model_registry.is_sample(run.tags),
         trajectory=_trajectory(tracker, run),
         environment=environment,
         best_digest=digest,
     )
     _check_agrees_with_itself(found)
     return found
-
-
-def _is_sample(run: TrackedRun) -> bool:
-    return run.tags.get(model_registry.CORPUS_TAG) == model_registry.SAMPLE_CORPUS
 
 
 def _check_is_trial(run: TrackedRun) -> None:
@@ -114,7 +110,7 @@ def read_stored(tracker: Tracker, run: TrackedRun, folder: Path) -> Stored:
             f"run {run.run_id} (`{run.name}`, {run.status}) holds no `{CONFIG_ARTIFACT}`: the run ended "
             "before its settings were stored",
             hint=f"train its hyper-parameters with `python -m pipeline.train --from-run {run.run_id}"
-            f"{' --sample' if _is_sample(run) else ''}` and the flags of its data",
+            f"{' --sample' if model_registry.is_sample(run.tags) else ''}` and the flags of its data",
         )
     path = tracker.download(run.run_id, CONFIG_ARTIFACT, folder)
     with copied(folder, f"run {run.run_id}"):

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from pipeline.base import uris
 from pipeline.base.errors import PipelineError
@@ -126,10 +127,10 @@ def _found_in_file(file: Path) -> tuple[set[str], str | None]:
     with contextlib.closing(_opened(file)) as database:
         names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         tables = {str(name) for (name,) in names}
-        rows = []
-        if _VERSIONS in tables:
-            rows = database.execute(f"SELECT version_num FROM {_VERSIONS}").fetchall()
-    return tables, str(rows[0][0]) if rows else None
+        if _VERSIONS not in tables:
+            return tables, None
+        row = database.execute(f"SELECT version_num FROM {_VERSIONS}").fetchone()
+    return tables, str(row[0]) if row else None
 
 
 def _opened(file: Path) -> sqlite3.Connection:
@@ -141,13 +142,7 @@ def _opened(file: Path) -> sqlite3.Connection:
 
 
 def _found_on_server(uri: str) -> tuple[set[str], str | None]:
-    engine = create_engine(uri)
-    try:
-        with engine.connect() as connection:
-            tables = set(inspect(connection).get_table_names())
-            rows: list[str] = []
-            if _VERSIONS in tables:
-                rows = list(connection.scalars(text(f"SELECT version_num FROM {_VERSIONS}")))
-        return tables, rows[0] if rows else None
-    finally:
-        engine.dispose()
+    with create_engine(uri, poolclass=NullPool).connect() as connection:
+        tables = set(inspect(connection).get_table_names())
+        version_of_tables = text(f"SELECT version_num FROM {_VERSIONS}")
+        return tables, connection.scalar(version_of_tables) if _VERSIONS in tables else None

@@ -308,10 +308,6 @@ class Tracker:
                 self.log_artifact(run_id, content, path)
             self.client.set_terminated(run_id, status, end_time=milliseconds(ended))
 
-    def log_text(self, run_id: str, text: str, artifact_file: str) -> None:
-        """Store a text as a file of the run."""
-        self.log_artifact(run_id, text, artifact_file)
-
     def log_artifact(self, run_id: str, content: str | Path, artifact_path: str) -> None:
         """Store a text, a file or a folder at that path of the run."""
         with translated(f"cannot store `{artifact_path}` in run {run_id}"):

@@ -16,8 +16,8 @@ def results(tmp_path):
     """Results with a run that has two artifacts, moved elsewhere; the database's URI and the run's id."""
     tracker = new_store(tmp_path / "old")
     run_id = tracker.start_run(tracker.experiment("beer", "palate"), "trial", {}, {})
-    tracker.log_text(run_id, "rationales", "rationales.html")
-    tracker.log_text(run_id, "scores", "best/scores.json")
+    tracker.log_artifact(run_id, "rationales", "rationales.html")
+    tracker.log_artifact(run_id, "scores", "best/scores.json")
     target = tmp_path / "far away" / "new 100%"
     target.parent.mkdir()
     shutil.move(tmp_path / "old", target)
@@ -37,7 +37,7 @@ def test_artifacts_are_found_beside_the_database(results, tmp_path):
 
 def test_artifacts_are_written_beside_the_database(results, tmp_path):
     tracker, run_id, target = results
-    tracker.log_text(run_id, "page", "report.html")
+    tracker.log_artifact(run_id, "page", "report.html")
     later = tracker.start_run(tracker.experiment("beer", "palate"), "later", {}, {})
     tracker.log_artifact(later, target / "mlflow.db", "copies/database")
     assert (tracker.artifact_folder(run_id) / "report.html").read_text(encoding="utf-8") == "page"

@@ -23,7 +23,7 @@ class Results:
         tracker = new_store(folder)
         self.run_id = tracker.start_run(tracker.experiment("beer", "palate"), "trial-00", {}, {})
         tracker.experiment("beer", "smell")  # without an artifact
-        tracker.log_text(self.run_id, "rationales", "rationales.html")
+        tracker.log_artifact(self.run_id, "rationales", "rationales.html")
         package = small_package(folder / "package")
         model_registry.register(tracker, package, name=NAME, run_id=self.run_id, tags={})
 

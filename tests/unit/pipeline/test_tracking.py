@@ -85,7 +85,7 @@ def test_sqlite_store_is_made_with_its_folder_and_artifacts_beside_it(tmp_path: 
     assert empty_database().is_file()  # made by a tracker, in a folder that was missing
     tracker = new_store(tmp_path / "new")
     run_id = tracker.start_run(tracker.experiment("beer", "smell"), "one", {}, {})
-    tracker.log_text(run_id, "hello", "notes/a.txt")
+    tracker.log_artifact(run_id, "hello", "notes/a.txt")
     stored = tmp_path / "new" / "artifacts" / "beer-smell"
     assert [path.read_text() for path in stored.rglob("a.txt")] == ["hello"]
 
@@ -93,7 +93,7 @@ def test_sqlite_store_is_made_with_its_folder_and_artifacts_beside_it(tmp_path: 
 def test_artifact_root_can_be_named(tmp_path: Path):
     new_store(tmp_path)
     tracker = Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path / "kept")
-    tracker.log_text(tracker.start_run(tracker.experiment("beer", ""), "one", {}, {}), "x", "x.txt")
+    tracker.log_artifact(tracker.start_run(tracker.experiment("beer", ""), "one", {}, {}), "x", "x.txt")
     assert len(list((tmp_path / "kept" / "beer").rglob("x.txt"))) == 1
 
 
