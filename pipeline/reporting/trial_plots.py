@@ -195,17 +195,13 @@ _SEEN = 0.05
 
 
 def _is_seen(front: Sequence[TrialResult], across: Sequence[float], up: Sequence[float]) -> bool:
-    """Whether the line through the trials is longer than their marks hide."""
-    if len(front) < 2:
+    """Whether the line through the trials, by rising recall, is longer than their marks hide."""
+    if not front:
         return False
-    sides = [
-        (max(values) - min(values)) / (ends[1] - ends[0])
-        for values, ends in (
-            ([trial.recall or 0.0 for trial in front], across),
-            ([trial.precision or 0.0 for trial in front], up),
-        )
-    ]
-    return max(sides) > _SEEN
+    first, last = front[0], front[-1]
+    width = ((last.recall or 0.0) - (first.recall or 0.0)) / (across[1] - across[0])
+    height = ((first.precision or 0.0) - (last.precision or 0.0)) / (up[1] - up[0])
+    return max(width, height) > _SEEN
 
 
 def _published(published: Sequence[PublishedRow]) -> list[tuple[str, float, float]]:

@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -135,17 +135,19 @@ def as_answer(explanation: Explanation, all_tokens: bool) -> dict[str, Any]:
         "probabilities": explanation.probabilities,
         "label": explanation.label,
         "num_unknown": explanation.num_unknown,
-        "rationale": [_token(token) for token in explanation.rationale],
+        **_tokens(explanation.tokens, all_tokens),
     }
-    if all_tokens:
-        answer["tokens"] = [_token(token) for token in explanation.tokens]
     if explanation.targets:
         answer["targets"] = {name: dataclasses.asdict(one) for name, one in explanation.targets.items()}
     for name, tokens in explanation.tokens_of.items():
-        answer["targets"][name]["rationale"] = [_token(token) for token in tokens if token.selected]
-        if all_tokens:
-            answer["targets"][name]["tokens"] = [_token(token) for token in tokens]
+        answer["targets"][name] |= _tokens(tokens, all_tokens)
     return answer
+
+
+def _tokens(tokens: Sequence[ExplainedToken], all_tokens: bool) -> dict[str, Any]:
+    """The selected tokens, and every one if that is asked for."""
+    answer = {"rationale": [_token(token) for token in tokens if token.selected]}
+    return answer | ({"tokens": [_token(token) for token in tokens]} if all_tokens else {})
 
 
 def _token(token: ExplainedToken) -> dict[str, Any]:

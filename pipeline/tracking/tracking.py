@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -243,14 +244,7 @@ class Tracker:
 
     def log_dataset(self, run_id: str, dataset: TrackedDataset) -> None:
         """Say on which data a run was trained; may be called again."""
-        made = Dataset(
-            name=dataset.name,
-            digest=dataset.digest,
-            source_type="features",
-            source=dataset.source,
-            schema=dataset.schema,
-            profile=dataset.profile,
-        )
+        made = Dataset(source_type="features", **asdict(dataset))
         inputs = [DatasetInput(made, [InputTag("mlflow.data.context", "training")])]
         with translated(f"cannot log the data set of run {run_id}"):
             try:
