@@ -162,7 +162,7 @@ def _epoch_table(
 
 
 def sentence(criterion: Criterion | None, dataset: str) -> str:
-    """A criterion as people say it: `best recall with precision ≥ 0.878 (validation)`."""
+    """A criterion as people say it: `best recall with precision ≥ 0.878, on validation`."""
     if criterion is None:
         return "not known"
     bounds = [
