@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from feature_store.errors import BadInputError, keys_in_words, shown
+from feature_store.mask_records import MaskRecord, check_scores
 from feature_store.sources.eraser import Documents, evidences_of
-from feature_store.sources.fields import check_id, check_spans, positions
+from feature_store.sources.fields import check_id, check_spans, positions, unread_keys
 from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.sources.locate import plain_or_gz
 from feature_store.wording import counted
@@ -27,33 +27,13 @@ OF_PREDICTIONS = ("rationales", SOFT, _HARD)
 _HALF = 0.5
 """A soft prediction above it selects its token, where nothing else says what is selected."""
 
-_NOT_FOR_MASKS = (
+_NOT_FOR_MASKS = {
     *("annotation_id", "rationales", "evidences", "docids", "query", "query_type", "classification"),
-    *(
-        "classification_scores",
-        "comprehensiveness_classification_scores",
-        "docid",
-        "soft_sentence_predictions",
-    ),
-    *("sufficiency_classification_scores", "thresholded_scores", "tokens_to_flip", _HARD, SOFT),
-)
+    *("classification_scores", "comprehensiveness_classification_scores", "docid"),
+    *("soft_sentence_predictions", "sufficiency_classification_scores", "thresholded_scores"),
+    *("tokens_to_flip", _HARD, SOFT),
+}
 """Keys of the benchmark's lines; others are named."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EraserMask:
-    """What one line says of one document."""
-
-    where: str
-    example_id: str
-    """The annotation's; with the document's name behind it where the line has several documents."""
-    tokens: list[str] | None
-    num_tokens: int | None
-    positions: list[int]
-    scores: object
-    """As the file has them: to be checked; None where there are none."""
-    document: str | None
-    """Its `docid`; None where the line names none."""
 
 
 @dataclass(slots=True)
@@ -75,35 +55,29 @@ class EraserFile:
         found = [place for place in beside if place.exists()]
         self._documents = Documents(found[0], self.max_bytes) if found else None
 
-    def masks(self) -> Iterator[EraserMask]:
+    def masks(self) -> Iterator[MaskRecord]:
         """One for each document of each line."""
         for number, line in filled_lines(self.path, max_bytes=self.max_bytes):
             where = f"{self.path}:{number}"
             record = parse_record(line, where, ("annotation_id",))
-            self.unread.update(record.keys() - set(_NOT_FOR_MASKS))
+            self.unread.update(record.keys() - _NOT_FOR_MASKS)
             name = check_id(record["annotation_id"], "annotation_id", where)
-            if "evidences" in record and "rationales" not in record:
-                found = self._annotated(record, name, where)
-            else:
-                found = self._predicted(record, name, where)
-            for docid, mask in found.items():
-                own: dict[str, Any] = (
-                    {}
-                    if len(found) == 1
-                    else {"example_id": f"{name}/{docid}", "where": f"{where} ({docid})"}
-                )
-                yield EraserMask(**{"where": where, "example_id": name, **mask, **own})
+            is_annotated = "evidences" in record and "rationales" not in record
+            yield from (self._annotated if is_annotated else self._predicted)(record, name, where)
 
     def notes(self) -> list[str]:
-        """What was done for want of hard predictions."""
-        if not self.num_soft_alone:
-            return []
-        return [
-            f"{self.path.name}: {counted(self.num_soft_alone, 'document has', 'documents have')} no "
-            f"`{_HARD}`: there, tokens with a soft prediction above {_HALF:g} count as selected"
-        ]
+        """What was not read, and what was done for want of hard predictions."""
+        notes = []
+        if self.num_soft_alone:
+            notes.append(
+                f"{self.path.name}: {counted(self.num_soft_alone, 'document has', 'documents have')} no "
+                f"`{_HARD}`: there, tokens with a soft prediction above {_HALF:g} count as selected"
+            )
+        if self.unread:
+            notes.append(f"{self.path.name}: {unread_keys(self.unread, ())}")
+        return notes
 
-    def _annotated(self, record: Mapping[str, object], name: str, where: str) -> dict[str, dict[str, Any]]:
+    def _annotated(self, record: Mapping[str, object], name: str, where: str) -> Iterator[MaskRecord]:
         spans: dict[str, list[list[object]]] = {}
         docids = record.get("docids")
         for docid in docids if isinstance(docids, list) else ():
@@ -111,18 +85,20 @@ class EraserFile:
         for evidence in evidences_of(record["evidences"], where):
             docid = check_id(evidence["docid"], "docid", where)
             spans.setdefault(docid, []).append([evidence["start_token"], evidence["end_token"]])
-        found: dict[str, dict[str, Any]] = {}
         for docid, pairs in (spans or {name: []}).items():
             tokens = None if self._documents is None else self._documents.tokens(docid, where)
             size = None if tokens is None else len(tokens)
-            marked = positions(check_spans(pairs, size, "`evidences`", where))
-            found[docid] = {
-                **{"tokens": tokens, "num_tokens": size, "positions": marked, "scores": None},
-                "document": docid if spans else None,
-            }
-        return found
+            example_id, place = _identity(name, docid, len(spans), where)
+            yield MaskRecord(
+                where=place,
+                example_id=example_id,
+                tokens=tokens,
+                num_tokens=size,
+                positions=positions(check_spans(pairs, size, "`evidences`", where)),
+                document=docid if spans else None,
+            )
 
-    def _predicted(self, record: Mapping[str, object], name: str, where: str) -> dict[str, dict[str, Any]]:
+    def _predicted(self, record: Mapping[str, object], name: str, where: str) -> Iterator[MaskRecord]:
         entries = record.get("rationales")
         if entries is None and (_HARD in record or SOFT in record):
             entries = [record]
@@ -130,35 +106,49 @@ class EraserFile:
             raise BadInputError(
                 f"expected a list of objects as `rationales`, but got {shown(entries)}", where=where
             )
-        found: dict[str, dict[str, Any]] = {}
+        if not entries:
+            yield MaskRecord(where=where, example_id=name, tokens=None, num_tokens=None, positions=[])
+        found: set[str] = set()
         for entry in entries:
             document = None if entry.get("docid") is None else check_id(entry["docid"], "docid", where)
             docid = document or name
             if docid in found:
                 raise BadInputError(f"document `{docid[:60]}` occurs twice in `rationales`", where=where)
-            found[docid] = {**self._document(entry, where), "document": document}
-        nothing: dict[str, Any] = {"tokens": None, "num_tokens": None, "positions": [], "scores": None}
-        return found or {name: {**nothing, "document": None}}
+            found.add(docid)
+            soft, size, chosen = self._document(entry, where)
+            example_id, place = _identity(name, docid, len(entries), where)
+            yield MaskRecord(
+                where=place,
+                example_id=example_id,
+                tokens=None,
+                num_tokens=size,
+                positions=chosen,
+                scores=check_scores(soft, size, place, SOFT),
+                document=document,
+            )
 
-    def _document(self, entry: Mapping[str, object], where: str) -> dict[str, Any]:
+    def _document(self, entry: Mapping[str, object], where: str) -> tuple[object, int | None, list[int]]:
+        """The soft predictions, not checked yet, how many there are, and the selected positions."""
         soft, hard = entry.get(SOFT), entry.get(_HARD)
         if soft is not None and (not isinstance(soft, list) or not soft):
             raise BadInputError(f"expected a list of numbers as `{SOFT}`, but got {shown(soft)}", where=where)
         size = None if soft is None else len(soft)
-        if hard is None and soft is None:
+        if hard is not None:
+            return soft, size, positions(check_spans(_pairs(hard, where), size, f"`{_HARD}`", where))
+        if soft is None:
             raise BadInputError(
                 f"expected the key `{_HARD}` or `{SOFT}`, but got neither; {keys_in_words(entry)}",
                 where=where,
             )
-        if hard is None:
-            self.num_soft_alone += 1
-            # what is no number is found where the scores are checked
-            chosen = [
-                i for i, score in enumerate(soft or ()) if isinstance(score, int | float) and score > _HALF
-            ]
-        else:
-            chosen = positions(check_spans(_pairs(hard, where), size, f"`{_HARD}`", where))
-        return {"tokens": None, "num_tokens": size, "positions": chosen, "scores": soft}
+        self.num_soft_alone += 1
+        # what is no number is found where the scores are checked
+        chosen = [i for i, score in enumerate(soft) if isinstance(score, int | float) and score > _HALF]
+        return soft, size, chosen
+
+
+def _identity(name: str, docid: str, num_documents: int, where: str) -> tuple[str, str]:
+    """Id of a document's mask, and where it is: with the document's name where the line has several."""
+    return (f"{name}/{docid}", f"{where} ({docid})") if num_documents > 1 else (name, where)
 
 
 def _pairs(hard: object, where: str) -> object:

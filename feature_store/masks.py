@@ -20,8 +20,6 @@ corpus's `annotations.json`, and files like `lei2016_rationales.jsonl`
 (`rid`, and a list of positions under the name of each aspect).
 """
 
-import math
-import sys
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,9 +27,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from feature_store.eraser_masks import OF_PREDICTIONS, SOFT, EraserFile
+from feature_store.eraser_masks import OF_PREDICTIONS, EraserFile
 from feature_store.errors import BadInputError, RequestError, keys_in_words, shown
 from feature_store.fingerprint import file_digest
+from feature_store.mask_records import MaskRecord, check_scores
 from feature_store.scripts import CHINESE, lacks_blanks
 from feature_store.sources import get_source
 from feature_store.sources.base import Report, resolve_aspect
@@ -54,8 +53,6 @@ from feature_store.tokenize import TOKENIZERS, Token, split_at_blanks
 from feature_store.tokens import touched
 from feature_store.wording import counted
 
-_LARGEST = sys.float_info.max
-
 MAX_BYTES = 4 * 2**30
 """Most bytes to accept from one mask file, after decompression."""
 
@@ -66,35 +63,6 @@ _DOCCANO = ("label", "labels", "entities")
 """Keys under which doccano's exports have spans; which of them depends on its version."""
 
 _PLAIN_FIELDS = ("id", "tokens", "num_tokens", "rationale", "scores")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MaskRecord:
-    """One text's rationale as a file states it."""
-
-    where: str
-    """File and line."""
-    example_id: str | None
-    tokens: list[str] | None
-    num_tokens: int | None
-    """How many tokens the text has; None where the file does not say."""
-    positions: list[int] | None
-    """Ascending positions of selected or marked tokens; None where nobody annotated the text."""
-    scores: list[float] | None = None
-    """One for each token."""
-    last_span: list[int] | None = None
-    """The span with the largest end, as the file has it, where the file does not say how long the text is."""
-    text: str | None = None
-    """Where the file gives this in place of the tokens, which are then its pieces between blanks."""
-    characters: Sequence[Sequence[int]] = ()
-    """[start, end) spans of the text that are selected or marked."""
-    document: str | None = None
-    """Name of the document, where a file of ERASER gives one beside the id."""
-
-    @property
-    def label(self) -> str:
-        """How the text is called in messages: its id, else where it stands."""
-        return self.where if self.example_id is None else self.example_id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,9 +115,10 @@ def read_masks(path: Path, *, aspect: str | None, max_bytes: int = MAX_BYTES) ->
     first = parse_record(line, f"{path}:{number}", ())
     unread: Counter[str] = Counter()
     records: Iterator[MaskRecord]
-    if "annotation_id" in first:
-        return _eraser(path, max_bytes)
-    if "rid" not in first:
+    file = EraserFile(path, max_bytes) if "annotation_id" in first else None
+    if file is not None:
+        records = file.masks()
+    elif "rid" not in first:
         records = (_plain(line, where, unread) for where, line in _lines(path, max_bytes))
     elif aspect is None:
         raise RequestError(
@@ -162,31 +131,11 @@ def read_masks(path: Path, *, aspect: str | None, max_bytes: int = MAX_BYTES) ->
     else:
         main = main_of(aspect) or ""
         records = (_aspect_positions(line, where, main) for where, line in _lines(path, max_bytes))
+    checked = list(_checked(records))
+    notes = [f"{path.name}: {unread_keys(unread, _PLAIN_FIELDS)}"] if unread else []
     return MaskFile(
-        path=path,
-        records=list(_checked(records)),
-        sha256=file_digest(path),
-        notes=[f"{path.name}: {unread_keys(unread, _PLAIN_FIELDS)}"] if unread else [],
+        path=path, records=checked, sha256=file_digest(path), notes=notes if file is None else file.notes()
     )
-
-
-def _eraser(path: Path, max_bytes: int) -> MaskFile:
-    file = EraserFile(path, max_bytes)
-    records = [
-        MaskRecord(
-            where=mask.where,
-            example_id=mask.example_id,
-            tokens=mask.tokens,
-            num_tokens=mask.num_tokens,
-            positions=mask.positions,
-            scores=_scores(mask.scores, mask.num_tokens, mask.where, SOFT),
-            document=mask.document,
-        )
-        for mask in file.masks()
-    ]
-    unread = [f"{path.name}: {unread_keys(file.unread, ())}"] if file.unread else []
-    checked = list(_checked(iter(records)))
-    return MaskFile(path=path, records=checked, sha256=file_digest(path), notes=[*file.notes(), *unread])
 
 
 def _lines(path: Path, max_bytes: int) -> Iterator[tuple[str, str]]:
@@ -283,7 +232,7 @@ def _plain(line: str, where: str, unread: Counter[str]) -> MaskRecord:
     last = None
     if text.num_tokens is None and isinstance(rationale, list):
         last = max(rationale, key=lambda span: float(span[1]), default=None)
-    scores = _scores(record.get("scores"), text.num_tokens, where)
+    scores = check_scores(record.get("scores"), text.num_tokens, where)
     return replace(text, positions=found, scores=scores, last_span=last)
 
 
@@ -404,18 +353,3 @@ def _offsets(value: object) -> object:
         else span
         for span in value
     ]
-
-
-def _scores(value: object, size: int | None, where: str, key: str = "scores") -> list[float] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list) or len(value) != size:
-        given = f"{len(value)}" if isinstance(value, list) else shown(value)
-        expected = "a list of numbers" if size is None else f"{size} numbers"
-        raise BadInputError(f"expected {expected} as `{key}`, but got {given}", where=where)
-    if set(map(type, value)) == {float} and all(map(math.isfinite, value)):
-        return list(value)  # as most files have them
-    for score in value:
-        if isinstance(score, bool) or not isinstance(score, int | float) or not abs(score) <= _LARGEST:
-            raise BadInputError(f"expected numbers as `{key}`, but got {shown(score)}", where=where)
-    return [float(score) for score in value]

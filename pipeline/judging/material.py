@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from feature_store.command_line import cache_folder
-from feature_store.masks import MAX_BYTES, MaskRecord, check_dataset, read_masks, split_as
+from feature_store.mask_records import MaskRecord
+from feature_store.masks import MAX_BYTES, check_dataset, read_masks, split_as
 from feature_store.scripts import CHINESE, language
 from feature_store.sources.base import source_options
 from feature_store.sources.beer import Beer

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from feature_store.errors import shown
-from feature_store.masks import MaskFile, MaskRecord, split_as
+from feature_store.mask_records import MaskRecord
+from feature_store.masks import MaskFile, split_as
 from feature_store.wording import counted
 from infocal.metrics import scores as metrics
 from infocal.metrics import trivial as baselines

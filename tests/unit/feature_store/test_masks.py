@@ -11,7 +11,8 @@ import pytest
 from feature_store import masks
 from feature_store.errors import BadInputError, MissingDataError, RequestError
 from feature_store.fingerprint import file_digest
-from feature_store.masks import MaskRecord, read_masks
+from feature_store.mask_records import MaskRecord
+from feature_store.masks import read_masks
 
 
 def write(path: Path, *records: object) -> Path:
