@@ -268,15 +268,12 @@ def locked(cache_dir: Path, name: str) -> Iterator[None]:
         lock.release()
 
 
-def _stamp(file: Path) -> tuple[list[int], int]:
-    """Size and time of change, and that time alone."""
-    stat = file.stat()
-    return [stat.st_size, stat.st_mtime_ns], stat.st_mtime_ns
-
-
-def _folder_stamp(folder: Path) -> tuple[str, int]:
-    """A digest of the stamps of all files of a folder, and the latest time of change of any."""
-    stamps = {name: _stamp(path) for name, path in files_below(folder).items()}
+def _stamp(path: Path) -> tuple[list[int] | str, int]:
+    """Size and time of change, of a folder a digest of those of its files; and the latest time of change."""
+    if not path.is_dir():
+        stat = path.stat()
+        return [stat.st_size, stat.st_mtime_ns], stat.st_mtime_ns
+    stamps = {name: _stamp(file) for name, file in files_below(path).items()}
     latest = max((changed_ns for _, changed_ns in stamps.values()), default=0)
     return hashlib.sha256(json.dumps(stamps).encode()).hexdigest(), latest
 
@@ -293,7 +290,7 @@ class DigestBook:
 
     def digest(self, file: Path) -> str:
         """SHA-256 of a file's content, or of the names and contents of all files of a folder."""
-        stamp, changed_ns = _folder_stamp(file) if file.is_dir() else _stamp(file)
+        stamp, changed_ns = _stamp(file)
         name = str(file.resolve())
         known = self._known.get(name)
         if isinstance(known, dict) and known.get("stamp") == stamp:

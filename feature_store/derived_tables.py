@@ -34,13 +34,7 @@ def fill(
 def write_staged(
     stage: Path, features_key: str, step: str, version: int, parameters: Mapping[str, Any], table: pa.Table
 ) -> None:
-    """Write a derived table of features that are being built; `store.derived` finds it with these arguments.
-
-    Args:
-        step: as for `store.derived`; likewise the others.
-        version: see there.
-        parameters: see there.
-    """
+    """Write a derived table of features that are being built; arguments as for `store.derived`."""
     key = fingerprint(step, version, parameters, [features_key])
     directory = folder_below(stage, step, key)
     directory.mkdir(parents=True)

@@ -1,6 +1,7 @@
 """Errors a user can mend: what is wrong, where it is, and what to do about it."""
 
 import difflib
+import functools
 import io
 import re
 import sys
@@ -36,17 +37,13 @@ class UserError(Exception):
         return f"{self.where}: {self.message}" if self.where else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.message, self.where, self.hint)
+        return functools.partial(type(self), self.message, where=self.where, hint=self.hint), ()
 
 
 def _readable(message: str) -> str:
     """The message in one line that ends."""
     line = " ".join(message.splitlines())
     return line if len(line) <= MAX_MESSAGE else f"{line[:MAX_MESSAGE]} ... ({len(line)} characters)"
-
-
-def _rebuild(kind: type[UserError], message: str, where: str | None, hint: str | None) -> UserError:
-    return kind(message, where=where, hint=hint)
 
 
 class FeatureStoreError(UserError):

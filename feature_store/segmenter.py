@@ -180,10 +180,8 @@ class _FastCut:
         return tuple(words)
 
 
-@functools.cache
-def _fast_cut() -> _FastCut:
-    """One for the whole process: its tables take a moment to build."""
-    return _FastCut()
+_fast_cut = functools.cache(_FastCut)
+"""One for the whole process: its tables take a moment to build."""
 
 
 class _MarkovModel:

@@ -141,7 +141,8 @@ class Features:
             self.provenance: dict[str, Any] = meta["provenance"]
             self.notes: list[str] = list(self.provenance["notes"])
             self.task = TaskInfo.of_json(meta["task"])
-            self._tables = {split: self._open(f"{split}.arrow", self._schema()) for split in self.splits}
+            schema = table_schema(self.task.kind, self.task.side_kinds)
+            self._tables = {split: self._open(f"{split}.arrow", schema) for split in self.splits}
             self._words = self._open("vocabulary.arrow", VOCABULARY_SCHEMA)
             self.embeddings: npt.NDArray[np.float32] = self._open_vectors()
             self.tokenizer_files: dict[str, str] = {}
@@ -153,9 +154,6 @@ class Features:
                 f"the folder cannot be read ({reason(error)})", where=str(directory)
             ) from error
         self._checked: set[str] = set()
-
-    def _schema(self) -> pa.Schema:
-        return table_schema(self.task.kind, self.task.side_kinds)
 
     def _open(self, name: str, schema: pa.Schema) -> pa.Table:
         """One of the folder's Arrow files, with the columns that it must have."""
@@ -261,11 +259,10 @@ def open_features(
         CacheError: if the cache folder cannot be written to.
     """
     recipe, directory = located(request)
-    name = directory.name
     found = load_if_whole(directory, recipe, verify)
     if found is not None:
         return found
-    with cache.locked(request.cache_dir, name):
+    with cache.locked(request.cache_dir, directory.name):
         found = load_if_whole(directory, recipe, verify)  # another process may have built it while we waited
         if found is None:
             _build(directory, recipe, on_rows)
@@ -294,7 +291,7 @@ def fingerprint_of(request: FeatureRequest) -> str:
         MissingDataError: if raw files are missing; names them and what to do.
         BadInputError: if one cannot be read.
     """
-    return provenance_of(request)[0]
+    return located(request)[0].fingerprint
 
 
 def provenance_of(request: FeatureRequest) -> tuple[str, dict[str, Any]]:
@@ -303,9 +300,7 @@ def provenance_of(request: FeatureRequest) -> tuple[str, dict[str, Any]]:
     Raises:
         UserError: as `fingerprint_of`.
     """
-    source = get_source(request.dataset)
-    aspect = resolve_aspect(source, request.aspect)
-    recipe = _recipe(request, source, aspect, _data_dir(request, source))
+    recipe, _ = located(request)
     return recipe.fingerprint, {"parameters": recipe.parameters, "digests": recipe.digests}
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from feature_store import build, staging, store
 from feature_store.recipe import Recipe
 from feature_store.sources.base import Report, TaskKind
-from feature_store.store import FeatureRequest, Features
+from feature_store.store import FeatureRequest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,32 +60,29 @@ def survey(request: FeatureRequest) -> Survey:
         asked = request if keeps else dataclasses.replace(request, cache_dir=Path(scratch) / "cache")
         recipe, directory = store.located(asked)
         features = store.load_if_whole(directory, recipe, False)
-        found = (
-            _of_rows(Path(scratch), recipe, request.sample) if features is None else _of_features(features)
-        )
-    return dataclasses.replace(found, seconds=time.monotonic() - start)
+        if features is None:
+            kind, sizes, notes = _of_rows(Path(scratch), recipe, request.sample)
+        else:
+            sizes = {split: _size(features.table(split)) for split in features.splits}
+            kind, notes = features.task.kind, features.notes
+    is_built, seconds = features is not None, time.monotonic() - start
+    return Survey(kind=kind, sizes=sizes, seconds=seconds, is_built=is_built, notes=notes)
 
 
-def _of_features(features: Features) -> Survey:
-    sizes = {split: _size(features.table(split)) for split in features.splits}
-    return Survey(
-        kind=features.task.kind, sizes=sizes, seconds=0.0, is_built=True, notes=list(features.notes)
-    )
-
-
-def _of_rows(scratch: Path, recipe: Recipe, sample: bool) -> Survey:
+def _of_rows(scratch: Path, recipe: Recipe, sample: bool) -> tuple[TaskKind, dict[str, Size], list[str]]:
+    """Kind of the task, sizes and notes."""
     report = Report(notes=list(recipe.notes))
     spec = recipe.source.task(recipe.query, report)
     if recipe.source.tokenizer == "jieba" and not sample:
         sizes = {role: Size(rows=number) for role, number in spec.num_cases.items()}
-        return Survey(kind=spec.kind, sizes=sizes, seconds=0.0, is_built=False, notes=report.notes)
+        return spec.kind, sizes, report.notes
     staging.stage_rows(scratch, recipe, spec, report)
     sizes = {}
     for split in recipe.tables:
         with pa.memory_map(str(staging.staged_file(scratch, split))) as file:
             sizes[split] = _size(pa.ipc.open_file(file).read_all(), "codes")
     build.task_info(staging.staged_file(scratch, "train"), spec, staging.raw_files(recipe))
-    return Survey(kind=spec.kind, sizes=sizes, seconds=0.0, is_built=False, notes=report.notes)
+    return spec.kind, sizes, report.notes
 
 
 def _size(table: pa.Table, texts: str = "tokens") -> Size:

@@ -321,23 +321,19 @@ def opened() -> Iterator[None]:
     above = _Above(screen, before)
     _screen.append(screen)
     sys.stderr = cast(TextIO, above)
+    stays = True
     try:
         screen.live.start()
         yield
-    except BaseException:
-        _closed(screen, above, before, stays=True)
-        raise
-    _closed(screen, above, before, stays=False)
-
-
-def _closed(screen: _Screen, above: _Above, before: TextIO, *, stays: bool) -> None:
-    try:
-        above.finish()
+        stays = False
     finally:
-        screen.end(stays=stays)
-        _screen.clear()
-        if sys.stderr is above:
-            sys.stderr = before
+        try:
+            above.finish()
+        finally:
+            screen.end(stays=stays)
+            _screen.clear()
+            if sys.stderr is above:
+                sys.stderr = before
 
 
 @contextlib.contextmanager

@@ -14,13 +14,7 @@ from collections.abc import Callable, Mapping
 from feature_store import tokenize_posts
 from feature_store.errors import RequestError, quoted
 from feature_store.own_words import OwnWords
-from feature_store.segmenter import (
-    DICTIONARY,
-    STOP_WORDS,
-    Segmenter,
-    parse_dictionary,
-    parse_stop_words,
-)
+from feature_store.segmenter import DICTIONARY, STOP_WORDS, Segmenter, parse_dictionary, parse_stop_words
 from feature_store.tokens import Token, without_invisible
 
 __all__ = [
@@ -59,24 +53,24 @@ _WRITTEN_AS = str.maketrans({"’": "'", "‘": "'", "“": "``", "”": _CLOSIN
 
 def tokenize(text: str) -> list[Token]:
     """Tokens of an English text in order: all of it but white space and characters without width."""
-    return without_invisible(_tokens, text)
+    return without_invisible(_lower_cased, text)
 
 
 def tokenize_cased(text: str) -> list[Token]:
     """The same tokens with their capital letters, for corpora that keep them."""
-
-    def cased(text: str) -> list[Token]:
-        if _stands_apart(text):
-            return split_at_blanks(text)
-        return [Token(_as_written(match, text), *match.span()) for match in _PIECE.finditer(text)]
-
-    return without_invisible(cased, text)
+    return without_invisible(_cased, text)
 
 
-def _tokens(text: str) -> list[Token]:
-    if _is_in_corpus_form(text):
+def _lower_cased(text: str) -> list[Token]:
+    if text == text.lower() and _stands_apart(text):
         return split_at_blanks(text)
-    return _apply_rules(text)
+    return [Token(_written(match, text).lower(), *match.span()) for match in _PIECE.finditer(text)]
+
+
+def _cased(text: str) -> list[Token]:
+    if _stands_apart(text):
+        return split_at_blanks(text)
+    return [Token(_written(match, text), *match.span()) for match in _PIECE.finditer(text)]
 
 
 def split_at_blanks(text: str) -> list[Token]:
@@ -84,37 +78,25 @@ def split_at_blanks(text: str) -> list[Token]:
     return [Token(match[0], *match.span()) for match in _CHUNK.finditer(text)]
 
 
-def _apply_rules(text: str) -> list[Token]:
-    return [Token(_written(match, text), *match.span()) for match in _PIECE.finditer(text)]
-
-
 def _written(match: re.Match[str], text: str) -> str:
-    return _as_written(match, text).lower()
-
-
-def _as_written(match: re.Match[str], text: str) -> str:
     if match[0] == '"':
         opens = match.start() == 0 or text[match.start() - 1].isspace() or text[match.start() - 1] in "([{"
         return "``" if opens else _CLOSING
     return match[0].translate(_WRITTEN_AS)
 
 
-def _is_in_corpus_form(text: str) -> bool:
-    """True for lower-case text in which punctuation stands apart more often than it clings to a word.
+def _stands_apart(text: str) -> bool:
+    """Whether punctuation stands apart more often than it clings to a word.
 
     The corpus itself is not split without exception (`.no`, `st.`), so one clinging dot must not decide.
     """
-    return text == text.lower() and _stands_apart(text)
-
-
-def _stands_apart(text: str) -> bool:
-    """Whether punctuation stands apart more often than it clings to a word."""
     apart = clinging = 0
     for chunk in _CHUNK.findall(text):
         if _CORPUS_MARK.fullmatch(chunk):
             apart += 1
         else:
-            clinging += [token.text for token in _apply_rules(chunk)] != [chunk.lower()]
+            pieces = [_written(match, chunk).lower() for match in _PIECE.finditer(chunk)]
+            clinging += pieces != [chunk.lower()]
     return apart > clinging
 
 
