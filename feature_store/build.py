@@ -25,7 +25,7 @@ from feature_store.cache import (
 from feature_store.columns import VOCABULARY_SCHEMA, batches, table_schema
 from feature_store.errors import BadInputError
 from feature_store.recipe import TOKENIZER_FILE, Recipe
-from feature_store.sources.base import Report, SideSpec, TaskSpec, word_splits
+from feature_store.sources.base import Report, TargetSpec, TaskSpec, word_splits
 from feature_store.sources.lines import read_lines
 from feature_store.staging import raw_files, stage_rows, staged_file
 from feature_store.targets import column_of, main_of
@@ -168,13 +168,13 @@ def task_info(rows: Path, spec: TaskSpec, where: str, name: str = "") -> dict[st
     return found | {"name": name, "sides": sides}
 
 
-def _target_info(rows: Path, column: str, spec: TaskSpec | SideSpec, where: str) -> dict[str, Any]:
+def _target_info(rows: Path, column: str, spec: TargetSpec, where: str) -> dict[str, Any]:
     with pa.memory_map(str(rows)) as file:
         targets = np.concatenate([as_numpy(batch.column(column)) for batch in batches(file)]).astype(
             np.float64
         )
     if targets.var() == 0:
-        of = f" of `{spec.name}`" if isinstance(spec, SideSpec) else ""
+        of = f" of `{spec.name}`" if column != "target" else ""
         raise BadInputError(
             f"all {len(targets)} training targets{of} are {targets[0]:g}: nothing to learn",
             where=where,

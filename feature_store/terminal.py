@@ -319,8 +319,9 @@ def opened() -> Iterator[None]:
     before = sys.stderr
     screen = _Screen(before)
     above = _Above(screen, before)
+    stream = cast(TextIO, above)
     _screen.append(screen)
-    sys.stderr = cast(TextIO, above)
+    sys.stderr = stream
     stays = True
     try:
         screen.live.start()
@@ -332,7 +333,7 @@ def opened() -> Iterator[None]:
         finally:
             screen.end(stays=stays)
             _screen.clear()
-            if sys.stderr is above:
+            if sys.stderr is stream:
                 sys.stderr = before
 
 

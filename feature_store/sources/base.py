@@ -125,18 +125,11 @@ class Query:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SideSpec:
-    """What a side target is; see `TaskSpec` for the fields."""
-
-    name: str
-    kind: TaskKind
-    class_names: tuple[str, ...] | None = None
-    score_range: tuple[float, float] = (0.0, 1.0)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaskSpec:
+class TargetSpec:
     """What a target is."""
+
+    name: str = ""
+    """Empty for a main target whose name nothing depends on."""
 
     kind: TaskKind
     class_names: tuple[str, ...] | None = None
@@ -145,13 +138,18 @@ class TaskSpec:
     score_range: tuple[float, float] = (0.0, 1.0)
     """Lowest and highest score of a regression, as the user writes scores; targets are scaled to [0, 1]."""
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskSpec(TargetSpec):
+    """What the main target is, and all else that a source finds out before it reads the examples."""
+
     tokenizer: str | None = None
     """Name in `feature_store.tokenize`, where the files say it; None: the source's own."""
 
     num_cases: Mapping[str, int] = field(default_factory=dict)
     """Texts of each raw file by its role, where the source has counted them."""
 
-    sides: tuple[SideSpec, ...] = ()
+    sides: tuple[TargetSpec, ...] = ()
     """The side targets, in the order of `Query.sides`."""
 
     @property
@@ -214,34 +212,34 @@ class FeatureDefaults:
 
 
 class Source(Protocol):
-    """A data set in its official file format.
+    """A data set in its official file format; what has a value here need not be stated.
 
     A source reads files and yields frames of examples; it knows neither the cache nor the vocabulary.
     """
 
     name: str
     title: str
-    aspects: tuple[str, ...]
+    aspects: tuple[str, ...] = ()
     """Names of the targets one may ask for; empty when there is only one."""
 
-    aliases: Mapping[str, str]
+    aliases: Mapping[str, str] = MappingProxyType({})
     """Other names of aspects."""
 
-    side_targets: tuple[str, ...]
+    side_targets: tuple[str, ...] = ()
     """Names that may follow the first in `--aspect A,B`; empty where a model predicts one target."""
 
-    main_targets: tuple[str, ...]
+    main_targets: tuple[str, ...] = ()
     """Of a source without aspects, where a model may predict several targets: names of the main one, one of
     which is first in `--aspect A,B`. Where it has no `side_targets`, its files name them."""
 
-    splits: tuple[str, ...]
+    splits: tuple[str, ...] = ("train", "val", "test")
     """Those of `SPLITS` that it has."""
 
     shares_texts: bool
     """Whether texts may stand in several of the official splits: then they are left there, and counted."""
 
-    options: tuple[SourceOption, ...]
-    defaults: FeatureDefaults
+    options: tuple[SourceOption, ...] = ()
+    defaults: FeatureDefaults = FeatureDefaults()
     tokenizer: str
     """Name in `feature_store.tokenize` of what splits a free text as this source's texts are split."""
 
@@ -251,7 +249,7 @@ class Source(Protocol):
     sample_version: int
     """Raise it when the sample corpus changes for an equal seed."""
 
-    remote_files: tuple[RemoteFile, ...]
+    remote_files: tuple[RemoteFile, ...] = ()
 
     def inputs(
         self, data_dir: Path, aspect: str | None, options: Mapping[str, str] = NO_OPTIONS

@@ -20,12 +20,12 @@ from feature_store.sources.base import (
     POOL,
     SPLITS,
     Example,
-    FeatureDefaults,
     Query,
     RemoteFile,
     Report,
-    SideSpec,
+    Source,
     SourceOption,
+    TargetSpec,
     TaskSpec,
 )
 from feature_store.sources.beer_polar import CLASS_NAMES, POLAR, SCORE, polar
@@ -81,7 +81,7 @@ def _reviews_file(number: int, part: str) -> RemoteFile:
     )
 
 
-class Beer:
+class Beer(Source):
     """The source `beer`: regression of one aspect's score in [0, 1], or two classes of it.
 
     Splits: `train` is the train file where there is one, with the held-out file as `val`; otherwise the
@@ -92,14 +92,12 @@ class Beer:
 
     name = "beer"
     title = "BeerAdvocate reviews, one score per aspect (Lei et al. 2016)"
-    aspects: tuple[str, ...] = _ASPECTS
-    side_targets: tuple[str, ...] = _SCORES
-    main_targets: tuple[str, ...] = ()
+    aspects = _ASPECTS
+    side_targets = _SCORES
     aliases: Mapping[str, str] = {"aroma": "smell", "look": "appearance"}
-    splits: tuple[str, ...] = SPLITS
-    defaults = FeatureDefaults()
+    splits = SPLITS
     shares_texts = False
-    options: tuple[SourceOption, ...] = (
+    options = (
         SourceOption(
             name="pool",
             default=NO_POOL,
@@ -164,7 +162,7 @@ class Beer:
                 f"`pool={ADJUSTED}` works only with one target, but `--aspect` names several",
                 hint=f"name only one target, or use `--option pool={NO_POOL}` or `--option pool=plain`",
             )
-        sides = tuple(SideSpec(name=side, kind="regression") for side in query.sides)
+        sides = tuple(TargetSpec(name=side, kind="regression") for side in query.sides)
         if query.options.get("target") == POLAR:
             return TaskSpec(kind="classification", class_names=CLASS_NAMES, sides=sides)
         return TaskSpec(kind="regression", sides=sides)

@@ -19,7 +19,7 @@ from feature_store.cail_recipes import MIN_CASES, RECIPES, Case, CaseRecipe
 from feature_store.errors import BadInputError, MissingDataError, did_you_mean, keys_in_words, shown
 from feature_store.fingerprint import file_digest, unit_interval
 from feature_store.own_words import OwnWords
-from feature_store.segmenter import DICTIONARY, STOP_WORDS, Word
+from feature_store.segmenter import DICTIONARY, Word
 from feature_store.sources.base import (
     NO_OPTIONS,
     Example,
@@ -27,14 +27,14 @@ from feature_store.sources.base import (
     Query,
     RemoteFile,
     Report,
-    SideSpec,
     SourceOption,
+    TargetSpec,
     TaskSpec,
 )
 from feature_store.sources.fields import check_text, whole
-from feature_store.sources.lines import UTF8, filled_lines, parse_record, read_lines
+from feature_store.sources.lines import UTF8, filled_lines, parse_record
 from feature_store.sources.locate import is_there, plain_or_gz
-from feature_store.sources.own_words import read_own_words
+from feature_store.sources.own_words import read_own_words, word_options
 from feature_store.sources.reads_rows import ReadsRows
 from feature_store.tokens import visible
 from feature_store.wording import counted
@@ -78,15 +78,14 @@ class Cail(ReadsRows):
     of terms are (`feature_store.cail_recipes`); all three aspects keep the same cases.
     """
 
-    aspects: tuple[str, ...] = (CHARGES, ARTICLES, TERMS)
-    side_targets: tuple[str, ...] = aspects
+    aspects = (CHARGES, ARTICLES, TERMS)
+    side_targets = aspects
     aliases: Mapping[str, str] = {"charge": CHARGES, "laws": ARTICLES, "article": ARTICLES, "term": TERMS}
-    splits: tuple[str, ...] = ("train", "val", "test")
     # [Sha2023]: at most 1,000 tokens, vectors of 100. Differs: it starts from random vectors; after two
     # epochs accuracy .83 against .38
     defaults = FeatureDefaults(max_length=1000, sample_max_length=256, embedding_size=100)
     shares_texts = True
-    options: tuple[SourceOption, ...] = (
+    options = (
         SourceOption(
             name="recipe",
             default="topjudge",
@@ -94,19 +93,9 @@ class Cail(ReadsRows):
             help="rules for which cases are kept and how prison terms are grouped into classes; publications "
             "differ in both",
         ),
-        SourceOption(
-            name=DICTIONARY,
-            default="",
-            is_file=True,
-            for_tokenizer=True,
-            help="words of your own for jieba, `WORD [FREQUENCY] [TAG]` a line, with blanks or tabs (UTF-8)",
-        ),
-        SourceOption(
-            name=STOP_WORDS,
-            default="",
-            is_file=True,
-            for_tokenizer=True,
-            help="words to leave out, one a line (UTF-8)",
+        *word_options(
+            "words of your own for jieba, `WORD [FREQUENCY] [TAG]` a line, with blanks or tabs (UTF-8)",
+            "words to leave out, one a line (UTF-8)",
         ),
     )
     tokenizer = "jieba"
@@ -119,7 +108,7 @@ class Cail(ReadsRows):
         self._files = {split: f"final_all_data/{folder}/{file}" for split, file in files.items()}
         members = tuple(self._files.values())
         archive = RemoteFile(name=_ARCHIVE, url=_URL, folder=_FOLDERS[0], members=members)
-        self.remote_files: tuple[RemoteFile, ...] = (archive,)
+        self.remote_files = (archive,)
 
     def inputs(
         self, data_dir: Path, aspect: str | None, options: Mapping[str, str] = NO_OPTIONS
@@ -181,7 +170,7 @@ class Cail(ReadsRows):
                 where=str(query.inputs["train"]),
             )
         sides = tuple(
-            SideSpec(name=side, kind="classification", class_names=_class_names(side, task, recipe))
+            TargetSpec(name=side, kind="classification", class_names=_class_names(side, task, recipe))
             for side in query.sides
         )
         return dataclasses.replace(task, class_names=names, sides=sides)
@@ -206,7 +195,7 @@ class Cail(ReadsRows):
         in_train: set[bytes] = set()
         for role in self._files:
             lengths = self._word_lengths(query, role, task, own.words)
-            cases = _cases(query.inputs[role], query.max_bytes, None)
+            cases = _cases(query.inputs[role], query.max_bytes, {})
             for (line, case), case_lengths in zip(cases, lengths, strict=True):
                 split = self._split(role, case)
                 report.counts[f"{split}_cases"] += 1
@@ -236,7 +225,7 @@ class Cail(ReadsRows):
             TextFile(
                 name=path.name,
                 digest=query.digests.get(role) or file_digest(path),
-                texts=lambda: (case.fact for _, case in _cases(path, query.max_bytes, None)),
+                texts=lambda: (case.fact for _, case in _cases(path, query.max_bytes, {})),
                 num_texts=task.num_cases[role],
             ),
             query.cache_dir,
@@ -368,49 +357,39 @@ def _count_shared(fact: str, split: str, in_train: set[bytes], report: Report) -
 # -------------------------------------------------------------------------------------------------- reading
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Official:
-    """Labels that the official lists have; None where there is no list."""
-
-    charges: frozenset[str] | None
-    articles: frozenset[int] | None
+_Official = dict[str, frozenset[str | int]]
+"""Labels of the official lists that are there, by the name of one."""
 
 
 def _official_lists(query: Query, report: Report) -> _Official:
-    charges = articles = None
-    if path := query.inputs.get("official_charges"):
-        lines = read_lines(path, max_bytes=query.max_bytes, encodings=ENCODINGS)
-        charges = frozenset(_without_brackets(line) for _, line in lines if line.strip())
-    if path := query.inputs.get("official_articles"):
-        lines = read_lines(path, max_bytes=query.max_bytes, encodings=ENCODINGS)
-        articles = frozenset(_article(line, f"{path}:{n}") for n, line in lines if line.strip())
+    found: _Official = {}
     for role, name in _LISTS.items():
-        if role not in query.inputs:
+        path = query.inputs.get(role)
+        if path is None:
             report.notes.append(f"no {name}: labels are not compared with that official list")
-    return _Official(charges=charges, articles=articles)
+            continue
+        lines = filled_lines(path, max_bytes=query.max_bytes, encodings=ENCODINGS)
+        if role == "official_charges":
+            found["charge"] = frozenset(_without_brackets(line) for _, line in lines if line.strip())
+        else:
+            found["article"] = frozenset(_article(line, f"{path}:{n}") for n, line in lines if line.strip())
+    return found
 
 
-def _cases(path: Path, max_bytes: int, official: _Official | None) -> Iterator[tuple[int, Case]]:
-    """The cases of a file with the numbers of their lines; lists of None compare no label."""
+def _cases(path: Path, max_bytes: int, official: _Official) -> Iterator[tuple[int, Case]]:
+    """The cases of a file with the numbers of their lines; labels without a list are not compared."""
     for number, line in filled_lines(path, max_bytes=max_bytes, encodings=ENCODINGS):
         where = f"{path}:{number}"
         case = _parse_case(line, where)
-        if official is not None:
-            _check_labels("charge", case.charges, official.charges, where)
-            _check_labels("article", case.articles, official.articles, where)
+        labels = {"charge": case.charges, "article": case.articles}
+        for what, known in official.items():
+            if unknown := [label for label in labels[what] if label not in known]:
+                raise BadInputError(
+                    f"{what} `{unknown[0]}` is not one of the {len(known)} entries of the official list",
+                    where=where,
+                    hint=did_you_mean(str(unknown[0]), map(str, known)),
+                )
         yield number, case
-
-
-def _check_labels(
-    what: str, labels: Iterable[str | int], known: frozenset[str] | frozenset[int] | None, where: str
-) -> None:
-    for label in labels:
-        if known is not None and label not in known:
-            raise BadInputError(
-                f"{what} `{label}` is not one of the {len(known)} entries of the official list",
-                where=where,
-                hint=did_you_mean(str(label), map(str, known)),
-            )
 
 
 def _parse_case(line: str, where: str) -> Case:

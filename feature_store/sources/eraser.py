@@ -25,7 +25,6 @@ from feature_store.sources.base import (
     Example,
     FeatureDefaults,
     Query,
-    RemoteFile,
     Report,
     SourceOption,
     TaskSpec,
@@ -45,7 +44,6 @@ from feature_store.sources.reads_rows import ReadsRows
 from feature_store.tokenize import split_at_blanks
 from feature_store.wording import counted
 
-_SPLITS = ("train", "val", "test")
 _KEYS = ("annotation_id", "classification", "evidences")
 _IGNORE, _PREPEND, _APPEND = "ignore", "prepend", "append"
 
@@ -59,13 +57,10 @@ class Eraser(ReadsRows):
 
     name = "eraser"
     title = "a corpus in the format of the ERASER benchmark (DeYoung et al. 2020)"
-    aspects: tuple[str, ...] = ()
-    aliases: Mapping[str, str] = {}
-    splits: tuple[str, ...] = _SPLITS
     # documents are long: ERASER's movie reviews have 774 tokens on average [DeYoung2020]
     defaults = FeatureDefaults(max_length=1024)
     shares_texts = True
-    options: tuple[SourceOption, ...] = (
+    options = (
         SourceOption(
             name="query",
             default=_IGNORE,
@@ -77,13 +72,12 @@ class Eraser(ReadsRows):
     tokenizer = "whitespace"
     version = 2
     sample_version = 1
-    remote_files: tuple[RemoteFile, ...] = ()
 
     def inputs(
         self, data_dir: Path, aspect: str | None, options: Mapping[str, str] = NO_OPTIONS
     ) -> dict[str, Path]:
         """Files by role: `train`, `val`, `test`, and `docs`, a file or a folder."""
-        names: dict[str, tuple[str, ...]] = {split: split_files(split) for split in _SPLITS}
+        names: dict[str, tuple[str, ...]] = {split: split_files(split) for split in self.splits}
         return own_files(
             self.name,
             data_dir,
@@ -106,7 +100,7 @@ class Eraser(ReadsRows):
         """The files in the order train, val, test; see `Source.frames`."""
         reader = _Reader(query, task)
         seen = SeenExamples()
-        for split in _SPLITS:
+        for split in self.splits:
             path = query.inputs[split]
             for number, line in filled_lines(path, max_bytes=query.max_bytes):
                 where = f"{path}:{number}"

@@ -15,12 +15,11 @@ from feature_store.errors import BadInputError, quoted, shown
 from feature_store.sources.base import (
     NO_OPTIONS,
     Example,
-    FeatureDefaults,
     Query,
     RemoteFile,
     Report,
-    SideSpec,
     SourceOption,
+    TargetSpec,
     TaskSpec,
 )
 from feature_store.sources.fields import SeenExamples, check_encodable, check_tokens, whole
@@ -99,14 +98,10 @@ class HateXplain(ReadsRows):
 
     name = "hatexplain"
     title = "HateXplain posts: hate speech, offensive or normal (Mathew et al. 2021)"
-    aspects: tuple[str, ...] = ()
-    main_targets: tuple[str, ...] = (LABEL,)
-    side_targets: tuple[str, ...] = (GROUP,)
-    aliases: Mapping[str, str] = {}
-    splits: tuple[str, ...] = _SPLITS
-    defaults = FeatureDefaults()
+    main_targets = (LABEL,)
+    side_targets = (GROUP,)
     shares_texts = True
-    options: tuple[SourceOption, ...] = (
+    options = (
         SourceOption(
             name="gold",
             default=_UNION,
@@ -117,12 +112,8 @@ class HateXplain(ReadsRows):
     tokenizer = "posts"
     version = 1
     sample_version = 1
-    remote_files: tuple[RemoteFile, ...] = (
-        RemoteFile(name="dataset.json", url=f"{_URL}dataset.json"),
-        RemoteFile(
-            name="post_id_divisions.json",
-            url=f"{_URL}post_id_divisions.json",
-        ),
+    remote_files = tuple(
+        RemoteFile(name=name, url=f"{_URL}{name}") for name in ("dataset.json", "post_id_divisions.json")
     )
 
     def inputs(
@@ -135,7 +126,7 @@ class HateXplain(ReadsRows):
     def task(self, query: Query, report: Report) -> TaskSpec:
         """The three classes, whatever the files hold; the groups are those of the training posts."""
         sides = tuple(
-            SideSpec(name=name, kind="classification", class_names=_group_classes(query))
+            TargetSpec(name=name, kind="classification", class_names=_group_classes(query))
             for name in query.sides
         )
         return TaskSpec(kind="classification", class_names=CLASS_NAMES, sides=sides)
@@ -145,7 +136,7 @@ class HateXplain(ReadsRows):
         divisions = query.inputs["divisions"]
         split_of, lines = _read_divisions(divisions, query.max_bytes)
         waiting, seen, cases = set(split_of), SeenExamples(), _Cases()
-        groups = [_group_numbers(side) for side in task.sides]
+        groups = [{name: n for n, name in enumerate(side.class_names or ())} for side in task.sides]
         for post, where in _read_posts(query.inputs["posts"], query.max_bytes):
             waiting.discard(post.post_id)
             if post.label is None:
@@ -210,11 +201,6 @@ def _group_classes(query: Query) -> tuple[str, ...]:
     least = _GROUP_SHARE * counts.total()
     frequent = sorted(group for group, count in counts.items() if count >= least and group != _NO_CLASS)
     return (*frequent, _OTHER_CLASS, _NO_CLASS)
-
-
-def _group_numbers(side: SideSpec) -> dict[str, int]:
-    """Name of a group -> number of its class."""
-    return {name: number for number, name in enumerate(side.class_names or ())}
 
 
 def _read_divisions(path: Path, max_bytes: int) -> tuple[dict[str, str], dict[str, int]]:
@@ -336,15 +322,12 @@ def _rationale(post: _Post, split: str, gold: str, cases: _Cases) -> list[int] |
             cases.add("empty_mask", post, split)
         elif len(mask) != len(post.tokens):
             cases.add("mask_of_other_length", post, split)
-    marked = _marked(_fitting(post), len(post.tokens), gold)
+    masks = _fitting(post)
+    least = 1 if gold == _UNION else len(masks) // 2 + 1
+    marked = [i for i, count in enumerate(_votes(masks, len(post.tokens))) if count >= least]
     if not marked:
         cases.add("toxic_without_marked_token", post, split)
     return marked or None
-
-
-def _marked(masks: Sequence[Sequence[int]], num_tokens: int, gold: str) -> list[int]:
-    least = 1 if gold == _UNION else len(masks) // 2 + 1
-    return [i for i, count in enumerate(_votes(masks, num_tokens)) if count >= least]
 
 
 def _fitting(post: _Post) -> list[list[int]]:

@@ -45,12 +45,8 @@ from feature_store.segmenter import DICTIONARY, STOP_WORDS
 from feature_store.sources.base import (
     NO_OPTIONS,
     Example,
-    FeatureDefaults,
     Query,
-    RemoteFile,
     Report,
-    SideSpec,
-    SourceOption,
     TaskSpec,
 )
 from feature_store.sources.fields import (
@@ -68,11 +64,11 @@ from feature_store.sources.fields import (
 from feature_store.sources.labels import check_label, class_names
 from feature_store.sources.lines import filled_lines, parse_record
 from feature_store.sources.locate import own_files, split_files
-from feature_store.sources.own_targets import MAIN_KEYS, OwnTarget, sides_of
-from feature_store.sources.own_words import read_own_words
+from feature_store.sources.own_targets import OwnTarget, sides_of
+from feature_store.sources.own_words import read_own_words, word_options
 from feature_store.sources.reads_rows import ReadsRows
 from feature_store.sources.span_check import SpanCheck, form_that_fits
-from feature_store.sources.task_file import TaskFile, read_task_file
+from feature_store.sources.task_file import MAIN_KEYS, TASK_FILE, TaskFile, read_task_file
 from feature_store.tokenize import ChineseTokenizer, Token, Tokenizer, make_tokenizer
 from feature_store.tokens import touched
 from feature_store.wording import counted
@@ -80,8 +76,6 @@ from feature_store.wording import counted
 VAL_RATE = 0.1
 """Share of the training texts cut off as `val` where there is no such file."""
 
-TASK_FILE = "task.toml"
-_SPLITS = ("train", "val", "test")
 _KEYS = ("text", "tokens", "label", "score", "rationale", "id", "groups")
 """Keys of a line that mean the same in every corpus."""
 
@@ -94,32 +88,21 @@ class Jsonl(ReadsRows):
 
     name = "jsonl"
     title = "your own data: JSON lines with a text, a label or score, and perhaps a rationale; and task.toml"
-    aspects: tuple[str, ...] = ()
-    main_targets: tuple[str, ...] = tuple(MAIN_KEYS.values())
-    aliases: Mapping[str, str] = {}
-    splits: tuple[str, ...] = _SPLITS
-    defaults = FeatureDefaults()
+    main_targets = tuple(MAIN_KEYS.values())
     shares_texts = True
-    options: tuple[SourceOption, ...] = tuple(
-        SourceOption(name=name, default="", is_file=True, for_tokenizer=True, help=text)
-        for name, text in (
-            (
-                DICTIONARY,
-                "for Chinese: words of your own for jieba, `WORD [FREQUENCY] [TAG]` a line (UTF-8)",
-            ),
-            (STOP_WORDS, "for Chinese: words to leave out, one a line (UTF-8)"),
-        )
+    options = word_options(
+        "for Chinese: words of your own for jieba, `WORD [FREQUENCY] [TAG]` a line (UTF-8)",
+        "for Chinese: words to leave out, one a line (UTF-8)",
     )
     tokenizer = "english"
     version = 4
     sample_version = 1
-    remote_files: tuple[RemoteFile, ...] = ()
 
     def inputs(
         self, data_dir: Path, aspect: str | None, options: Mapping[str, str] = NO_OPTIONS
     ) -> dict[str, Path]:
         """Files by role: `task`, `train`, `test`, and `val` where there is one."""
-        names: dict[str, tuple[str, ...]] = {split: split_files(split) for split in _SPLITS}
+        names: dict[str, tuple[str, ...]] = {split: split_files(split) for split in self.splits}
         return own_files(
             self.name,
             data_dir,
@@ -135,13 +118,13 @@ class Jsonl(ReadsRows):
         stated = read_task_file(query.inputs["task"])
         if stated.title:
             report.notes.append(f"own data: {stated.title}")
-        targets = {MAIN_KEYS[stated.kind]: stated, **sides_of(query, stated, query.inputs["task"])}
+        targets = [stated.main, *sides_of(query, stated, query.inputs["task"])]
         tokenizer = stated.tokenizer
-        unnamed = [k for k, t in targets.items() if t.kind == "classification" and t.classes is None]
-        names = {key: target.classes for key, target in targets.items()}
+        unnamed = [t.name for t in targets if t.kind == "classification" and t.class_names is None]
         if unnamed or tokenizer is None:
             survey = _Survey(query, unnamed)
-            names |= {key: class_names(survey.labels[key], query.inputs["train"]) for key in unnamed}
+            names = {key: class_names(survey.labels[key], query.inputs["train"]) for key in unnamed}
+            targets = [dataclasses.replace(t, class_names=names.get(t.name, t.class_names)) for t in targets]
             tokenizer = tokenizer or survey.tokenizer(self.tokenizer, report)
         if tokenizer != "jieba" and (
             files := [name for name in (DICTIONARY, STOP_WORDS) if name in query.inputs]
@@ -150,11 +133,9 @@ class Jsonl(ReadsRows):
                 f"option `{files[0]}` is for Chinese texts, but these are split by `{tokenizer}`",
                 hint=f'leave out this option, or write `tokenizer = "chinese"` in {TASK_FILE}',
             )
-        main, *sides = (
-            SideSpec(name=key, kind=target.kind, class_names=names[key], score_range=target.score_range)
-            for key, target in targets.items()
-        )
+        main, *sides = targets
         return TaskSpec(
+            name=main.name,
             kind=main.kind,
             class_names=main.class_names,
             score_range=main.score_range,
@@ -176,7 +157,7 @@ class Jsonl(ReadsRows):
                 f"no val.jsonl: {VAL_RATE:.0%} of {name} is used as val instead (chosen by a hash of the "
                 "tokens, so another tokenizer, dictionary or list of stop words gives another split)"
             )
-        for split in _SPLITS:
+        for split in self.splits:
             if split not in query.inputs:
                 continue
             path = query.inputs[split]
@@ -303,15 +284,7 @@ class _Reader:
     """Turns lines into examples of one task."""
 
     def __init__(self, stated: TaskFile, task: TaskSpec, tokenize: Tokenizer) -> None:
-        main = SideSpec(
-            name=MAIN_KEYS[task.kind],
-            kind=task.kind,
-            class_names=task.class_names,
-            score_range=task.score_range,
-        )
-        self._targets = [
-            OwnTarget(one.name, one.class_names, one.score_range, TASK_FILE) for one in (main, *task.sides)
-        ]
+        self._targets = [OwnTarget(one) for one in (task, *task.sides)]
         self._target_keys = tuple(target.key for target in self._targets)
         self._known = tuple(dict.fromkeys((*_KEYS, *stated.targets)))
         self._tokenizer = str(task.tokenizer)

@@ -1,39 +1,23 @@
 """The targets of a corpus of one's own: a class or a score under a key of each line."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from feature_store.errors import BadInputError, RequestError, did_you_mean, quoted, shown
-from feature_store.sources.base import Query, Report, TaskKind
+from feature_store.sources.base import Query, Report, TargetSpec
 from feature_store.sources.fields import class_number
 from feature_store.sources.labels import LabelCount, check_label
-from feature_store.sources.task_file import TargetFile, TaskFile
-
-MAIN_KEYS: dict[TaskKind, str] = {"classification": "label", "regression": "score"}
-"""Kind of a task -> key of its main target in a line, and its name where there are several."""
+from feature_store.sources.task_file import MAIN_KEYS, TASK_FILE, TaskFile
 
 
 class OwnTarget:
-    """Reads one target of each line, and counts its classes.
+    """Reads one target of each line, and counts its classes."""
 
-    Args:
-        key: of the target in a line.
-        class_names: in the order of their numbers; None: a score.
-        score_range: lowest and highest score.
-        task_file: name of the file that states them, for messages.
-    """
-
-    def __init__(
-        self,
-        key: str,
-        class_names: Sequence[str] | None,
-        score_range: tuple[float, float],
-        task_file: str,
-    ) -> None:
-        self.key, self._task_file = key, task_file
-        self._numbers = {name: number for number, name in enumerate(class_names or ())}
-        self._low, self._high = score_range
+    def __init__(self, target: TargetSpec) -> None:
+        self.key = target.name
+        self._numbers = {name: number for number, name in enumerate(target.class_names or ())}
+        self._low, self._high = target.score_range
         self._labels = LabelCount()
+        self._is_main = self.key in MAIN_KEYS.values()
 
     def of(self, value: object, where: str, *, is_train: bool) -> float:
         """Number of the class, or the score scaled to [0, 1].
@@ -51,8 +35,9 @@ class OwnTarget:
             and self._low <= value <= self._high
         ):
             return (value - self._low) / (self._high - self._low)
+        named = "" if self._is_main else f" as `{self.key}`"
         raise BadInputError(
-            f"expected a score in [{_number(self._low)}, {_number(self._high)}]{self._named}, "
+            f"expected a score in [{_number(self._low)}, {_number(self._high)}]{named}, "
             f"but got {shown(value)}",
             where=where,
             hint=self._hint(value),
@@ -66,34 +51,27 @@ class OwnTarget:
             return "leave out the line: a text without a score can be neither learnt from nor scored"
         if isinstance(value, bool) or not isinstance(value, int | float):
             return f"a score is one number, such as {_number(self._high)}"
-        return f"`score_range = [LOWEST, HIGHEST]` in {self._task_file} sets the range of the scores"
-
-    @property
-    def _named(self) -> str:
-        return "" if self.key in MAIN_KEYS.values() else f" as `{self.key}`"
+        return f"`score_range = [LOWEST, HIGHEST]` in {TASK_FILE} sets the range of the scores"
 
     def tell(self, report: Report, train: str) -> None:
         """Say what classes the file `train` has."""
         if self._numbers:
-            self._labels.tell(report, tuple(self._numbers), f"{train}{self._of_target}")
-
-    @property
-    def _of_target(self) -> str:
-        return "" if self.key in MAIN_KEYS.values() else f" for `{self.key}`"
+            of = "" if self._is_main else f" for `{self.key}`"
+            self._labels.tell(report, tuple(self._numbers), f"{train}{of}")
 
 
-def sides_of(query: Query, stated: TaskFile, path: Path) -> dict[str, TargetFile]:
+def sides_of(query: Query, stated: TaskFile, path: Path) -> list[TargetSpec]:
     """What the task file says of the side targets that are asked for.
 
     Raises:
         RequestError: if the main target has another name, or the file does not describe a side target.
     """
     if not query.sides:
-        return {}
-    main = MAIN_KEYS[stated.kind]
+        return []
+    main = stated.main.name
     if query.aspect != main:
         raise RequestError(
-            f"expected `{main}` as the main target of a {stated.kind}, but got `{query.aspect}`",
+            f"expected `{main}` as the main target of a {stated.main.kind}, but got `{query.aspect}`",
             where="--aspect",
             hint=f"use `--aspect {','.join((main, *query.sides))}`",
         )
@@ -106,7 +84,7 @@ def sides_of(query: Query, stated: TaskFile, path: Path) -> dict[str, TargetFile
                 hint=did_you_mean(name, stated.targets)
                 or f'add `[targets.{name}]` with `kind = "classification"` or `kind = "regression"`',
             )
-    return {name: stated.targets[name] for name in query.sides}
+    return [stated.targets[name] for name in query.sides]
 
 
 def _number(edge: float) -> str:

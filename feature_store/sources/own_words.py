@@ -2,8 +2,16 @@
 
 from feature_store.own_words import OwnWords
 from feature_store.segmenter import DICTIONARY, STOP_WORDS, Word, parse_dictionary, parse_stop_words
-from feature_store.sources.base import Query
+from feature_store.sources.base import Query, SourceOption
 from feature_store.sources.lines import read_lines
+
+
+def word_options(dictionary_help: str, stop_words_help: str) -> tuple[SourceOption, ...]:
+    """The options that name the two files."""
+    return tuple(
+        SourceOption(name=name, default="", is_file=True, for_tokenizer=True, help=text)
+        for name, text in ((DICTIONARY, dictionary_help), (STOP_WORDS, stop_words_help))
+    )
 
 
 def read_own_words(query: Query) -> OwnWords:

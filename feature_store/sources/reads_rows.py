@@ -3,20 +3,14 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from feature_store.sources.base import Example, Query, Report, TaskSpec
+from feature_store.sources.base import Example, Query, Report, Source, TaskSpec
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-class ReadsRows:
+class ReadsRows(Source):
     """A source that reads one example at a time."""
-
-    side_targets: tuple[str, ...] = ()
-    """None, where the source does not say otherwise."""
-
-    main_targets: tuple[str, ...] = ()
-    """None, where the source does not say otherwise."""
 
     def examples(self, query: Query, task: TaskSpec, report: Report) -> Iterator[Example]:
         """Examples of all splits; otherwise as `Source.frames`."""

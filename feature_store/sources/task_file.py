@@ -3,12 +3,12 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 from feature_store.errors import BadInputError, did_you_mean, quoted, shown
-from feature_store.sources.base import TaskKind
+from feature_store.sources.base import TargetSpec, TaskKind
 from feature_store.sources.labels import check_label
 from feature_store.tokenize import ALIASES, TOKENIZERS
 from feature_store.toml import read_toml
@@ -20,29 +20,27 @@ _TAKEN = ("text", "tokens", "rationale", "id", "groups")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TargetFile:
-    """What a `task.toml` says of one target."""
-
-    kind: TaskKind
-    classes: tuple[str, ...] | None
-    """Names of the classes in the order of their numbers; None: those that the training file holds."""
-
-    score_range: tuple[float, float]
-    """The scores that there may be, lowest and highest; scaled to [0, 1]."""
+TASK_FILE = "task.toml"
+MAIN_KEYS: dict[str, str] = {"classification": "label", "regression": "score"}
+"""Kind of a task -> key of its main target in a line, and its name where there are several."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskFile(TargetFile):
-    """The content of a `task.toml`; the fields of a target are those of the main one."""
+class TaskFile:
+    """The content of a `task.toml`.
 
+    A target has as name its key in a line. Without `class_names` a classification has the classes that the
+    training file holds.
+    """
+
+    main: TargetSpec
     tokenizer: str | None
     """Name in `feature_store.tokenize` of what splits a text; None: nothing is said."""
 
     title: str | None
     """What the corpus is; said on each run."""
 
-    targets: Mapping[str, TargetFile] = field(default_factory=dict)
+    targets: Mapping[str, TargetSpec]
     """The side targets that lines have, by their keys."""
 
 
@@ -60,14 +58,12 @@ def read_task_file(path: Path) -> TaskFile:
     except OSError as error:
         raise BadInputError(f"cannot be read: {error.strerror or error}", where=where) from error
     _check_keys(values, _KEYS, where)
-    stated = _target(values, where)
+    main = _target(values, where)
     return TaskFile(
-        kind=stated.kind,
-        classes=stated.classes,
-        score_range=stated.score_range,
+        main=main,
         tokenizer=_tokenizer(values, where),
         title=_title(values.get("title"), where),
-        targets=_targets(values.get("targets", {}), stated.kind, where),
+        targets=_targets(values.get("targets", {}), main.name, where),
     )
 
 
@@ -81,11 +77,11 @@ def _check_keys(values: Mapping[str, Any], known: Sequence[str], where: str) -> 
             )
 
 
-def _targets(tables: object, kind: TaskKind, where: str) -> dict[str, TargetFile]:
+def _targets(tables: object, main: str, where: str) -> dict[str, TargetSpec]:
     """The tables `[targets.NAME]`."""
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise BadInputError(f"expected tables `[targets.NAME]`, but got {shown(tables)}", where=where)
-    taken = (*_TAKEN, "label" if kind == "classification" else "score")
+    taken = (*_TAKEN, main)
     for name, table in tables.items():
         if not _NAME.fullmatch(name) or name in taken:
             raise BadInputError(
@@ -95,19 +91,20 @@ def _targets(tables: object, kind: TaskKind, where: str) -> dict[str, TargetFile
                 f"{quoted(taken)}; each line gives the target's value under this name",
             )
         _check_keys(table, _OF_TARGET, f"{where}, [targets.{name}]")
-    return {name: _target(table, f"{where}, [targets.{name}]") for name, table in tables.items()}
+    return {name: _target(table, f"{where}, [targets.{name}]", name) for name, table in tables.items()}
 
 
-def _target(values: dict[str, Any], where: str) -> TargetFile:
+def _target(values: dict[str, Any], where: str, name: str | None = None) -> TargetSpec:
     kind = _choice(values, "kind", get_args(TaskKind), where)
     if kind is None:
         raise BadInputError(f"no key `kind`; expected one of {quoted(get_args(TaskKind))}", where=where)
     for key, owner in (("classes", "classification"), ("score_range", "regression")):
         if key in values and kind != owner:
             raise BadInputError(f"`{key}` belongs to kind `{owner}`, but kind is `{kind}`", where=where)
-    return TargetFile(
+    return TargetSpec(
+        name=name or MAIN_KEYS[kind],
         kind="classification" if kind == "classification" else "regression",
-        classes=_classes(values["classes"], where) if "classes" in values else None,
+        class_names=_classes(values["classes"], where) if "classes" in values else None,
         score_range=_score_range(values.get("score_range", [0, 1]), where),
     )
 
