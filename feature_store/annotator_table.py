@@ -14,11 +14,7 @@ STEP, VERSION = "annotator_shares", 1
 
 
 def build_shares(stage: Path, recipe: Recipe) -> None:
-    """Write the table of features that are being built, where their source tells annotators apart.
-
-    Args:
-        stage: folder with the finished `train.arrow`.
-    """
+    """Write the table beside a finished `train.arrow`, where the source tells annotators apart."""
     if not isinstance(recipe.source, TellsAnnotatorsApart):
         return
     shares = recipe.source.annotator_shares(recipe.query)

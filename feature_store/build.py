@@ -155,8 +155,6 @@ def task_info(rows: Path, spec: TaskSpec, where: str, name: str = "") -> dict[st
     """Kind of the task, and mean and variance of the training targets, which `rows` holds.
 
     Args:
-        spec: what the source says of the targets.
-        where: the raw files, for messages.
         name: of the main target; kept where there are side targets.
     """
     found = _target_info(rows, "target", spec, where)

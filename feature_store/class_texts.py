@@ -71,9 +71,7 @@ def class_words(features: "Features", target: str, path: Path) -> tuple[tuple[in
     The texts are split as the texts of the features are. A word that no training text has is the unknown one.
 
     Args:
-        features: of the data set.
         target: one of several, or the only one.
-        path: the file.
 
     Raises:
         RequestError: if there is no such target, or it has no classes.

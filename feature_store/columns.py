@@ -72,7 +72,6 @@ def check_numbers(
         table: one split, whose offsets `check_values` found right.
         num_words: words of the vocabulary, V.
         num_classes: of a classification; None for a regression.
-        path: its file, for messages.
         side_classes: the same for each side target, by its name.
 
     Raises:

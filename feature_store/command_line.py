@@ -20,11 +20,7 @@ _NEAR = 0.62
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser without abbreviations, whose errors are those of every command.
-
-    Args:
-        prog: how the command is called.
-    """
+    """A parser without abbreviations, whose errors are those of every command."""
 
     failure: type[Exception] = RequestError
     """Raised for a wrong argument, as `failure(message, hint=...)`."""

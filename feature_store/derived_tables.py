@@ -13,11 +13,7 @@ DERIVED_FILE = "table.arrow"
 
 
 def folder_below(features_dir: Path, step: str, key: str) -> Path:
-    """Folder of a derived table.
-
-    Args:
-        key: fingerprint of step, version, parameters and features.
-    """
+    """Folder of a derived table; its key is the fingerprint of step, version, parameters and features."""
     return features_dir / "derived" / f"{step}-{key[:16]}"
 
 

@@ -38,11 +38,7 @@ _NOT_FOR_MASKS = {
 
 @dataclass(slots=True)
 class EraserFile:
-    """Reads one file, and what has to be said of it.
-
-    Args:
-        max_bytes: most bytes to accept.
-    """
+    """Reads one file, and what has to be said of it."""
 
     path: Path
     max_bytes: int

@@ -44,7 +44,6 @@ def check_scores(value: object, size: int | None, where: str, key: str = "scores
 
     Args:
         size: tokens of the text; None: it is not known, and there can be no scores.
-        where: file and line.
 
     Raises:
         BadInputError: for anything else.

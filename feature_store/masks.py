@@ -104,7 +104,6 @@ def read_masks(path: Path, *, aspect: str | None, max_bytes: int = MAX_BYTES) ->
 
     Args:
         aspect: of beer, for the corpus's own formats; None where a plain file is expected.
-        max_bytes: most bytes to accept.
 
     Raises:
         MissingDataError: if there is no such file.

@@ -24,11 +24,7 @@ class OwnWords:
         object.__setattr__(self, "_texts", frozenset(word.text for word in self.words))
 
     def see(self, tokens: Sequence[str]) -> None:
-        """Remember which entries a text has.
-
-        Args:
-            tokens: its words, stop words included.
-        """
+        """Remember which entries a text has, from its words with the stop words among them."""
         if self.words:
             self._found.update(self._texts.intersection(tokens))
         if self.stop_words:

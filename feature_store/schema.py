@@ -58,10 +58,7 @@ def _side_rules(sides: Mapping[str, TaskKind]) -> dict[str, pl.Expr]:
 
 
 def check_keys(example_ids: Iterable[pa.Array], split: str) -> None:
-    """Check that every id of a split stands in it once, whatever the chunks that the rows come in.
-
-    Args:
-        example_ids: the column, a chunk at a time.
+    """Check that every id of a split, given in chunks, stands in it once.
 
     Raises:
         BadInputError: naming the first id that stands there again.
@@ -80,9 +77,6 @@ def validate(
     rows: pl.DataFrame, split: str, kind: TaskKind, sides: Mapping[str, TaskKind] = NO_SIDES
 ) -> None:
     """Check rows of one split against the rules; of the key, whether it stands once among these rows.
-
-    Args:
-        sides: name -> kind of each side target.
 
     Raises:
         BadInputError: naming the broken rules and the first example that breaks one.

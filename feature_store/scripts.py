@@ -67,7 +67,6 @@ def clauses(words: Mapping[str, int], tokenizer: str) -> str | None:
 
     Args:
         words: how often each token stands in train.
-        tokenizer: name of what splits a free text.
     """
     total = sum(words.values())
     tokens: Counter[str] = Counter()

@@ -52,10 +52,6 @@ class Word:
 def parse_dictionary(lines: Iterable[tuple[int, str]], where: str) -> tuple[Word, ...]:
     """Words of a dictionary in jieba's format: `WORD [FREQUENCY] [TAG]` a line, with blanks or tabs between.
 
-    Args:
-        lines: numbered lines.
-        where: the file, for messages.
-
     Raises:
         BadInputError: for a frequency of 0, which jieba would apply to every text of the process, a number or
         a word without end, or a file without a word.

@@ -45,13 +45,7 @@ class Board(Protocol):
     """Something that is drawn anew several times a second."""
 
     def __call__(self, width: int, height: int, *, is_over: bool) -> Sequence[Line]:
-        """Its lines.
-
-        Args:
-            width: columns of a line at most.
-            height: lines at most.
-            is_over: whether this is the last time, and the lines stay.
-        """
+        """At most `height` lines of at most `width` columns; where `is_over`, they are the last, and stay."""
         ...
 
 

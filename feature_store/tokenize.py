@@ -159,7 +159,6 @@ def make_tokenizer(name: str, files: Mapping[str, str]) -> Tokenizer:
     """The tokenizer of that name, with the user's files that change its tokens.
 
     Args:
-        name: one of `TOKENIZERS`.
         files: contents by the name of the option that named the file (`SourceOption.for_tokenizer`).
 
     Raises:

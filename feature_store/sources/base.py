@@ -257,7 +257,6 @@ class Source(Protocol):
         """Files to read, by role.
 
         Args:
-            data_dir: folder that holds the data set's.
             options: values of the source's options; what is left out has its default.
 
         Raises:
@@ -403,11 +402,7 @@ def other_than_default(source: Source, given: Mapping[str, str]) -> dict[str, st
 
 
 def tables_of(source: Source, options: Mapping[str, str]) -> tuple[str, ...]:
-    """The tables that features of a source have with these options: its splits, and perhaps `POOL`.
-
-    Args:
-        options: a value for each of its options.
-    """
+    """The tables that features of a source have with these options: its splits, and perhaps `POOL`."""
     has_pool = any(options.get(option.name) in option.pool_values for option in source.options)
     return (*source.splits, POOL) if has_pool else source.splits
 

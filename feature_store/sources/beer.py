@@ -308,8 +308,6 @@ def annotated_reviews(
     """The reviews of `annotations.json`, one for each line, with the human rationale of one aspect.
 
     Args:
-        path: the file, plain or gzip.
-        max_bytes: most bytes to accept.
         report: counts the reviews, and those in which nobody marked anything.
         sides: numbers of the scores that are side targets.
 

@@ -75,9 +75,6 @@ def check_text(value: object, key: str, where: str) -> str:
 def check_tokens(tokens: object, name: str, where: str) -> list[str]:
     """The tokens of a text: words without an empty one, at least one.
 
-    Args:
-        where: file and line.
-
     Raises:
         BadInputError: if it holds something else.
     """
@@ -98,10 +95,8 @@ def check_spans(
     """[start, end) spans inside a text; a name behind one, as in doccano's [start, end, label], is not read.
 
     Args:
-        spans: what should be a list of pairs.
         size: length of the text; None: it is not known here, and no span may end beyond `MAX_TOKENS`.
         key: what the list is called, with its quotation marks.
-        where: file and line.
         unit: what `size` counts.
 
     Raises:
@@ -153,8 +148,6 @@ def mask_positions(mask: Sequence[float], size: int, where: str) -> list[int]:
 
     Args:
         mask: whole numbers (see `whole`), the field `rationale`.
-        size: tokens of the text.
-        where: file and line.
 
     Raises:
         BadInputError: if it has another length than the text, or another number.
@@ -202,11 +195,7 @@ def class_number(name: str, numbers: dict[str, int], where: str) -> int:
 
 
 def unread_keys(counts: Counter[str], known: Sequence[str]) -> str:
-    """A note that names the keys nothing was read from, and what may have been meant by them.
-
-    Args:
-        counts: key -> records that have it, at least one.
-    """
+    """A note that names the keys nothing was read from, how often, and what may have been meant by them."""
     parts = []
     for key, count in counts.most_common(_MAX_UNREAD):
         near = nearest(key, known, 0.75)

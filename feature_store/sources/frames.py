@@ -60,7 +60,6 @@ def frames_of(
 
     Args:
         examples: whose `side_targets` are those of `sides`.
-        sides: name -> kind of each side target.
     """
     schema: dict[str, pl.DataType] = {
         "example_id": pl.String(),

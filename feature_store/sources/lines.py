@@ -290,11 +290,7 @@ class _RepeatedKeyError(ValueError):
 
 
 def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """The object of these keys and values.
-
-    Raises:
-        _RepeatedKeyError: if a key stands there twice, for one of its values would be lost.
-    """
+    """The object of these keys and values; a key that stands there twice would lose one of its values."""
     found = dict(pairs)
     if len(found) < len(pairs):
         key = next(key for key, number in Counter(key for key, _ in pairs).items() if number > 1)
@@ -304,9 +300,6 @@ def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
 
 def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object]:
     """A line that holds a JSON object with at least these keys.
-
-    Args:
-        where: file and line, for messages.
 
     Raises:
         BadInputError: if it is none, or a key is missing.

@@ -36,10 +36,8 @@ def find_inputs(
     """Files by role, the first of its names that is there for each.
 
     Args:
-        data_dir: folder that holds `dataset/`.
         dataset: name of the source, with its aspect where it has one: `beer/palate`.
         names: role -> names that its file may have.
-        optional: roles that may stay empty.
 
     Raises:
         MissingDataError: if a file that is needed is not there; names the expected paths and what to do.
@@ -79,7 +77,6 @@ def own_files(
     Args:
         names: for each role, the names that its file may have.
         hint: what to do where one is missing.
-        optional: roles that need not be there.
 
     Raises:
         MissingDataError: if one that is needed is not there.

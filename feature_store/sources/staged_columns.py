@@ -9,11 +9,7 @@ from feature_store.targets import NO_SIDES, column_of
 
 
 def staged_schema(kind: TaskKind, sides: Mapping[str, TaskKind] = NO_SIDES) -> pa.Schema:
-    """Arrow schema of the rows before their tokens have numbers.
-
-    Args:
-        sides: name -> kind of each side target.
-    """
+    """Arrow schema of the rows before their tokens have numbers."""
     return pa.schema(
         [
             pa.field("example_id", pa.string(), nullable=False),
