@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from feature_store.cache import open_table
 from feature_store.derived_tables import write_staged
 from feature_store.recipe import Recipe
 from feature_store.sources.base import TellsAnnotatorsApart
@@ -18,10 +19,9 @@ def build_shares(stage: Path, recipe: Recipe) -> None:
     if not isinstance(recipe.source, TellsAnnotatorsApart):
         return
     shares = recipe.source.annotator_shares(recipe.query)
-    with pa.memory_map(str(stage / "train.arrow")) as source:
-        train = pa.ipc.open_file(source).read_all()
-        ids = train["example_id"].to_pylist()
-        lengths = pc.list_value_length(train["token_ids"]).to_pylist()
+    train = open_table(stage / "train.arrow")
+    ids = train["example_id"].to_pylist()
+    lengths = pc.list_value_length(train["token_ids"]).to_pylist()
     write_staged(stage, recipe.fingerprint, STEP, VERSION, {}, _table(shares, ids, lengths))
 
 

@@ -19,10 +19,11 @@ from feature_store.cache import (
     as_arrow,
     as_numpy,
     describe_files,
+    open_table,
     write_manifest,
     write_table,
 )
-from feature_store.columns import VOCABULARY_SCHEMA, batches, table_schema
+from feature_store.columns import VOCABULARY_SCHEMA, table_schema
 from feature_store.errors import BadInputError
 from feature_store.recipe import TOKENIZER_FILE, Recipe
 from feature_store.sources.base import Report, TargetSpec, TaskSpec, word_splits
@@ -105,12 +106,11 @@ def _number_tokens(
     texts = words.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.string())
     schema = table_schema(spec.kind, spec.side_kinds)
     staged = staged_file(stage, split)
+    table = open_table(staged)
     with (
-        pa.memory_map(str(staged)) as source,
         pa.OSFile(str(stage / f"{split}.arrow"), "wb") as sink,
         pa.ipc.new_file(sink, schema) as writer,
     ):
-        table = pa.ipc.open_file(source).read_all()
         for first in range(0, table.num_rows, BATCH_ROWS):
             (batch,) = table.slice(first, BATCH_ROWS).combine_chunks().to_batches()
             columns = {name: batch.column(name) for name in batch.schema.names}
@@ -144,9 +144,8 @@ def _embed(
 
     def sentences() -> Iterator[list[str]]:
         for split in word_splits(recipe.tables):
-            with pa.memory_map(str(stage / f"{split}.arrow")) as source:
-                for batch in batches(source):
-                    yield from batch.column("tokens").to_pylist()
+            for batch in open_table(stage / f"{split}.arrow").to_batches():
+                yield from batch.column("tokens").to_pylist()
 
     return embeddings.word2vec(vocabulary, counts, embeddings.Sentences(sentences), size=size, seed=seed)
 
@@ -167,10 +166,7 @@ def task_info(rows: Path, spec: TaskSpec, where: str, name: str = "") -> dict[st
 
 
 def _target_info(rows: Path, column: str, spec: TargetSpec, where: str) -> dict[str, Any]:
-    with pa.memory_map(str(rows)) as file:
-        targets = np.concatenate([as_numpy(batch.column(column)) for batch in batches(file)]).astype(
-            np.float64
-        )
+    targets = as_numpy(open_table(rows)[column]).astype(np.float64)
     if targets.var() == 0:
         of = f" of `{spec.name}`" if column != "target" else ""
         raise BadInputError(

@@ -1,6 +1,6 @@
 """Columns of the cached tables, and cheap checks that what a file holds can be read without going astray."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,12 +21,6 @@ VOCABULARY_SCHEMA = pa.schema([pa.field("token", pa.string()), pa.field("count",
 def table_schema(kind: TaskKind, sides: Mapping[str, TaskKind] = NO_SIDES) -> pa.Schema:
     """Arrow schema of `Features.table`: the staged columns and `token_ids` (int32, one per token)."""
     return staged_schema(kind, sides).insert(2, pa.field("token_ids", pa.list_(pa.int32()), nullable=False))
-
-
-def batches(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:
-    """The record batches of an open Arrow file, one after the other."""
-    reader = pa.ipc.open_file(source)
-    return (reader.get_batch(number) for number in range(reader.num_record_batches))
 
 
 def check_layout(table: pa.Table, schema: pa.Schema, path: Path) -> None:

@@ -17,7 +17,7 @@ from feature_store.errors import BadInputError, keys_in_words, shown
 from feature_store.mask_records import MaskRecord, check_scores
 from feature_store.sources.eraser import Documents, evidences_of
 from feature_store.sources.fields import check_id, check_spans, positions, unread_keys
-from feature_store.sources.lines import filled_lines, parse_record
+from feature_store.sources.lines import filled_lines, parse_record, require_keys
 from feature_store.sources.locate import plain_or_gz
 from feature_store.wording import counted
 
@@ -154,10 +154,7 @@ def _pairs(hard: object, where: str) -> object:
     pairs = []
     for span in hard:
         if isinstance(span, dict):
-            if missing := [key for key in ("start_token", "end_token") if key not in span]:
-                raise BadInputError(
-                    f"no key `{missing[0]}` in a span of `{_HARD}`; {keys_in_words(span)}", where=where
-                )
+            require_keys(span, ("start_token", "end_token"), where, f" in a span of `{_HARD}`")
             span = [span["start_token"], span["end_token"]]
         pairs.append(span)
     return pairs

@@ -166,12 +166,9 @@ def _if_whole(directory: Path, key: str, file: TextFile) -> pa.Table | None:
 
 
 def _build(stage: Path, file: TextFile, words: Sequence[Word], workers: int) -> None:
-    progress = _Progress(file)
     with pa.OSFile(str(stage / _TABLE), "wb") as sink, pa.ipc.new_file(sink, _SCHEMA) as writer:
-        for chunk in segment(file.texts(), workers, words):
+        for chunk in _followed(segment(file.texts(), workers, words), file):
             writer.write_batch(pa.RecordBatch.from_arrays([_list_column(chunk)], schema=_SCHEMA))
-            progress.add(len(chunk[0]), sum(chunk[1]))
-    progress.finish()
 
 
 def segment(
@@ -232,27 +229,20 @@ def _in_parallel(
         pool.shutdown(cancel_futures=True)
 
 
-class _Progress:
-    """Says how far the work is, in plain lines."""
-
-    def __init__(self, file: TextFile) -> None:
-        self._file = file
-        self._texts = self._characters = 0
-        self._start = self._said = time.monotonic()
-        logger.info("cutting the %s of %s into words", counted(file.num_texts, "text"), file.name)
-
-    def add(self, texts: int, characters: int) -> None:
-        self._texts += texts
-        self._characters += characters
+def _followed(chunks: Iterable[Lengths], file: TextFile) -> Iterator[Lengths]:
+    """The chunks of a file; says how far the work is, in plain lines."""
+    num_texts = num_characters = 0
+    start = said = time.monotonic()
+    logger.info("cutting the %s of %s into words", counted(file.num_texts, "text"), file.name)
+    for chunk in chunks:
+        yield chunk
+        num_texts += len(chunk[0])
+        num_characters += sum(chunk[1])
         now = time.monotonic()
-        if now - self._said >= _REPORT_S:
-            self._said = now
-            left = (now - self._start) * (self._file.num_texts / self._texts - 1)
-            logger.info(
-                "%s: %d of %d texts cut into words, about %.0f s left",
-                *(self._file.name, self._texts, self._file.num_texts, left),
-            )
-
-    def finish(self) -> None:
-        took = time.monotonic() - self._start
-        logger.info("%s: cut %d characters into words in %.1f s", self._file.name, self._characters, took)
+        if now - said >= _REPORT_S:
+            said = now
+            left = (now - start) * (file.num_texts / num_texts - 1)
+            progress = file.name, num_texts, file.num_texts, left
+            logger.info("%s: %d of %d texts cut into words, about %.0f s left", *progress)
+    took = time.monotonic() - start
+    logger.info("%s: cut %d characters into words in %.1f s", file.name, num_characters, took)

@@ -8,8 +8,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from feature_store.cache import as_arrow
-from feature_store.columns import batches
+from feature_store.cache import as_arrow, open_table
 from feature_store.errors import BadInputError
 from feature_store.recipe import Recipe
 from feature_store.schema import MAX_TOKENS, check_keys, validate
@@ -156,8 +155,7 @@ def stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> p
                 if split == "val" and "train" in recipe.inputs and "val" not in recipe.inputs
                 else "put at least one text into every split",
             )
-        with pa.memory_map(str(staged_file(stage, split))) as source:
-            check_keys((batch.column("example_id") for batch in batches(source)), split)
+        check_keys(open_table(staged_file(stage, split))["example_id"].chunks, split)
         report.counts.update({f"{split}_{name}": count for name, count in writer.counts.items()})
         report.notes += filter(None, [writer.note()])
     words = codes.words(max(writer.words.num_codes for writer in writers.values()))

@@ -214,9 +214,8 @@ class Features:
         if split not in self._checked:
             path = self.directory / f"{split}.arrow"
             check_values(table.drop_columns(["tokens"]) if split == "train" else table, path)
-            names = self.task.class_names
-            num_classes = None if names is None else len(names)
-            check_numbers(table, self._words.num_rows, num_classes, path, self.task.side_classes)
+            task = self.task
+            check_numbers(table, self._words.num_rows, task.num_classes, path, task.side_classes)
             self._checked.add(split)
         return table
 

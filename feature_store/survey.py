@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from feature_store import build, staging, store
+from feature_store.cache import open_table
 from feature_store.recipe import Recipe
 from feature_store.sources.base import Report, TaskKind
 from feature_store.store import FeatureRequest
@@ -77,10 +78,9 @@ def _of_rows(scratch: Path, recipe: Recipe, sample: bool) -> tuple[TaskKind, dic
         sizes = {role: Size(rows=number) for role, number in spec.num_cases.items()}
         return spec.kind, sizes, report.notes
     staging.stage_rows(scratch, recipe, spec, report)
-    sizes = {}
-    for split in recipe.tables:
-        with pa.memory_map(str(staging.staged_file(scratch, split))) as file:
-            sizes[split] = _size(pa.ipc.open_file(file).read_all(), "codes")
+    sizes = {
+        split: _size(open_table(staging.staged_file(scratch, split)), "codes") for split in recipe.tables
+    }
     build.task_info(staging.staged_file(scratch, "train"), spec, staging.raw_files(recipe))
     return spec.kind, sizes, report.notes
 

@@ -5,22 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from feature_store.sources.base import TaskKind
+from feature_store.sources.base import TargetSpec, TaskKind
 from feature_store.wording import counted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskInfo:
-    """What is predicted; mean and variance are those of the training targets."""
+class TaskInfo(TargetSpec):
+    """What is predicted; mean and variance are those of the training targets, the name is for several."""
 
-    kind: TaskKind
-    class_names: tuple[str, ...] | None
     target_mean: float
     target_variance: float
-    score_range: tuple[float, float] = (0.0, 1.0)
-    """Lowest and highest score of a regression, as the user writes scores; targets are scaled to [0, 1]."""
-    name: str = ""
-    """Of the target, where there are several."""
     sides: tuple["TaskInfo", ...] = ()
     """The side targets."""
 
@@ -32,7 +26,7 @@ class TaskInfo:
     @property
     def side_classes(self) -> Mapping[str, int | None]:
         """Name -> number of classes of each side target; None for a regression."""
-        return {s.name: None if s.class_names is None else len(s.class_names) for s in self.sides}
+        return {side.name: side.num_classes for side in self.sides}
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> "TaskInfo":

@@ -138,6 +138,11 @@ class TargetSpec:
     score_range: tuple[float, float] = (0.0, 1.0)
     """Lowest and highest score of a regression, as the user writes scores; targets are scaled to [0, 1]."""
 
+    @property
+    def num_classes(self) -> int | None:
+        """None for a regression."""
+        return None if self.class_names is None else len(self.class_names)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskSpec(TargetSpec):

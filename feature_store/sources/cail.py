@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feature_store.cail_recipes import MIN_CASES, RECIPES, Case, CaseRecipe
-from feature_store.errors import BadInputError, MissingDataError, did_you_mean, keys_in_words, shown
+from feature_store.errors import BadInputError, MissingDataError, did_you_mean, shown
 from feature_store.fingerprint import file_digest, unit_interval
 from feature_store.own_words import OwnWords
 from feature_store.segmenter import DICTIONARY, Word
@@ -32,8 +32,8 @@ from feature_store.sources.base import (
     TaskSpec,
 )
 from feature_store.sources.fields import check_text, whole
-from feature_store.sources.lines import UTF8, filled_lines, parse_record
-from feature_store.sources.locate import is_there, plain_or_gz
+from feature_store.sources.lines import UTF8, filled_lines, parse_record, require_keys
+from feature_store.sources.locate import files_there, is_there, plain_or_gz
 from feature_store.sources.own_words import read_own_words, word_options
 from feature_store.sources.reads_rows import ReadsRows
 from feature_store.tokens import visible
@@ -115,22 +115,16 @@ class Cail(ReadsRows):
     ) -> dict[str, Path]:
         """Files by role: the splits, and `official_charges`, `official_articles` where they are there."""
         root = self._root(data_dir)
-        found: dict[str, Path] = {}
-        missing: list[str] = []
-        for role, name in {**self._files, **_LISTS}.items():
-            present = [root / file for file in plain_or_gz(name) if is_there(root / file)]
-            if present:
-                found[role] = present[0]
-            elif role in self._files:
-                missing.append(str(root / name))
-        if missing:
+        names = {role: plain_or_gz(name) for role, name in (self._files | _LISTS).items()}
+        present = files_there(root, names)
+        if missing := [str(root / name) for role, name in self._files.items() if not present[role]]:
             raise MissingDataError(
                 f"dataset `{self.name}`: no file " + "; no file ".join(missing),
                 hint=f"unpack the official archive ({_URL}) into {data_dir / _FOLDERS[0]}, or let `python -m "
                 f"feature_store fetch --dataset {self.name} --data-dir {data_dir}` do it, "
                 "or try the made-up corpus with `--sample`",
             )
-        return found
+        return {role: files[0] for role, files in present.items() if files}
 
     def _root(self, data_dir: Path) -> Path:
         """The folder that holds the first of the official files; the usual one where none does."""
@@ -150,7 +144,8 @@ class Cail(ReadsRows):
                 num_cases[role] += 1
                 if recipe.refuses(case) is None:
                     pairs[self._split(role, case)][case.charges[0], case.articles[0]] += 1
-        files = self.splits if recipe.counts_everywhere else self._of_train_file()
+        of_train_file = ("train",) if "val" in self._files else ("train", "val")
+        files = self.splits if recipe.counts_everywhere else of_train_file
         charges, articles = _frequent(sum((pairs[split] for split in files), Counter[tuple[str, int]]()))
         kept = [pair for pair in pairs["train"] if pair[0] in charges and pair[1] in articles]
         task = _CailTask(
@@ -174,10 +169,6 @@ class Cail(ReadsRows):
             for side in query.sides
         )
         return dataclasses.replace(task, class_names=names, sides=sides)
-
-    def _of_train_file(self) -> tuple[str, ...]:
-        """The splits that the official train file makes up."""
-        return ("train",) if "val" in self._files else ("train", "val")
 
     def _split(self, role: str, case: Case) -> str:
         if role == "train" and "val" not in self._files and unit_interval(case.fact) < VAL_RATE:
@@ -420,9 +411,7 @@ def _fact(value: object, where: str) -> str:
 def _mapping(value: object, name: str, keys: tuple[str, ...], where: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise BadInputError(f"expected an object as `{name}`, but got {shown(value)}", where=where)
-    for key in keys:
-        if key not in value:
-            raise BadInputError(f"no key `{key}` in `{name}`; {keys_in_words(value)}", where=where)
+    require_keys(value, keys, where, f" in `{name}`")
     return value
 
 

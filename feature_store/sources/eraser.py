@@ -18,7 +18,7 @@ rationale is the union of all. Without any, nobody annotated the text.
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from feature_store.errors import BadInputError, did_you_mean, keys_in_words, quoted, shown
+from feature_store.errors import BadInputError, did_you_mean, quoted, shown
 from feature_store.fingerprint import files_below
 from feature_store.sources.base import (
     NO_OPTIONS,
@@ -38,7 +38,7 @@ from feature_store.sources.fields import (
     positions,
 )
 from feature_store.sources.labels import LabelCount, check_label, class_names
-from feature_store.sources.lines import filled_lines, parse_record, read_lines
+from feature_store.sources.lines import filled_lines, parse_record, read_lines, require_keys
 from feature_store.sources.locate import own_files, plain_or_gz, split_files
 from feature_store.sources.reads_rows import ReadsRows
 from feature_store.tokenize import split_at_blanks
@@ -275,7 +275,5 @@ def evidences_of(groups: object, where: str) -> list[dict[str, object]]:
     for evidence in found:
         if not isinstance(evidence, dict):
             raise BadInputError(f"expected an object as evidence, but got {shown(evidence)}", where=where)
-        for key in ("docid", "start_token", "end_token"):
-            if key not in evidence:
-                raise BadInputError(f"no key `{key}` in an evidence; {keys_in_words(evidence)}", where=where)
+        require_keys(evidence, ("docid", "start_token", "end_token"), where, " in an evidence")
     return found

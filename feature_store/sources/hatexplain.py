@@ -6,7 +6,7 @@ the post toxic, in no order that joins them to the annotators), `post_tokens`; a
 with the ids of `train`, `val` and `test`. Either may have .gz behind its name.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from feature_store.sources.base import (
     TaskSpec,
 )
 from feature_store.sources.fields import SeenExamples, check_encodable, check_tokens, whole
+from feature_store.sources.lines import require_keys
 from feature_store.sources.locate import find_inputs, plain_or_gz
 from feature_store.sources.members import read_members
 from feature_store.sources.reads_rows import ReadsRows
@@ -135,7 +136,8 @@ class HateXplain(ReadsRows):
         """Posts in the order of the file; see `Source.frames`."""
         divisions = query.inputs["divisions"]
         split_of, lines = _read_divisions(divisions, query.max_bytes)
-        waiting, seen, cases = set(split_of), SeenExamples(), _Cases()
+        waiting, seen = set(split_of), SeenExamples()
+        cases = _Cases(list)
         groups = [{name: n for n, name in enumerate(side.class_names or ())} for side in task.sides]
         for post, where in _read_posts(query.inputs["posts"], query.max_bytes):
             waiting.discard(post.post_id)
@@ -241,9 +243,7 @@ def _read_posts(path: Path, max_bytes: int) -> Iterator[tuple[_Post, str]]:
 def _check_post(post_id: str, record: object, where: str) -> _Post:
     if not isinstance(record, dict):
         raise BadInputError(f"expected a JSON object, but got {shown(record)}", where=where)
-    for key in ("annotators", "post_tokens"):
-        if key not in record:
-            raise BadInputError(f"no key `{key}`; the keys are {quoted(sorted(record))}", where=where)
+    require_keys(record, ("annotators", "post_tokens"), where)
     annotators = record["annotators"]
     if (
         not isinstance(annotators, list)
@@ -294,39 +294,29 @@ def _check_masks(masks: object, where: str) -> list[list[int]]:
 # ----------------------------------------------------------------------------------------- rationales
 
 
-class _Cases:
-    """What was met among the rationales: how often, in which splits, and the first few posts."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, Counter[str]] = {}
-        self.named: dict[str, list[str]] = {}
-
-    def add(self, case: str, post: _Post, split: str) -> None:
-        self.counts.setdefault(case, Counter())[split] += 1
-        named = self.named.setdefault(case, [])
-        if len(named) < _NUM_NAMED:
-            named.append(post.post_id)
+_Cases = defaultdict[str, list[tuple[str, str]]]
+"""What was met among the rationales -> split and id of each post."""
 
 
 def _rationale(post: _Post, split: str, gold: str, cases: _Cases) -> list[int] | None:
     """Positions of the human rationale; None for a normal post, and where no token is marked."""
     if post.label == NORMAL:
         if any(any(mask) for mask in post.masks):
-            cases.add("normal_with_mask", post, split)
+            cases["normal_with_mask"].append((split, post.post_id))
         return None
     if not post.masks:
-        cases.add("toxic_without_mask", post, split)
+        cases["toxic_without_mask"].append((split, post.post_id))
         return None
     for mask in post.masks:
         if not any(mask):
-            cases.add("empty_mask", post, split)
+            cases["empty_mask"].append((split, post.post_id))
         elif len(mask) != len(post.tokens):
-            cases.add("mask_of_other_length", post, split)
+            cases["mask_of_other_length"].append((split, post.post_id))
     masks = _fitting(post)
     least = 1 if gold == _UNION else len(masks) // 2 + 1
     marked = [i for i, count in enumerate(_votes(masks, len(post.tokens))) if count >= least]
     if not marked:
-        cases.add("toxic_without_marked_token", post, split)
+        cases["toxic_without_marked_token"].append((split, post.post_id))
     return marked or None
 
 
@@ -368,13 +358,12 @@ def _tell(report: Report, cases: _Cases) -> None:
             f"{counted(dropped, 'post')} on whose label most annotators do not agree: dropped"
         )
     for case, (one, several, note) in _NOTES.items():
-        if case not in cases.counts:
+        if case not in cases:
             continue
-        by_split = cases.counts[case]
-        total = sum(by_split.values())
+        by_split = Counter(split for split, _ in cases[case])
+        total = by_split.total()
         report.counts.update({f"{split}_{case}": count for split, count in by_split.items()})
         where = ", ".join(f"{split} {by_split[split]}" for split in _SPLITS if by_split[split])
-        more = ", ..." if total > len(cases.named[case]) else ""
-        report.notes.append(
-            f"{counted(total, one, several)} {note} ({where}; {', '.join(cases.named[case])}{more})"
-        )
+        named = ", ".join(post_id for _, post_id in cases[case][:_NUM_NAMED])
+        more = ", ..." if total > _NUM_NAMED else ""
+        report.notes.append(f"{counted(total, one, several)} {note} ({where}; {named}{more})")

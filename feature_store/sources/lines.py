@@ -6,7 +6,7 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -313,7 +313,12 @@ def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object
         raise BadInputError(f"not JSON: {error}", where=where, hint=hint) from error
     if not isinstance(record, dict):
         raise BadInputError(f"expected a JSON object, but got {shown(record)}", where=where)
+    require_keys(record, keys, where)
+    return record
+
+
+def require_keys(record: Mapping[str, object], keys: Sequence[str], where: str, of: str = "") -> None:
+    """Refuse a record without one of the keys; `of` says for messages what it is."""
     for key in keys:
         if key not in record:
-            raise BadInputError(f"no key `{key}`; {keys_in_words(record)}", where=where)
-    return record
+            raise BadInputError(f"no key `{key}`{of}; {keys_in_words(record)}", where=where)

@@ -30,6 +30,11 @@ def is_there(path: Path) -> bool:
         raise BadInputError(f"cannot read the folder: {error.strerror or error}", where=str(path)) from error
 
 
+def files_there(folder: Path, names: Mapping[str, Collection[str]]) -> dict[str, list[Path]]:
+    """By role, those of the names that its file may have that are there."""
+    return {role: [folder / name for name in own if is_there(folder / name)] for role, own in names.items()}
+
+
 def find_inputs(
     data_dir: Path, dataset: str, names: Mapping[str, Collection[str]], *, optional: Collection[str] = ()
 ) -> dict[str, Path]:
@@ -44,15 +49,12 @@ def find_inputs(
     """
     source, _, aspect = dataset.partition("/")
     folder = data_dir / source
-    found: dict[str, Path] = {}
-    missing: list[str] = []
-    for role, candidates in names.items():
-        present = [folder / name for name in candidates if is_there(folder / name)]
-        if present:
-            found[role] = present[0]
-        elif role not in optional:
-            missing.append(" or ".join(str(folder / name) for name in candidates))
-    if missing:
+    present = files_there(folder, names)
+    if missing := [
+        " or ".join(str(folder / name) for name in names[role])
+        for role, files in present.items()
+        if not files and role not in optional
+    ]:
         target = f"dataset `{source}`" + (f", aspect `{aspect}`" if aspect else "")
         raise MissingDataError(
             f"{target}: no file " + "; no file ".join(missing),
@@ -61,7 +63,7 @@ def find_inputs(
             f"or download it with `python -m feature_store fetch --dataset {source} "
             f"--data-dir {data_dir}`, or try the made-up corpus with `--sample`",
         )
-    return found
+    return {role: files[0] for role, files in present.items() if files}
 
 
 def own_files(
@@ -84,23 +86,21 @@ def own_files(
     """
     own = data_dir / name
     folder = own if is_there(own) and own.is_dir() else data_dir
-    found: dict[str, Path | None] = {}
-    for role, candidates in names.items():
-        present = [file for file in candidates if is_there(folder / file)]
-        if len(present) > 1 and role in SPLITS:
+    present = files_there(folder, names)
+    for role, files in present.items():
+        if len(files) > 1 and role in SPLITS:
             raise BadInputError(
-                f"{len(present)} files for the split `{role}`: {quoted(present)}",
+                f"{len(files)} files for the split `{role}`: {quoted(file.name for file in files)}",
                 where=str(folder),
                 hint="keep one, and move the other out of the folder",
             )
-        found[role] = folder / present[0] if present else None
-    if missing := [role for role, path in found.items() if path is None and role not in optional]:
+    if missing := [role for role, files in present.items() if not files and role not in optional]:
         wanted = "; no ".join(
             " or ".join(names[role][:2] if role in SPLITS else names[role]) for role in missing
         )
         nor = "" if folder == own else f", and no folder `{name}` in it"
         raise MissingDataError(f"dataset `{name}`: no {wanted} in {folder}{nor}", hint=hint)
-    return {role: path for role, path in found.items() if path is not None}
+    return {role: files[0] for role, files in present.items() if files}
 
 
 def _did_you_mean_parent(data_dir: Path, name: str) -> str:
