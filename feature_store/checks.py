@@ -89,8 +89,8 @@ def _check_vectors(features: Features) -> list[str]:
     problems = []
     if not np.isfinite(matrix).all():
         num_wrong = int((~np.isfinite(matrix)).sum())
-        of, those = "of the word vectors", counted(num_wrong, "entry")
-        problems.append(f"{those} {of} {'is' if num_wrong == 1 else 'are'} not finite")
+        of = "of the word vectors"
+        problems.append(f"{counted(num_wrong, f'entry {of} is', f'entries {of} are')} not finite")
     if matrix[PAD_ID].any():
         problems.append("the vector of padding is not zero")
     return problems

@@ -26,9 +26,8 @@ class _SplitWriter:
         self, path: Path, split: str, spec: TaskSpec, max_length: int | None, raw_files: str
     ) -> None:
         schema = staged_schema(spec.kind, spec.side_kinds)
-        names = [name if name != "tokens" else "codes" for name in schema.names]
-        types = [pa.list_(pa.uint32()) if name == "codes" else schema.field(name).type for name in names]
-        self._schema = pa.schema(list(zip(names, types, strict=True)))
+        codes = pa.field("codes", pa.list_(pa.uint32()), nullable=False)
+        self._schema = schema.set(schema.get_field_index("tokens"), codes)
         self._sink = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._sink, self._schema)
         self._split, self._spec, self._max_length = split, spec, max_length

@@ -82,10 +82,7 @@ def check_tokens(tokens: object, name: str, where: str) -> list[str]:
         raise BadInputError(f"expected a list of words as `{name}`, but got {shown(tokens)}", where=where)
     if not tokens:
         raise BadInputError(f"no tokens in `{name}`", where=where)
-    try:
-        "".join(tokens).encode()
-    except UnicodeEncodeError as error:
-        raise BadInputError(f"a token of `{name}` is not valid text: {error}", where=where) from error
+    check_encodable("".join(tokens), f"a token of `{name}`", where)
     return tokens
 
 

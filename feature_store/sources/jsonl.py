@@ -199,8 +199,7 @@ class _Survey:
         self.labels: dict[str, set[str]] = {key: set() for key in keys}
         self._languages: Counter[str | None] = Counter()
         self._as_tokens: Counter[str | None] = Counter()
-        self._without_tokenizer: Counter[str | None] = Counter()
-        self._num_cased, self._is_split = 0, True
+        self._num_cased = 0
         for number, line in filled_lines(self._path, max_bytes=query.max_bytes):
             where = f"{self._path}:{number}"
             record = parse_record(line, where, tuple(keys))
@@ -210,10 +209,7 @@ class _Survey:
             found = language(text if isinstance(text, str) else " ".join(map(str, _list(tokens))))
             self._languages[found] += 1
             self._as_tokens[found] += not isinstance(text, str)
-            self._is_split = self._is_split and not isinstance(text, str)
             self._num_cased += any(token != token.lower() for token in map(str, _list(tokens)))
-            if found not in (None, CHINESE) and isinstance(text, str):
-                self._without_tokenizer[found] += 1
 
     def tokenizer(self, default: str, report: Report) -> str:
         """Name of the tokenizer that the texts need.
@@ -222,8 +218,8 @@ class _Survey:
             BadInputError: if some are Chinese and some are not, or there is none for them.
         """
         total, chinese = self._languages.total(), self._languages[CHINESE]
-        for name, count in self._without_tokenizer.most_common(1):
-            if count >= _SOME * total:
+        for name, count in (self._languages - self._as_tokens).most_common():
+            if name not in (None, CHINESE) and count >= _SOME * total:
                 raise BadInputError(
                     f"{count} of {total} texts are {name}, which puts no spaces between words, and no "
                     "tokenizer supports this language",
@@ -245,7 +241,8 @@ class _Survey:
             if found is not None:
                 report.notes.append(self._note(found, f"`{default}` makes a token of each clause"))
         # lower-cased, the words of a free text would not be those of the corpus
-        return _CASED if self._is_split and self._num_cased >= _SOME * total else default
+        is_split = self._as_tokens.total() == total
+        return _CASED if is_split and self._num_cased >= _SOME * total else default
 
     def _note(self, script: str, treatment: str) -> str:
         """How many texts are of a script, and what is done with those that are not given as tokens."""
@@ -274,8 +271,6 @@ class _Words:
     tokens: list[str]
     pieces: Sequence[Token] | None
     """Where the tokens stand in the text; None where tokens were given."""
-    size: int
-    """Length of the text in characters, or in tokens where they were given."""
     text: str
     """Empty where tokens were given."""
 
@@ -334,22 +329,22 @@ class _Reader:
             raise BadInputError(f"expected either `text` or `tokens`, but got {both}", where=where)
         if given == ["tokens"]:
             self._num_as_tokens += 1
-            tokens = check_tokens(record["tokens"], "tokens", where)
-            return _Words(tokens, None, len(tokens), "")
+            return _Words(check_tokens(record["tokens"], "tokens", where), None, "")
         text = check_text(record["text"], "text", where)
         pieces = self._tokenize(text)
         if not pieces:
             raise BadInputError(f"`{self._tokenizer}` finds no token in `text`", where=where)
-        return _Words([piece.text for piece in pieces], pieces, len(text), text)
+        return _Words([piece.text for piece in pieces], pieces, text)
 
     def _rationale(self, value: object, words: _Words, where: str) -> list[int] | None:
         if value is None:
             return None
         if is_mask(value):
             return mask_positions(cast("list[int]", value), len(words.tokens), where)
+        size = len(words.tokens if words.pieces is None else words.text)
         unit = "tokens" if words.pieces is None else "characters"
         try:
-            spans = check_spans(value, words.size, "`rationale`", where, unit)
+            spans = check_spans(value, size, "`rationale`", where, unit)
         except BadInputError as error:
             error.hint = form_that_fits(value, words.text)
             raise

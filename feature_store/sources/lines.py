@@ -270,19 +270,15 @@ def _undecodable(
 def _conversion(line: bytes) -> str:
     """A hint that names the encoding which a line that is not UTF-8 may have."""
     found, sign = "ENCODING", ""
+    try:
+        chinese = line.decode("gb18030")
+    except UnicodeDecodeError:
+        chinese = ""
     if line.startswith((b"\xff\xfe", b"\xfe\xff")):
         found, sign = "UTF-16", "it begins like UTF-16: "
-    elif _CHINESE.search(line.decode("gb18030", errors="replace")) and _is_gb18030(line):
+    elif _CHINESE.search(chinese):
         found, sign = "GB18030", "it may be GB18030 (GBK): "
     return f"{sign}`iconv -f {found} -t UTF-8 FILE > NEW` converts it to UTF-8"
-
-
-def _is_gb18030(line: bytes) -> bool:
-    try:
-        line.decode("gb18030")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 class _RepeatedKeyError(ValueError):
