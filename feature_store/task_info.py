@@ -19,11 +19,6 @@ class TaskInfo(TargetSpec):
     """The side targets."""
 
     @property
-    def side_kinds(self) -> Mapping[str, TaskKind]:
-        """Name -> kind of each side target."""
-        return {side.name: side.kind for side in self.sides}
-
-    @property
     def side_classes(self) -> Mapping[str, int | None]:
         """Name -> number of classes of each side target; None for a regression."""
         return {side.name: side.num_classes for side in self.sides}

@@ -138,10 +138,18 @@ class TargetSpec:
     score_range: tuple[float, float] = (0.0, 1.0)
     """Lowest and highest score of a regression, as the user writes scores; targets are scaled to [0, 1]."""
 
+    sides: tuple["TargetSpec", ...] = ()
+    """Of a main target the side targets, in the order of `Query.sides`."""
+
     @property
     def num_classes(self) -> int | None:
         """None for a regression."""
         return None if self.class_names is None else len(self.class_names)
+
+    @property
+    def side_kinds(self) -> Mapping[str, TaskKind]:
+        """Name -> kind of each side target."""
+        return {side.name: side.kind for side in self.sides}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,14 +161,6 @@ class TaskSpec(TargetSpec):
 
     num_cases: Mapping[str, int] = field(default_factory=dict)
     """Texts of each raw file by its role, where the source has counted them."""
-
-    sides: tuple[TargetSpec, ...] = ()
-    """The side targets, in the order of `Query.sides`."""
-
-    @property
-    def side_kinds(self) -> Mapping[str, TaskKind]:
-        """Name -> kind of each side target."""
-        return {side.name: side.kind for side in self.sides}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -39,7 +39,7 @@ from feature_store.sources.fields import (
 )
 from feature_store.sources.labels import LabelCount, check_label, class_names
 from feature_store.sources.lines import filled_lines, parse_record, read_lines, require_keys
-from feature_store.sources.locate import own_files, plain_or_gz, split_files
+from feature_store.sources.locate import own_files, plain_or_gz
 from feature_store.sources.reads_rows import ReadsRows
 from feature_store.tokenize import split_at_blanks
 from feature_store.wording import counted
@@ -77,11 +77,10 @@ class Eraser(ReadsRows):
         self, data_dir: Path, aspect: str | None, options: Mapping[str, str] = NO_OPTIONS
     ) -> dict[str, Path]:
         """Files by role: `train`, `val`, `test`, and `docs`, a file or a folder."""
-        names: dict[str, tuple[str, ...]] = {split: split_files(split) for split in self.splits}
         return own_files(
             self.name,
             data_dir,
-            names | {"docs": ("docs", *plain_or_gz("docs.jsonl"))},
+            {"docs": ("docs", *plain_or_gz("docs.jsonl"))},
             hint="`--data-dir` names the folder that holds train.jsonl, val.jsonl, test.jsonl and docs "
             f"(or holds them in a folder `{self.name}`); or try the made-up corpus with `--sample`",
         )

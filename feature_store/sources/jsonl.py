@@ -63,7 +63,7 @@ from feature_store.sources.fields import (
 )
 from feature_store.sources.labels import check_label, class_names
 from feature_store.sources.lines import filled_lines, parse_record
-from feature_store.sources.locate import own_files, split_files
+from feature_store.sources.locate import own_files
 from feature_store.sources.own_targets import OwnTarget, sides_of
 from feature_store.sources.own_words import read_own_words, word_options
 from feature_store.sources.reads_rows import ReadsRows
@@ -102,11 +102,10 @@ class Jsonl(ReadsRows):
         self, data_dir: Path, aspect: str | None, options: Mapping[str, str] = NO_OPTIONS
     ) -> dict[str, Path]:
         """Files by role: `task`, `train`, `test`, and `val` where there is one."""
-        names: dict[str, tuple[str, ...]] = {split: split_files(split) for split in self.splits}
         return own_files(
             self.name,
             data_dir,
-            names | {"task": (TASK_FILE,)},
+            {"task": (TASK_FILE,)},
             optional=("val",),
             hint="`--data-dir` names the folder that holds train.jsonl, test.jsonl and task.toml "
             f"(or holds them in a folder `{self.name}`); `{TASK_FILE}` needs one line, "

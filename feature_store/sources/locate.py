@@ -69,21 +69,22 @@ def find_inputs(
 def own_files(
     name: str,
     data_dir: Path,
-    names: Mapping[str, Sequence[str]],
+    others: Mapping[str, Sequence[str]],
     *,
     hint: str,
     optional: Collection[str] = (),
 ) -> dict[str, Path]:
-    """Files by role in `data_dir/name/`, or in `data_dir` itself where there is no such folder.
+    """Files of splits and others by role, in `data_dir/name/`, or in `data_dir` where that is no folder.
 
     Args:
-        names: for each role, the names that its file may have.
+        others: for each role besides the splits, the names that its file may have.
         hint: what to do where one is missing.
 
     Raises:
         MissingDataError: if one that is needed is not there.
         BadInputError: if a split has two files.
     """
+    names = {**{split: split_files(split) for split in ("train", "val", "test")}, **others}
     own = data_dir / name
     folder = own if is_there(own) and own.is_dir() else data_dir
     present = files_there(folder, names)
