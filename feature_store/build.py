@@ -11,18 +11,8 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from feature_store import embeddings
+from feature_store import cache, embeddings
 from feature_store.annotator_table import build_shares
-from feature_store.cache import (
-    MANIFEST,
-    Manifest,
-    as_arrow,
-    as_numpy,
-    describe_files,
-    open_table,
-    write_manifest,
-    write_table,
-)
 from feature_store.columns import VOCABULARY_SCHEMA, table_schema
 from feature_store.errors import BadInputError
 from feature_store.recipe import TOKENIZER_FILE, Recipe
@@ -59,7 +49,7 @@ def build(stage: Path, recipe: Recipe, on_rows: Callable[[int], None]) -> None:
     vocabulary, counts = build_vocabulary(words, int(recipe.parameters["min_count"]))
     learnt = pl.DataFrame({"token": vocabulary.tokens, "count": counts})
     written = learnt.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(VOCABULARY_SCHEMA)
-    write_table(stage / VOCABULARY_FILE, written)
+    cache.write_table(stage / VOCABULARY_FILE, written)
     ids = ids_by_code(words["word"], vocabulary.tokens)
     for split in splits:
         _number_tokens(stage, split, words["word"], ids, spec)
@@ -70,7 +60,7 @@ def build(stage: Path, recipe: Recipe, on_rows: Callable[[int], None]) -> None:
     if contents := _tokenizer_files(recipe):
         (stage / TOKENIZER_FILE).write_text(json.dumps(contents), encoding="utf-8")
         names.append(TOKENIZER_FILE)
-    files = describe_files(stage, names)
+    files = cache.describe_files(stage, names)
     meta = {
         "dataset": recipe.source.name,
         "aspect": recipe.aspect,
@@ -86,7 +76,9 @@ def build(stage: Path, recipe: Recipe, on_rows: Callable[[int], None]) -> None:
             "notes": report.notes,
         },
     }
-    write_manifest(stage / MANIFEST, Manifest(fingerprint=recipe.fingerprint, files=files, meta=meta))
+    cache.write_manifest(
+        stage / cache.MANIFEST, cache.Manifest(fingerprint=recipe.fingerprint, files=files, meta=meta)
+    )
 
 
 def _tokenizer_files(recipe: Recipe) -> dict[str, str]:
@@ -106,7 +98,7 @@ def _number_tokens(
     texts = words.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.string())
     schema = table_schema(spec.kind, spec.side_kinds)
     staged = staged_file(stage, split)
-    table = open_table(staged)
+    table = cache.open_table(staged)
     with (
         pa.OSFile(str(stage / f"{split}.arrow"), "wb") as sink,
         pa.ipc.new_file(sink, schema) as writer,
@@ -115,7 +107,10 @@ def _number_tokens(
             (batch,) = table.slice(first, BATCH_ROWS).combine_chunks().to_batches()
             columns = {name: batch.column(name) for name in batch.schema.names}
             codes = columns.pop("codes")
-            lists = {"tokens": texts.take(codes.values), "token_ids": as_arrow(ids[as_numpy(codes.values)])}
+            lists = {
+                "tokens": texts.take(codes.values),
+                "token_ids": cache.as_arrow(ids[cache.as_numpy(codes.values)]),
+            }
             columns |= {
                 name: pa.ListArray.from_arrays(codes.offsets, values) for name, values in lists.items()
             }
@@ -144,7 +139,7 @@ def _embed(
 
     def sentences() -> Iterator[list[str]]:
         for split in word_splits(recipe.tables):
-            for batch in open_table(stage / f"{split}.arrow").to_batches():
+            for batch in cache.open_table(stage / f"{split}.arrow").to_batches():
                 yield from batch.column("tokens").to_pylist()
 
     return embeddings.word2vec(vocabulary, counts, embeddings.Sentences(sentences), size=size, seed=seed)
@@ -166,7 +161,7 @@ def task_info(rows: Path, spec: TaskSpec, where: str, name: str = "") -> dict[st
 
 
 def _target_info(rows: Path, column: str, spec: TargetSpec, where: str) -> dict[str, Any]:
-    targets = as_numpy(open_table(rows)[column]).astype(np.float64)
+    targets = cache.as_numpy(cache.open_table(rows)[column]).astype(np.float64)
     if targets.var() == 0:
         of = f" of `{spec.name}`" if column != "target" else ""
         raise BadInputError(

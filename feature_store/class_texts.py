@@ -84,11 +84,9 @@ def class_words(features: "Features", target: str, path: Path) -> tuple[tuple[in
     if missing := [name for name in names if name not in texts]:
         classes = counted(len(names), "class")
         raise BadInputError(
-            f"{len(missing)} of the {classes} of `{target}` have no text: {quoted(missing[:5])}"
-            f"{', ...' if len(missing) > 5 else ''}",
+            f"{len(missing)} of the {classes} of `{target}` have no text: {quoted(missing, 5)}",
             where=where,
-            hint="add the missing texts; the file has texts for "
-            f"{quoted(list(texts)[:5])}{', ...' if len(texts) > 5 else ''}",
+            hint=f"add the missing texts; the file has texts for {quoted(texts, 5)}",
         )
     tokenize = make_tokenizer(features.tokenizer, features.tokenizer_files)
     vocabulary, found = features.vocabulary, []

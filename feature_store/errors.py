@@ -79,9 +79,12 @@ def reason(error: BaseException) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
-def quoted(names: Iterable[str]) -> str:
-    """Names in backticks, separated by commas."""
-    return ", ".join(f"`{name}`" for name in names)
+def quoted(names: Iterable[str], most: int | None = None) -> str:
+    """Names in backticks, separated by commas; of more than `most` the first ones, and dots."""
+    in_ticks = [f"`{name}`" for name in names]
+    if most is not None and len(in_ticks) > most:
+        in_ticks[most:] = ["..."]
+    return ", ".join(in_ticks)
 
 
 def shown(value: object) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from feature_store.errors import quoted
 from feature_store.segmenter import Segmenter, Word, is_one_block
 from feature_store.wording import counted
 
@@ -59,7 +60,7 @@ def _note(
     said = f"{what}: {len(found)} of {len(set(entries))} {unit} occur in the texts"
     if not apart:
         return said
-    named = ", ".join(f"`{text[:30]}`" for text in apart[:_NAMED]) + (", ..." if len(apart) > _NAMED else "")
+    named = quoted((text[:30] for text in apart), _NAMED)
     which = counted(len(apart), "has", "have")
     parts = "it" if len(apart) == 1 else "them"
     return f"{said}; {which} no effect, because the tokenizer always splits {parts}: {named}"

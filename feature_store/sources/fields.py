@@ -182,9 +182,8 @@ def class_number(name: str, numbers: dict[str, int], where: str) -> int:
         BadInputError: if there is no class of that name.
     """
     if name not in numbers:
-        known = quoted(list(numbers)[:20]) + (", ..." if len(numbers) > 20 else "")
         raise BadInputError(
-            f"expected one of the {len(numbers)} classes {known}, but got `{name[:_SHOWN]}`",
+            f"expected one of the {len(numbers)} classes {quoted(numbers, 20)}, but got `{name[:_SHOWN]}`",
             where=where,
             hint=did_you_mean(name, numbers),
         )
