@@ -17,7 +17,7 @@ from feature_store.errors import BadInputError, keys_in_words, shown
 from feature_store.mask_records import MaskRecord, check_scores
 from feature_store.sources.eraser import Documents, evidences_of
 from feature_store.sources.fields import check_id, check_spans, positions, unread_keys
-from feature_store.sources.lines import filled_lines, parse_record, require_keys
+from feature_store.sources.lines import read_records, require_keys
 from feature_store.sources.locate import plain_or_gz
 from feature_store.wording import counted
 
@@ -53,9 +53,7 @@ class EraserFile:
 
     def masks(self) -> Iterator[MaskRecord]:
         """One for each document of each line."""
-        for number, line in filled_lines(self.path, max_bytes=self.max_bytes):
-            where = f"{self.path}:{number}"
-            record = parse_record(line, where, ("annotation_id",))
+        for where, record in read_records(self.path, ("annotation_id",), max_bytes=self.max_bytes):
             self.unread.update(record.keys() - _NOT_FOR_MASKS)
             name = check_id(record["annotation_id"], "annotation_id", where)
             is_annotated = "evidences" in record and "rationales" not in record

@@ -47,7 +47,7 @@ from feature_store.sources.fields import (
     unread_keys,
     whole,
 )
-from feature_store.sources.lines import filled_lines, parse_record
+from feature_store.sources.lines import read_records
 from feature_store.targets import main_of
 from feature_store.tokenize import TOKENIZERS, Token, split_at_blanks
 from feature_store.tokens import touched
@@ -110,15 +110,15 @@ def read_masks(path: Path, *, aspect: str | None, max_bytes: int = MAX_BYTES) ->
         BadInputError: at the first line that breaks the format, or repeats an id.
         RequestError: for a file of the beer corpus without an aspect.
     """
-    number, line = next(filled_lines(path, max_bytes=max_bytes))
-    first = parse_record(line, f"{path}:{number}", ())
+    _, first = next(read_records(path, max_bytes=max_bytes))
     unread: Counter[str] = Counter()
     records: Iterator[MaskRecord]
     file = EraserFile(path, max_bytes) if "annotation_id" in first else None
     if file is not None:
         records = file.masks()
     elif "rid" not in first:
-        records = (_plain(line, where, unread) for where, line in _lines(path, max_bytes))
+        lines = read_records(path, max_bytes=max_bytes)
+        records = (_plain(record, where, unread) for where, record in lines)
     elif aspect is None:
         raise RequestError(
             "this is a file of the beer corpus, which has several aspects",
@@ -129,16 +129,13 @@ def read_masks(path: Path, *, aspect: str | None, max_bytes: int = MAX_BYTES) ->
         records = _annotations(path, main_of(aspect) or "", max_bytes)
     else:
         main = main_of(aspect) or ""
-        records = (_aspect_positions(line, where, main) for where, line in _lines(path, max_bytes))
+        lines = read_records(path, ("rid", main), max_bytes=max_bytes)
+        records = (_aspect_positions(record, where, main) for where, record in lines)
     checked = list(_checked(records))
     notes = [f"{path.name}: {unread_keys(unread, _PLAIN_FIELDS)}"] if unread else []
     return MaskFile(
         path=path, records=checked, sha256=file_digest(path), notes=notes if file is None else file.notes()
     )
-
-
-def _lines(path: Path, max_bytes: int) -> Iterator[tuple[str, str]]:
-    return ((f"{path}:{number}", line) for number, line in filled_lines(path, max_bytes=max_bytes))
 
 
 def _checked(records: Iterator[MaskRecord]) -> Iterator[MaskRecord]:
@@ -181,8 +178,7 @@ def _annotations(path: Path, aspect: str, max_bytes: int) -> Iterator[MaskRecord
         )
 
 
-def _aspect_positions(line: str, where: str, aspect: str) -> MaskRecord:
-    record = parse_record(line, where, ("rid", aspect))
+def _aspect_positions(record: Mapping[str, object], where: str, aspect: str) -> MaskRecord:
     found = record[aspect]
     entries = [-1 if isinstance(e, bool) else whole(e) for e in found] if isinstance(found, list) else [-1]
     if any(entry is None or entry < 0 for entry in entries):
@@ -198,8 +194,7 @@ def _aspect_positions(line: str, where: str, aspect: str) -> MaskRecord:
     )
 
 
-def _plain(line: str, where: str, unread: Counter[str]) -> MaskRecord:
-    record = parse_record(line, where, ())
+def _plain(record: dict[str, object], where: str, unread: Counter[str]) -> MaskRecord:
     given: str | None = None
     characters: Sequence[Sequence[int]] = ()
     if "text" in record and record.get("tokens") is None:

@@ -38,7 +38,7 @@ from feature_store.sources.fields import (
     positions,
 )
 from feature_store.sources.labels import LabelCount, check_label, class_names
-from feature_store.sources.lines import filled_lines, parse_record, read_lines, require_keys
+from feature_store.sources.lines import read_lines, read_records, require_keys
 from feature_store.sources.locate import own_files, plain_or_gz
 from feature_store.sources.reads_rows import ReadsRows
 from feature_store.tokenize import split_at_blanks
@@ -89,9 +89,7 @@ class Eraser(ReadsRows):
         """The classes of the training file, sorted by name."""
         path = query.inputs["train"]
         found: set[str] = set()
-        for number, line in filled_lines(path, max_bytes=query.max_bytes):
-            where = f"{path}:{number}"
-            record = parse_record(line, where, ("classification",))
+        for where, record in read_records(path, ("classification",), max_bytes=query.max_bytes):
             found.add(check_label(record["classification"], "classification", where))
         return TaskSpec(kind="classification", class_names=class_names(found, path))
 
@@ -101,9 +99,8 @@ class Eraser(ReadsRows):
         seen = SeenExamples()
         for split in self.splits:
             path = query.inputs[split]
-            for number, line in filled_lines(path, max_bytes=query.max_bytes):
-                where = f"{path}:{number}"
-                example = reader.example(line, where, split)
+            for where, record in read_records(path, _KEYS, max_bytes=query.max_bytes):
+                example = reader.example(record, where, split)
                 report.counts[f"{split}_without_evidence"] += example.rationale is None
                 seen.add(example.example_id, split, example.tokens, where)
                 yield example
@@ -149,9 +146,7 @@ class Documents:
 
 def _read_documents(path: Path, max_bytes: int) -> dict[str, str]:
     texts: dict[str, str] = {}
-    for number, line in filled_lines(path, max_bytes=max_bytes):
-        where = f"{path}:{number}"
-        record = parse_record(line, where, ("docid", "document"))
+    for where, record in read_records(path, ("docid", "document"), max_bytes=max_bytes):
         docid = check_id(record["docid"], "docid", where)
         if docid in texts:
             raise BadInputError(f"the docid `{docid[:60]}` is in an earlier line already", where=where)
@@ -170,9 +165,8 @@ class _Reader:
         self._labels, self._train = LabelCount(), query.inputs["train"].name
         self._num_evidences = self._num_misplaced = 0
 
-    def example(self, line: str, where: str, split: str) -> Example:
+    def example(self, record: Mapping[str, object], where: str, split: str) -> Example:
         """The example of one line."""
-        record = parse_record(line, where, _KEYS)
         name = check_id(record["annotation_id"], "annotation_id", where)
         evidences = evidences_of(record["evidences"], where)
         texts = {

@@ -62,7 +62,7 @@ from feature_store.sources.fields import (
     unread_keys,
 )
 from feature_store.sources.labels import check_label, class_names
-from feature_store.sources.lines import filled_lines, parse_record
+from feature_store.sources.lines import filled_lines, parse_record, read_records
 from feature_store.sources.locate import own_files
 from feature_store.sources.own_targets import OwnTarget, sides_of
 from feature_store.sources.own_words import read_own_words, word_options
@@ -199,9 +199,7 @@ class _Survey:
         self._languages: Counter[str | None] = Counter()
         self._as_tokens: Counter[str | None] = Counter()
         self._num_cased = 0
-        for number, line in filled_lines(self._path, max_bytes=query.max_bytes):
-            where = f"{self._path}:{number}"
-            record = parse_record(line, where, tuple(keys))
+        for where, record in read_records(self._path, keys, max_bytes=query.max_bytes):
             for key in keys:
                 self.labels[key].add(check_label(record[key], key, where))
             text, tokens = record.get("text"), record.get("tokens")

@@ -313,6 +313,19 @@ def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object
     return record
 
 
+def read_records(
+    path: Path, keys: Sequence[str] = (), *, max_bytes: int
+) -> Iterator[tuple[str, dict[str, object]]]:
+    """The JSON objects of a file with one on each line, each with its place, `FILE:LINE`.
+
+    Raises:
+        MissingDataError, BadInputError: as `filled_lines` and `parse_record`.
+    """
+    for number, line in filled_lines(path, max_bytes=max_bytes):
+        where = f"{path}:{number}"
+        yield where, parse_record(line, where, keys)
+
+
 def require_keys(record: Mapping[str, object], keys: Sequence[str], where: str, of: str = "") -> None:
     """Refuse a record without one of the keys; `of` says for messages what it is."""
     for key in keys:
