@@ -201,6 +201,11 @@ def test_seeds_are_a_number_or_a_race(
     assert said == ([] if line is None else [line])
 
 
+def test_one_trial_has_no_race(capsys: pytest.CaptureFixture[str]):
+    search.main([*SAMPLE, "--seeds", "auto", "--trials", "1", "--dry-run"])
+    assert "`--seeds auto` has no effect" in capsys.readouterr().out
+
+
 LIGHT = """
 import json, sys
 from pipeline import search

@@ -228,9 +228,16 @@ def test_flags_that_an_existing_sheet_does_not_heed_are_named(
     made: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, flags: list[str], said: str
 ):
     file = filled(made, tmp_path / "out")[0]
-    judge.main(["--sheet", str(made), "--no-serve", *(str(file) if f == "FILE" else f for f in flags)])
+    does = [] if "--import" in flags else ["--export", str(tmp_path / "again")]
+    judge.main(["--sheet", str(made), *does, *(str(file) if f == "FILE" else f for f in flags)])
     notes = [record.getMessage() for record in caplog.records if "effect" in record.getMessage()]
     assert notes == ([f"note: on an existing sheet, {said}: the sheet stays as it is"] if said else [])
+
+
+def test_a_command_with_nothing_to_do_is_refused(made: Path):
+    with pytest.raises(PipelineError, match="there is nothing to do without a new sheet") as caught:
+        judge.main(["--sheet", str(made), "--no-serve"])
+    assert caught.value.where == "--no-serve"
 
 
 @pytest.mark.parametrize("rate", ["0.7", "1", "-0.1", "half"])
