@@ -93,7 +93,7 @@ def _seeds(prepared: StudySettings) -> list[str]:
         number = min(race.ROUNDS[0][0], prepared.num_trials)
         if number < 2:
             return ["seeds        one trial has no other to be compared with: `--seeds auto` has no effect"]
-        more = counted(race.MOST_TRAININGS, "further training")
+        more = counted(race.most_trainings(prepared.num_trials), "further training")
         return [
             f"seeds        the best {counted(number, 'trial')} are trained with further seeds and compared "
             f"by their mean: at most {more}"

@@ -153,12 +153,13 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
 def plan_of(study: Study) -> Plan:
     """What the study is to do, with as many trials at once as the connected Ray runs."""
     prepared, run = study.settings, study.settings.run
+    further = race.most_trainings(study.num_trials) if prepared.is_raced else prepared.num_seeds - 1
     return Plan(
         dataset=run.dataset,
         criterion=run.criterion,
         num_trials=study.num_trials,
         num_epochs=run.num_epochs,
-        num_further=race.MOST_TRAININGS if prepared.is_raced else prepared.num_seeds - 1,
+        num_further=further,
         slots=cluster.num_slots(prepared.cpus_per_trial, prepared.gpus_per_trial, prepared.max_concurrent),
         rungs=rungs(study.base_config, run.num_epochs, study.space),
     )

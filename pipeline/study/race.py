@@ -14,10 +14,6 @@ from pipeline.study.criterion import Candidate
 
 ROUNDS = ((4, 2), (2, 4))
 """Of each round: trials that are still in the race, and seeds that each of them has at its end."""
-MOST_TRAININGS = sum(
-    trials * (seeds - before)
-    for (trials, seeds), before in zip(ROUNDS, (1, *(seeds for _, seeds in ROUNDS)), strict=False)
-)
 _NO_RESULT = -1.0
 """Value of a training that failed: as if its mask broke the criterion's bounds wholly."""
 
@@ -62,6 +58,16 @@ class Race:
     """Best first; those that are out stand behind those that are still in it."""
     missing: Sequence[Mapping[str, Any]] = ()
     """Configs, with their seeds, that have to be trained before it goes on; empty: the first one has won."""
+
+
+def most_trainings(num_trials: int) -> int:
+    """With further seeds, where every trial of a search has a result."""
+    if num_trials < 2:
+        return 0
+    before = (1, *(seeds for _, seeds in ROUNDS))
+    return sum(
+        min(trials, num_trials) * (seeds - had) for (trials, seeds), had in zip(ROUNDS, before, strict=False)
+    )
 
 
 def stands(candidates: Sequence[Candidate], first_seed: int, again: Again) -> Race:

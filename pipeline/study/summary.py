@@ -179,7 +179,7 @@ def of_race(racers: Sequence[Racer], names: Mapping[str, str], run: RunSettings)
     broken = any(result.value < 0 for one in racers for result in (one.trial, *one.results))
     counted_below = "; a training that misses a bound counts with a negative value, the size of the miss"
     below = counted_below if broken else ""
-    return [f"the first row has the best mean over seeds of {score}: {stood}{below}"]
+    return [f"of the trials with the most seeds, the first row has the best mean of {score}: {stood}{below}"]
 
 
 def note(

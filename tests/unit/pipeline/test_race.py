@@ -53,10 +53,17 @@ def test_four_trials_get_a_seed_and_the_better_half_two_more():
     values |= {("c", 9): 0.2, ("c", 10): 0.2, ("d", 9): 0.6, ("d", 10): 0.6}
     found, trained = ran(trials, values)
     assert trained == ["a8", "b8", "c8", "d8", "c9", "c10", "d9", "d10"]
-    assert len(trained) == race.MOST_TRAININGS
+    assert len(trained) == race.most_trainings(6)
     assert names_of(found) == "dcba", "b and a are out, b with the better mean"
     assert found.racers[0].mean == pytest.approx((0.47 + 0.4 + 0.6 + 0.6) / 4)
     assert [one.trial_id for one in found.racers[0].results] == ["d8", "d9", "d10"]
+
+
+@pytest.mark.parametrize(("num_trials", "most"), [(1, 0), (2, 6), (3, 7), (4, 8), (9, 8)])
+def test_few_trials_take_fewer_trainings(num_trials: int, most: int):
+    trials = [trial(name, 0.5) for name in "abcdefghi"[:num_trials]]
+    _, trained = ran(trials, {})
+    assert len(trained) == race.most_trainings(num_trials) == most
 
 
 def test_the_luckiest_trial_does_not_win():
