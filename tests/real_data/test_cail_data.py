@@ -91,7 +91,7 @@ def test_the_recipes_give_many_cases_another_class_of_term(data_dir: Path, cache
     found = []
     for role, path in CAIL_SMALL.inputs(data_dir, None).items():
         if role in CASES:
-            for _, case in _cases(path, 10**9, None):
+            for _, case in _cases(path, 10**9, {}):
                 found.append(len({recipe.term_class(case) for recipe in RECIPES.values()}) == 2)
     assert (sum(found), len(found)) == (4274, 10_612)
 
