@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pipeline.base import full_disk
 from pipeline.judging.book import Answer, Book
 from pipeline.judging.guide import HIGHEST, LOWEST, SCALES, WORDS, is_in_tenths
-from pipeline.judging.sheet import JUDGE, Sheet, Slot, Spans
+from pipeline.judging.sheet import JUDGE, Sheet, Slot, Spans, Text
 from pipeline.reporting import markup
 from pipeline.web import app as web_app
 from pipeline.web.app import Bounded, Refused
@@ -96,7 +96,7 @@ class Desk:
         self._sheet = sheet
         self._book = book
         self._pages = Pages("pipeline.judging", WORDS, sheet.language, sheet.title)
-        self._spaces = [markup.spaces(text.tokens) for text in sheet.texts]
+        self._written = [_written(text) for text in sheet.texts]
         self._trouble = ""
         """Why nothing can be written just now; empty if it can."""
 
@@ -130,7 +130,7 @@ class Desk:
             after=f"{number + 1}" if number < last else "end",
             shown=text.shown,
             is_chinese=markup.is_chinese(text.tokens),
-            pieces=_pieces(text.tokens, self._spaces[slot.text], self._sheet.spans(slot)),
+            pieces=_pieces(*self._written[slot.text], self._sheet.spans(slot)),
             answer=answer.content if answer else {},
             is_done=answer is not None and answer.is_complete,
             version=_version(answer),
@@ -244,6 +244,15 @@ def _reason(error: Exception) -> tuple[int, str]:
     if isinstance(error, sqlite3.Error):
         return (507, "full") if full_disk.is_meant(error) else (503, "busy")
     return web_app.reason(error)
+
+
+def _written(text: Text) -> tuple[list[str], list[str]]:
+    """Words of a text as its file has them, whatever its tokenizer makes of them, and what stands behind each."""
+    if not text.original:
+        return text.tokens, markup.spaces(text.tokens)
+    following = [*(start for start, _ in text.places[1:]), len(text.original)]
+    words = [text.original[start:end] for start, end in text.places]
+    return words, [text.original[end:after] for (_, end), after in zip(text.places, following, strict=True)]
 
 
 def _pieces(tokens: Sequence[str], spaces: Sequence[str], spans: Spans) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """What the server of a sheet lets through: links, sizes, answers, windows."""
 
 import dataclasses
+import html
 import http.client
 import itertools
 import json
@@ -12,9 +13,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from feature_store.tokenize import tokenize
 from pipeline.judging import web
 from pipeline.judging.book import IDLE_S
-from pipeline.judging.sheet import ANNOTATE
+from pipeline.judging.sheet import ANNOTATE, JUDGE, Text
 from tests import web_server
 from tests.judging_server import Pages, fill, make_room, pages_of, small_sheet
 
@@ -243,6 +245,25 @@ def test_what_enters_without_a_name_is_refused(judged: Pages, body: object):
 def test_a_window_of_one_judge_is_none_of_another(judged: Pages):
     entered(judged, 1)
     assert ask(judged, "PUT", path_of(judged, 1, "1"), SCORES, entered(judged, 0))[0] == 409
+
+
+@pytest.mark.parametrize("kind", [JUDGE, ANNOTATE])
+def test_a_text_is_shown_as_its_file_has_it(tmp_path: Path, kind: str):
+    original = '"It" — now,  it WORKS.'
+    pieces = tokenize(original)
+    text = Text(
+        example_id="1",
+        tokens=[piece.text for piece in pieces],
+        shown="",
+        record={},
+        original=original,
+        places=[[piece.start, piece.end] for piece in pieces],
+    )
+    assert "".join(text.tokens) not in original.replace(" ", "")
+    sheet = dataclasses.replace(small_sheet(["a b"], kind=kind), texts=[text])
+    with pages_of(tmp_path / "sheet", sheet) as pages:
+        page = ask(pages, "GET", path_of(pages, 0, "1"))[2]
+    assert original in html.unescape(re.sub("<[^>]*>", "", page))
 
 
 def test_a_judge_without_texts_is_told_so_and_led_nowhere(tmp_path: Path):
