@@ -247,7 +247,7 @@ def _reason(error: Exception) -> tuple[int, str]:
 
 
 def _written(text: Text) -> tuple[list[str], list[str]]:
-    """Words of a text as its file has them, whatever its tokenizer makes of them, and what stands behind each."""
+    """Words of a text as its file has them, not as its tokenizer writes them; what stands behind each."""
     if not text.original:
         return text.tokens, markup.spaces(text.tokens)
     following = [*(start for start, _ in text.places[1:]), len(text.original)]
