@@ -163,6 +163,11 @@ def test_of_two_tabs_of_one_browser_only_the_one_that_took_over_last_saves(chrom
         first.wait_for("Text 1 of 3")
         assert first.page.locator("[data-scale=usefulness] output").inner_text() == "5"
         second.get_by_text(question).wait_for()
+        second.reload()
+        second.get_by_text(question).wait_for()
+        first.page.goto(f"{pages.link(0)}end")  # it answers no more
+        second.reload()
+        second.get_by_text("Text 1 of 3").wait_for()
 
 
 def test_a_tab_that_another_browser_took_over_from_overwrites_nothing(chromium: Browser, tmp_path: Path):
