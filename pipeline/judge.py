@@ -52,12 +52,6 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.judging import flags
 
     flags.check(given)
-    if given.no_serve and not (flags.makes(given) or given.export or given.take_back):
-        raise PipelineError(
-            "there is nothing to do without a new sheet, `--export` or `--import`",
-            where="--no-serve",
-            hint="leave out the flag to serve the sheet",
-        )
     if not flags.makes(given):
         _say_what_is_ignored(Path(given.sheet or given.results), flags.without_effect(parser, arguments))
     if given.results:

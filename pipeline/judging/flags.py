@@ -174,6 +174,12 @@ def check(given: argparse.Namespace) -> None:
             where="--results",
             hint="use `--sheet` with those flags",
         )
+    if given.sheet and given.no_serve and not (makes(given) or given.export or given.take_back):
+        raise PipelineError(
+            "there is nothing to do without a new sheet, `--export` or `--import`",
+            where="--no-serve",
+            hint="leave out the flag to serve the sheet",
+        )
     if given.sheet and given.run:
         raise PipelineError("this flag needs `--results`", where="--run", hint="use `--results DIR`")
     if given.replace and not given.take_back:
