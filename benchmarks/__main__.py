@@ -20,8 +20,18 @@ from pipeline.base.errors import PipelineError, run_command
 from pipeline.cli import common_flags, flag_values
 from pipeline.study import cluster
 
-PARTS = ("encoders", "step", "data", "segmentation", "search", "serving", "driver", "search-efficiency")
-_WITHOUT_TEXTS = {"driver", "search-efficiency"}
+PARTS = (
+    "encoders",
+    "step",
+    "data",
+    "segmentation",
+    "search",
+    "serving",
+    "transformers",
+    "driver",
+    "search-efficiency",
+)
+_WITHOUT_TEXTS = {"transformers", "driver", "search-efficiency"}
 """Parts that read no texts: they need neither `--data-dir` nor `--sample`."""
 
 
@@ -63,10 +73,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _figures(given: argparse.Namespace, work: Path) -> Iterator[Figure]:
-    from benchmarks import driver, search_efficiency
+    from benchmarks import driver, pretrained, search_efficiency
 
     if set(given.only) - _WITHOUT_TEXTS:
         yield from _figures_of_texts(given, _data_dir(given), work)
+    if "transformers" in given.only:
+        yield from pretrained.run(given.rounds)
     if "driver" in given.only:
         yield from driver.run(work / "driver")
     if "search-efficiency" in given.only:

@@ -16,6 +16,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from infocal import gradient_shares, losses
 from infocal.batch import Batch
 from infocal.config import MethodConfig, RateConfig, SelectorConfig, Task
+from infocal.encoder_registry import ENCODERS
 from infocal.errors import StateError, TrainingFailure
 from infocal.gradient_shares import Heard
 from infocal.heads import of_head, over_rationales
@@ -27,15 +28,35 @@ from infocal.objective import OF_TARGET, RateControl, Terms, pressure, total
 _LEARNING_RATE_MILESTONES = (25, 50, 75)
 
 
-def check_bf16(bf16: bool, device: torch.device) -> None:
-    """Refuse bfloat16 autocast where it is not meant to run.
+_BF16_OF_CPUS = ("avx512_bf16", "amx_bf16", "bf16")
+"""The names that torch gives to a CPU's instructions for bfloat16; the last is ARM's."""
+
+
+def check_bf16(bf16: bool, device: torch.device, encoder: str) -> None:
+    """Refuse bfloat16 autocast where training is not faster with it.
+
+    On a CPU, a transformer is faster, if the CPU has instructions for bfloat16. The kernels of the recurrent
+    encoders compute in float32 there.
+
+    Args:
+        encoder: name of the encoder that is trained.
 
     Raises:
-        StateError: if it is asked for on another device than CUDA.
+        StateError: if it is asked for on the CPU with another encoder, or on a CPU without such instructions.
     """
-    if bf16 and device.type != "cuda":
+    if not bf16 or device.type == "cuda":
+        return
+    if not ENCODERS[encoder].is_pretrained:
         raise StateError(
-            f"bf16 autocast needs a CUDA device, but the device is {device}",
+            f"bf16 autocast needs a CUDA device if the encoder is `{encoder}`, but the device is {device}",
+            where="--bf16",
+            hint="leave out the flag",
+        )
+    found = getattr(torch.cpu, "get_capabilities", dict[str, object])()  # not in torch 2.11
+    if not any(found.get(name) for name in _BF16_OF_CPUS):
+        raise StateError(
+            "bf16 autocast needs a CUDA device or a CPU with bfloat16 instructions, but torch reports "
+            f"none of {', '.join(_BF16_OF_CPUS)}",
             where="--bf16",
             hint="leave out the flag",
         )
@@ -164,7 +185,7 @@ class Trainer:
         steps_per_epoch: updates in one pass over the training texts, >= 1.
         seed: seed of weights, dropout, masks and noise.
         device: where to train.
-        bf16: autocast the forward pass to bfloat16; CUDA only.
+        bf16: autocast the forward pass to bfloat16; see `check_bf16`.
         class_counts: number of training texts of each class, for methods that weigh classes by it.
     """
 
@@ -188,7 +209,7 @@ class Trainer:
         bf16: bool = False,
         class_counts: Sequence[int] | None = None,
     ) -> None:
-        check_bf16(bf16, device)
+        check_bf16(bf16, device, config.encoder)
         task = config.weighted(task)
         torch.manual_seed(seed)
         self.config, self.task, self.device, self.bf16 = config, task, device, bf16

@@ -153,7 +153,12 @@ def add_training_arguments(target: argparse.ArgumentParser, *, has_one_method: b
         default="auto",
         help="auto, cpu, cuda or cuda:N (default: %(default)s)",
     )
-    group.add_argument("--bf16", action="store_true", help="train with bfloat16 autocast (only on cuda)")
+    group.add_argument(
+        "--bf16",
+        action="store_true",
+        help="train with bfloat16 autocast; on a CPU, only with `encoder=transformer` and if the CPU has "
+        "instructions for bfloat16",
+    )
     group.add_argument(
         "--embedding",
         help="word vectors: word2vec, random, or a file (default: as in the preset, else word2vec)",

@@ -343,8 +343,9 @@ def check_device(run: settings.RunSettings, address: str | None = LOCAL) -> None
 
     kernels.asked_for()
     here = cluster.here(run, address)
-    check_bf16(here.bf16, resolve_device(here.device))
-    if name := run.config().pretrained:
+    config = run.config()
+    check_bf16(here.bf16, resolve_device(here.device), config.encoder)
+    if name := config.pretrained:
         from pipeline.training import pretrained
 
         pretrained.opened(name)

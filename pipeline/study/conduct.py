@@ -75,7 +75,7 @@ def conduct(
     features = feature_copies.features_of(run, verify=resume)
     logger.info("features: %s (fingerprint %s)", features.directory, features.fingerprint[:16])
     own = cluster.here(run, address)
-    check_bf16(own.bf16, resolve_device(own.device))
+    check_bf16(own.bf16, resolve_device(own.device), own.config().encoder)
     with terminal.step(outcome.DERIVING):
         derived = outcome.prepare_derived(own, features)
     make_folder(folder.directory.parents[1], "--storage")
@@ -125,7 +125,7 @@ def _search(study: Study, tracking: TrialTracking, mirror: Mirror, address: str 
         if prepared.chooses_gpus:
             prepared = study.settings = gpus.chosen(prepared)
             if prepared.run.device == "cpu":
-                check_bf16(prepared.run.bf16, resolve_device("cpu"))
+                check_bf16(prepared.run.bf16, resolve_device("cpu"), prepared.run.config().encoder)
         elif prepared.gpus_per_trial:
             gpus.check_usable(prepared.run.device, prepared.gpus_per_trial)
         if prepared.packs_gpus:

@@ -76,7 +76,7 @@ def small(name, dropout_free=False, **changes):
     return kind.from_mapping(values | changes)
 
 
-def trainer_of(name, task, seed=0, **changes):
+def trainer_of(name, task, seed=0, bf16=False, **changes):
     config = small(name, **changes)
     return method(name).trainer_class()(
         config,
@@ -85,6 +85,7 @@ def trainer_of(name, task, seed=0, **changes):
         steps_per_epoch=3,
         seed=seed,
         device=CPU,
+        bf16=bf16,
         class_counts=[3, 2, 1] if task.kind == "classification" else None,
     )
 
@@ -486,3 +487,23 @@ def _vectors(run):
     from pipeline.training.loaders import embeddings_of
 
     return embeddings_of(load_features(Path(run.features_dir)))
+
+
+@pytest.mark.parametrize("name", [name for name, encoder in PAIRS if encoder == "transformer"])
+@every_task
+def test_a_transformer_trains_with_bf16_on_a_cpu(name, task, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+    trainer = trainer_of(name, task, encoder="transformer", bf16=True)
+    encoder = next(module for module in trainer.model.modules() if isinstance(module, Transformer))
+    types = set()
+    block = encoder.model.encoder.layer[0].output.dense
+    block.register_forward_hook(lambda module, inputs, output: types.add((module.training, output.dtype)))
+    while trainer.epoch < math.ceil(trainer.config.start_epochs) + 1:
+        means = trainer.train_epoch(random_batches(3, task, seed=trainer.epoch))
+        assert all(math.isfinite(value) for value in means.values())
+    assert (True, torch.bfloat16) in types
+    assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
+    types.clear()
+    predictions = list(trainer.predict(random_batches(1, task)))
+    assert len(predictions) == 4
+    assert types <= {(False, torch.float32)}

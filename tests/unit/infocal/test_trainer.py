@@ -12,7 +12,7 @@ from infocal import trainer as trainer_module
 from infocal.errors import StateError, TrainingFailure
 from infocal.kernels import rcnn_torch
 from infocal.methods.infocal.trainer import InfoCalTrainer
-from infocal.trainer import predict, resolve_device
+from infocal.trainer import check_bf16, predict, resolve_device
 from tests.small_encoder import WORD_ENCODERS
 from tests.small_model import (
     CLASSES,
@@ -358,9 +358,10 @@ def test_an_epoch_without_batches_is_refused():
         small_trainer().train_epoch([])
 
 
-def test_bf16_is_refused_on_cpu():
+def test_bf16_is_refused_on_a_cpu_with_recurrent_encoders():
     with pytest.raises(
-        StateError, match="^--bf16: bf16 autocast needs a CUDA device, but the device is cpu$"
+        StateError,
+        match="^--bf16: bf16 autocast needs a CUDA device if the encoder is `rcnn`, but the device is cpu$",
     ):
         InfoCalTrainer(
             small_config(),
@@ -371,6 +372,30 @@ def test_bf16_is_refused_on_cpu():
             device=torch.device("cpu"),
             bf16=True,
         )
+
+
+@pytest.mark.parametrize(
+    ("found", "is_refused"),
+    [
+        ({}, True),
+        ({"avx512_bf16": False, "avx512_fp16": True}, True),
+        ({"avx512_bf16": True}, False),
+        ({"amx_bf16": True}, False),
+        ({"bf16": True}, False),
+    ],
+)
+def test_bf16_needs_a_cpu_with_instructions_for_it(monkeypatch, found, is_refused):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found, raising=False)
+    if not is_refused:
+        return check_bf16(True, torch.device("cpu"), "transformer")
+    with pytest.raises(StateError, match="needs a CUDA device or a CPU with bfloat16 instructions"):
+        check_bf16(True, torch.device("cpu"), "transformer")
+
+
+def test_bf16_is_refused_where_torch_cannot_tell_what_the_cpu_has(monkeypatch):
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    with pytest.raises(StateError, match="but torch reports none of avx512_bf16, amx_bf16, bf16$"):
+        check_bf16(True, torch.device("cpu"), "transformer")
 
 
 @pytest.mark.parametrize("name", ["tpu", "", "cudaX", "cuda:", "CPU"])
