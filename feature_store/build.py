@@ -163,10 +163,12 @@ def task_info(rows: Path, spec: TaskSpec, where: str, name: str = "") -> dict[st
 def _target_info(rows: Path, column: str, spec: TargetSpec, where: str) -> dict[str, Any]:
     targets = cache.as_numpy(cache.open_table(rows)[column]).astype(np.float64)
     if targets.var() == 0:
-        of = f" of `{spec.name}`" if column != "target" else ""
+        is_side = column != "target"
+        of = f" of `{spec.name}`" if is_side else ""
         raise BadInputError(
             f"all {len(targets)} training targets{of} are {targets[0]:g}: nothing to learn",
             where=where,
+            hint=f"leave out the target `{spec.name}`" if is_side else None,
         )
     return {
         "kind": spec.kind,

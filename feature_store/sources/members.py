@@ -72,21 +72,18 @@ class _Text:
 def _blocks(raw: Iterator[bytes], text: _Text, max_bytes: int) -> Iterator[str]:
     """Decoded blocks of a file."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    total = 0
-    for block in raw:
+    total, line = 0, 1
+    for block in itertools.chain(raw, [b""]):
         total += len(block)
         check_size(total, text.path, max_bytes)
-        yield _decode(decoder, block, text)
-    yield _decode(decoder, b"", text, final=True)
-
-
-def _decode(decoder: codecs.IncrementalDecoder, block: bytes, text: _Text, final: bool = False) -> str:
-    try:
-        return decoder.decode(block, final)
-    except UnicodeDecodeError as error:
-        line = text.line_at(len(text.held)) + block.count(b"\n", 0, error.start)
-        bad = error.object[error.start : error.start + 1].hex()
-        raise BadInputError(f"not UTF-8: byte 0x{bad}", where=f"{text.path}:{line}") from error
+        try:
+            decoded = decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            line += error.object.count(b"\n", 0, error.start)
+            bad = error.object[error.start : error.start + 1].hex()
+            raise BadInputError(f"not UTF-8: byte 0x{bad}", where=f"{text.path}:{line}") from error
+        line += decoded.count("\n")
+        yield decoded
 
 
 def _members(text: _Text, blocks: Iterator[str]) -> Iterator[tuple[int, str, object]]:

@@ -5,8 +5,6 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from feature_store import terminal
 from feature_store.store import load_features
 from infocal.trainer import resolve_device
@@ -69,7 +67,6 @@ def conduct(prepared: LanguageModelSettings, folder: StudyFolder) -> str:
     prepared.save(folder.directory)
     folder.publish(LANGUAGE_MODEL_SETTINGS)
     features, device = load_features(Path(prepared.features_dir)), resolve_device(prepared.run.device)
-    torch.set_num_threads(max(1, torch.get_num_threads()))
     if not (folder.directory / DATA).is_file():
         data = language_models.data_of(features)
         write_json_whole(folder.directory / DATA, dataclasses.asdict(data))

@@ -33,7 +33,7 @@ from pipeline.reporting.standings import (
     paired_counts,
     too_few_seeds,
 )
-from pipeline.training.columns import TASK_SCORES, Column, columns, of_target
+from pipeline.training.columns import TASK_SCORES, Column, columns, headline_of, of_target
 from pipeline.training.data_options import target
 from pipeline.training.naming import target_flags
 from search_spaces import datasets, lookup
@@ -54,7 +54,6 @@ _PAPER_SCORES = {
 """Metric mode -> published columns that a data set's own tables lack, in the paper's definitions."""
 _LESS_IS_BETTER = frozenset({"sufficiency", "mse"})
 _NO_QUALITY = frozenset({"selection_rate", "selection_rate_annotated"})
-_HEADLINES = ("token_f1", "hatexplain_token_f1", "macro_f1", "accuracy")
 _NO_TRIVIAL = "the trivial masks are not here: neither the comparison's table nor its features are"
 _ASPECT_OF_TASK = {"supervised": ""}
 """Task of a published table that is no target of its own: the table of HateXplain has two parts."""
@@ -279,7 +278,7 @@ def _tables(
 
 def _table(group: Sequence[Compared], printed: Sequence[PublishedRow], shown: Sequence[Column]) -> PaperTable:
     one = group[0]
-    headline = next((c for name in _HEADLINES for c in shown if c.score == name), None)
+    headline = headline_of(shown)
     num_gaps = 0 if headline is None else 1
     own = [
         _Own(method, of, [o for o in of.outcomes if o.method == method and not o.failure])

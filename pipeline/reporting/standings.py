@@ -29,6 +29,7 @@ from pipeline.training.columns import (
     Column,
     columns,
     compared,
+    headline_of,
     label_of,
     of_side,
     of_target,
@@ -49,8 +50,6 @@ MARKS = {
 }
 """What a sign behind a row's name says."""
 
-_HEADLINES = ("token_f1", "hatexplain_token_f1", "macro_f1", "explained_rate")
-"""Scores that the printed t-test is of: the first one that the rows have."""
 _F1 = "token_f1"
 CEILING_SHARE = Column("ceiling_share", "of the ceiling")
 """Token F1 over that of the oracle which selects the target share of the annotated texts' tokens."""
@@ -252,7 +251,7 @@ def standings(
     every.insert(place, CEILING_SHARE)
     shown = [c for c in every if any(c.score in row.cells for row in rows)] or list(columns(dataset))
     of = naming.title(own_title, aspect) if own_title else target(dataset, aspect, options)
-    headline = next((c for name in _HEADLINES for c in shown if c.score == name), None)
+    headline = headline_of(shown)
     rows = _with_differences(rows, by_method, [c.score for c in shown])
     smallest = {} if headline is None else _smallest(rows, by_method, headline.score)
     return Standings(

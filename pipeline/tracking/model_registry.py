@@ -439,10 +439,13 @@ def load_version_package(tracker: Tracker, name: str, which: str | int, destinat
         LostFiles: if its weights are gone, or others stand in their place.
         PipelineError: if there is no such version, or its files cannot be read.
     """
-    version = find(tracker, name, which)
+    return _downloaded(tracker, find(tracker, name, which), destination)
+
+
+def _downloaded(tracker: Tracker, version: ModelVersion, destination: Path) -> Path:
     destination.mkdir(parents=True, exist_ok=True)
     with translated(f"cannot read the files of {version.uri}"):
-        source = tracker.client.get_model_version_download_uri(name, str(version.version))
+        source = tracker.client.get_model_version_download_uri(version.name, str(version.version))
         elsewhere = moved.relocated(source, tracker.artifact_root)
         source = source if elsewhere is None else elsewhere.as_uri()
         uri = f"{source.rstrip('/')}/artifacts/{served_model.PACKAGE_ARTIFACT}"
@@ -474,6 +477,7 @@ def load_version(tracker: Tracker, name: str, which: str | int, destination: Pat
         PipelineError: as `load_version_package`.
         StateError: if a file of it is damaged; names the version.
     """
-    package = load_version_package(tracker, name, which, destination)
-    with stored_files.copied(destination, find(tracker, name, which).uri):
+    version = find(tracker, name, which)
+    package = _downloaded(tracker, version, destination)
+    with stored_files.copied(destination, version.uri):
         return checkpoints.load_package(package)

@@ -96,6 +96,8 @@ _RATIONALE_COLUMNS = {
 }
 """Metric mode -> what a mask alone is scored by: the table in which the trivial lines stand."""
 
+_HEADLINES = ("token_f1", "hatexplain_token_f1", "macro_f1", "explained_rate")
+
 TASK_SCORES = (
     "mse",
     "mae",
@@ -273,3 +275,12 @@ def label_of(score: str, dataset: str) -> str:
     own = columns(dataset, [bare] if bare in _CHOSEN_BY else ())
     every = [*own, *(column for group in _COLUMNS.values() for column in group)]
     return next((column.label for column in every if column.score == bare), score)
+
+
+def headline_of(shown: Sequence[Column]) -> Column | None:
+    """The column that methods are compared by: agreement with people, else the quality of the prediction.
+
+    Returns:
+        None where `shown` has no such column.
+    """
+    return next((column for name in _HEADLINES for column in shown if column.score == name), None)

@@ -116,6 +116,16 @@ def test_what_is_not_utf8_is_named_with_its_line(tmp_path: Path):
         read(path)
 
 
+@pytest.mark.parametrize("block_bytes", [1, 2, 3, 7, 1000])
+def test_the_line_of_a_bad_byte_does_not_depend_on_the_blocks(
+    tmp_path: Path, block_bytes: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(members, "BLOCK_BYTES", block_bytes)
+    path = write(tmp_path, '{"é": 1,\n "b": [1,\n2,\n3,\n4, "é'.encode()[:-1] + b'\n\n"]}')
+    with pytest.raises(BadInputError, match="x.json:5: not UTF-8: byte 0xc3"):
+        read(path)
+
+
 def test_a_character_cut_at_the_end_is_named(tmp_path: Path):
     path = write(tmp_path, '{"a": "é'.encode()[:-1])
     with pytest.raises(BadInputError, match="x.json:1: not UTF-8: byte 0xc3"):

@@ -172,8 +172,11 @@ def test_a_side_target_that_is_always_the_same_teaches_nothing(tmp_path: Path):
         cache_dir=tmp_path / "cache",
         embedding="random",
     )
-    with pytest.raises(BadInputError, match=r"all 200 training targets of `terms` are 9: nothing to learn"):
+    with pytest.raises(
+        BadInputError, match=r"all 200 training targets of `terms` are 9: nothing to learn"
+    ) as caught:
         open_features(request)
+    assert caught.value.hint == "leave out the target `terms`"
 
 
 def test_numbers_of_a_side_target_that_are_out_of_range_are_damage(tmp_path: Path):
