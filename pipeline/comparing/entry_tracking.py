@@ -13,7 +13,6 @@ from pipeline.comparing.comparison_table import features_of
 from pipeline.comparing.places import OUTCOMES
 from pipeline.reporting.standings import Outcome
 from pipeline.study import outcome
-from pipeline.study.criterion import CRITERION_TAG
 from pipeline.study.ledger import Ledger, TrialRecord
 from pipeline.study.lone_run import tags_of
 from pipeline.study.recorder import ERROR
@@ -70,7 +69,6 @@ class EntryTracking(TrialTracking):
             **tags_of(run, features_of(run), sample=self.is_sample, comparison=self.name),
             TRIAL_TAG: run.name,
             "git_commit": outcome.git_commit(),
-            CRITERION_TAG: run.criterion.to_json(),
         }
 
     def described(self, record: TrialRecord) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from feature_store.store import Features
 from feature_store.wording import counted
 from pipeline.base.errors import USER_ERRORS
 from pipeline.base.trajectories import Failure
+from pipeline.study.criterion import CRITERION_TAG
 from pipeline.tracking import descriptions, epoch_steps, model_registry
 from pipeline.tracking.tracked_dataset import dataset_of
 from pipeline.tracking.tracking import CONFIG_ARTIFACT, MAX_TAG, NOTE_TAG, Tracker
@@ -39,6 +40,8 @@ def tags_of(run: RunSettings, features: Features, *, sample: bool, comparison: s
         "seed": str(run.seed),
         "data_fingerprint": features.fingerprint,
         "criterion": str(run.criterion),
+        CRITERION_TAG: run.criterion.to_json(),
+        "metric_mode": metric_mode(run.dataset),
         **data_options.tags(run.dataset, run.options),
         **model_registry.corpus_tag(sample),
     }
@@ -72,7 +75,6 @@ class LoneRun:
             **tags,
             **epoch_steps.FROM_ONE,
             **tags_of(run, features, sample=sample),
-            "metric_mode": metric_mode(run.dataset),
         }
         self.run_id = tracker.start_run(tracker.experiment(run.dataset, run.aspect), name, config, every)
         document = {"config": config, "run": dataclasses.asdict(run)}

@@ -25,6 +25,7 @@ def test_each_run_is_a_child_whose_one_reading_of_test_is_recorded(compared: Com
     assert sorted(child.tags[TRIAL_TAG] for child in compared.children) == RUNS
     assert {child.status for child in compared.children} == {"FINISHED"}
     assert {child.tags["test_readings"] for child in compared.children} == {"1"}
+    assert {child.tags["metric_mode"] for child in compared.children} == {"paper"}
     for child in compared.children:
         epochs = [epoch for epoch, _ in history(compared.tracker, child, "val_token_f1")]
         assert epochs == [0, 1]

@@ -13,6 +13,7 @@ from pipeline.tracking.record import read_record
 from pipeline.tracking.tracking import NOTE_TAG, Tracker
 from pipeline.training.checkpoints import load_package
 from search_spaces import lookup
+from search_spaces.base import Criterion
 from tests.small_store import new_store, sample_cache, sample_features
 from tests.small_study import LANGUAGE_MODEL
 
@@ -47,6 +48,8 @@ def test_a_training_is_logged_so_that_every_command_knows_it(capsys: pytest.Capt
     assert run.tags[NOTE_TAG].startswith(
         "A training: method `infocal` on **beer/palate**, seed 0, at most 2 epochs. Its best epoch on "
     )
+    assert run.tags["metric_mode"] == "paper"
+    assert str(Criterion.from_json(run.tags["criterion_json"])) == run.tags["criterion"]
     assert run.tags["command"].startswith("python -m pipeline.train --aspect palate --sample ")
     assert [step for step, _ in tracker.history(run.run_id, "epoch_s")] == [1, 2]
     pages = {file.path for file in tracker.client.list_artifacts(run.run_id)}
