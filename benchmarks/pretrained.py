@@ -78,7 +78,6 @@ def _batch() -> Batch:
         target=torch.rand(_NUM_TEXTS, generator=generator),
         lm_logit=torch.randn(shape, generator=generator),
         human_rationale=torch.zeros(shape),
-        has_human_rationale=torch.zeros(_NUM_TEXTS, dtype=torch.bool),
         index=torch.arange(_NUM_TEXTS),
     )
 

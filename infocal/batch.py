@@ -41,7 +41,7 @@ class Batch:
 
     Shapes: B texts, T positions. `is_token` is True where a real token stands; every text has at
     least one. `human_rationale` is the share of annotators who marked the token, in [0, 1]; 1 and 0 where
-    a data set does not tell them apart, and all 0 where `has_human_rationale` is False.
+    a data set does not tell them apart, and all 0 where nobody annotated the text.
     """
 
     token_ids: Int[Tensor, "B T"]
@@ -51,7 +51,6 @@ class Batch:
     lm_logit: Float[Tensor, "B T"]
     """s_i of Eq. (18), a constant of the corpus; zeros where no language model was run."""
     human_rationale: Float[Tensor, "B T"]
-    has_human_rationale: Bool[Tensor, " B"]
     index: Int[Tensor, " B"]
     """Row of each text in its table."""
     words: Words = field(init=False)

@@ -120,21 +120,14 @@ def _predict_batch(model: Rationalizer, batch: Batch, device: torch.device) -> l
 
 
 @torch.no_grad()
-def select_probabilities(
-    model: Rationalizer, batches: Iterable[Batch], device: torch.device
-) -> list[np.ndarray]:
-    """p_i of the tokens of each text, before any threshold, in the order of the batches.
-
-    Where each target has its own rationale, that of the main target.
-    """
-    return probabilities_of_rationales(model, batches, device)[0]
-
-
-@torch.no_grad()
 def probabilities_of_rationales(
     model: Rationalizer, batches: Iterable[Batch], device: torch.device
 ) -> list[list[np.ndarray]]:
-    """`select_probabilities` of every rationale of a text, that of the main target first."""
+    """p_i of the tokens of each text, before any threshold, in the order of the batches.
+
+    Returns:
+        A list for each rationale of a text, that of the main target first.
+    """
     was_training = model.training
     model.eval()
     found: list[list[np.ndarray]] = [[] for _ in range(model.num_rationales)]

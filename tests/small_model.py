@@ -71,7 +71,6 @@ def random_batch(lengths: list[int], seed: int = 0, task: Task = REGRESSION, fir
         target=_targets(target, task),
         lm_logit=torch.randn(shape, generator=generator) * is_token,
         human_rationale=torch.zeros(shape),
-        has_human_rationale=torch.zeros(len(lengths), dtype=torch.bool),
         index=torch.arange(first_row, first_row + len(lengths)),
     )
 

@@ -195,16 +195,31 @@ def with_features(given: argparse.Namespace, prepared: StudySettings) -> StudySe
         return prepared
     built = planning.with_features(given, run)
     if run.features_dir and Path(run.features_dir).name != Path(built.features_dir).name:
-        raise PipelineError(
-            f"the features of the study ({Path(run.features_dir).name}) are missing, and the current data "
-            f"give other features ({Path(built.features_dir).name})",
-            where=f"--resume --name {prepared.name}",
-            hint="name the data folder with which the study was started with `--data-dir`",
-        )
+        raise _other_features(prepared, built)
     if run.features_dir:  # it was begun: what it is judged by stays as it was
         kept = {name: getattr(run, name) for name in ("criterion", "criterion_kind", "rival")}
         built = dataclasses.replace(built, **kept)
     return dataclasses.replace(prepared, run=built)
+
+
+def _other_features(prepared: StudySettings, built: RunSettings) -> PipelineError:
+    """That a study's features are gone, and others are built from what is there."""
+    from pipeline.training import origin  # torch takes seconds that --help need not wait for
+
+    run = prepared.run
+    theirs, ours = (Path(one.features_dir).name for one in (run, built))
+    if origin.is_of_another_version(run.origin, built.origin):
+        hint = "start a new search, or resume with the version of this project that began the study"
+    elif prepared.sample:
+        hint = "start a new search"
+    else:
+        hint = "name the data folder with which the study was started with `--data-dir`"
+    return PipelineError(
+        f"the features of the study ({theirs}) are missing, and the features that can be built here ({ours}) "
+        f"are others: {origin.difference(run.origin, built.origin)}",
+        where=f"--resume --name {prepared.name}",
+        hint=hint,
+    )
 
 
 def with_rival(

@@ -18,6 +18,7 @@ from pipeline.base.errors import PipelineError
 from pipeline.judging.book import Book
 from pipeline.judging.guide import SCALES
 from pipeline.judging.sheet import Sheet
+from pipeline.reporting.significance import holm
 
 NUM_DRAWS = 2000
 """Of the bootstrap; the ends of a 95 % interval then rest on fifty draws each."""
@@ -137,8 +138,8 @@ def differences(ratings: Sequence[Rating], num_methods: int, scale: str) -> list
         both = [text for text in means[first] if text in means[second]]
         gaps = [means[first][text] - means[second][text] for text in both]
         found.append(Difference(first, second, mean(gaps), sign_flip_p(gaps)))
-    corrected = holm([one.p for one in found])
-    return [Difference(d.first, d.second, d.mean, d.p, p) for d, p in zip(found, corrected, strict=True)]
+    corrected = holm({(one.first, one.second): one.p for one in found if one.p is not None})
+    return [Difference(d.first, d.second, d.mean, d.p, corrected.get((d.first, d.second))) for d in found]
 
 
 def sign_flip_p(gaps: Sequence[float]) -> float | None:
@@ -160,17 +161,6 @@ def sign_flip_p(gaps: Sequence[float]) -> float | None:
         signs = chance.choice((-1.0, 1.0), size=(1000, len(values)))
         extreme += int(np.sum(np.abs(signs @ values) >= seen - close))
     return extreme / (NUM_FLIPS + 1)
-
-
-def holm(ps: Sequence[float | None]) -> list[float | None]:
-    """Holm's correction of p-values for having made several tests; None stays."""
-    order = sorted((p, i) for i, p in enumerate(ps) if p is not None)
-    found: list[float | None] = [None] * len(ps)
-    highest = 0.0
-    for rank, (p, i) in enumerate(order):
-        highest = max(highest, min(1.0, (len(order) - rank) * p))
-        found[i] = highest
-    return found
 
 
 def reliability(ratings: Sequence[Rating], num_judges: int, scale: str) -> Floats:

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from feature_store.wording import counted
 from pipeline.reporting.plots import COLOURS, INK, SOFT, Plot, escaped, level, lines_of
-from pipeline.reporting.standings import Row, Standings, too_few_seeds
+from pipeline.reporting.standings import NOT_KNOWN, Row, Standings, too_few_seeds
 from pipeline.training.columns import Column
 
 _KINDS = {
@@ -134,7 +134,7 @@ def _cells(row: Row, table: Standings) -> list[str]:
     return [
         f"{label}: {text}"
         for label, text in zip(table.header(), table.texts(row), strict=True)
-        if text != "-"
+        if text != NOT_KNOWN
     ]
 
 

@@ -53,7 +53,7 @@ class MeasuredModels:
     command: str
 
     @property
-    def is_finished(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every model was measured."""
         return {model for model, *_ in _MODELS} <= {one.model for one in self.outcomes}
 
@@ -99,7 +99,7 @@ def _table(one: MeasuredModels, printed: Sequence[PublishedRow]) -> PaperTable:
         protocol=[_protocol(one), *published_protocol(printed)],
         first=[_first(values, by_model), *_first_published(printed)],
         notes=_DEFINITION,
-        is_unfinished=not one.is_finished,
+        is_unfinished=not one.is_complete,
         is_sample=one.is_sample,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.base.errors import PipelineError
+from pipeline.reporting.results import MISSING
 from pipeline.training.scale import of_scale
 
 _CLOSING = frozenset([*",.;:!?%)]}'", "''", "...", "n't", "'s", "'re", "'ve", "'ll", "'d", "'m"])
@@ -292,7 +293,7 @@ def _is_cjk(character: str) -> bool:
 def _outcome(value: Any) -> str:
     """A score to three places; of class probabilities the likeliest class and its probability."""
     if value is None:
-        return "–"
+        return MISSING
     if isinstance(value, float):
         return f"{value:z.3f}"
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -27,6 +27,7 @@ from pipeline.reporting.epoch_plots import ERRORS, SIGNS, Epochs
 from pipeline.reporting.paper_tables import PaperSection, state
 from pipeline.reporting.published import PublishedRow
 from pipeline.reporting.results import (
+    MISSING,
     Findings,
     ScoreRow,
     TrialResult,
@@ -38,7 +39,7 @@ from pipeline.reporting.results import (
 )
 from pipeline.reporting.standings import Standings
 from pipeline.training import data_options
-from pipeline.training.columns import Column, columns, label_of, of_targets
+from pipeline.training.columns import Column, columns, label_of, of_targets, shortfall
 from search_spaces.base import Criterion, at_rate
 
 _NUM_EXAMPLES = 10
@@ -277,7 +278,7 @@ def _verdict(findings: Findings) -> str:
 def _missed(objective: float) -> str:
     """By how much a trial misses the criterion; 1 and more: its start phase lasts, or its mask is trivial."""
     if objective > -1:
-        return f"missed by {-objective:.3f}"
+        return f"missed by {shortfall(-objective)}"
     return "not to be chosen (its start phase is not over, or its mask is trivial)"
 
 
@@ -352,7 +353,7 @@ def _own_rows(findings: Findings) -> list[ScoreRow]:
 
 def _trial_row(trial: TrialResult, findings: Findings) -> dict[str, Any]:
     is_best = findings.winner is not None and trial.run_id == findings.winner.run_id
-    verdict = "–" if trial.objective is None else "met" if trial.is_met else _missed(trial.objective)
+    verdict = MISSING if trial.objective is None else "met" if trial.is_met else _missed(trial.objective)
     ended = "stopped early" if trial.is_stopped_early else trial.status.lower()
     return {
         "links": findings.links.get(trial.run_id),

@@ -27,6 +27,7 @@ from pipeline.reporting.standings import (
     Row,
     by_seed,
     difference_text,
+    failures,
     given_row,
     marks_of,
     over_seeds,
@@ -88,13 +89,13 @@ class Compared:
     """All that a model predicts, where `aspect` is one of several."""
 
     @property
-    def is_finished(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every training has its outcome."""
         return len(self.outcomes) >= self.num_all
 
     @property
     def protocol(self) -> tuple[Any, ...]:
-        """What is equal of comparisons whose rows may stand in one table."""
+        """Two comparisons may share a table only if this is equal for both."""
         options = tuple(sorted(self.options.items()))
         return self.is_sample, self.features, options, round(self.target_rate, 6)
 
@@ -139,7 +140,7 @@ class PaperSection:
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """The outcomes of one method in one comparison."""
+    """The outcomes of one method in one comparison; `outcomes` are those that did not fail."""
 
     method: str
     of: Compared
@@ -148,6 +149,11 @@ class _Own:
     @property
     def title(self) -> str:
         return lookup.title(self.method)
+
+    @property
+    def every(self) -> list[Outcome]:
+        """With those that failed."""
+        return [one for one in self.of.outcomes if one.method == self.method]
 
     @property
     def marks(self) -> str:
@@ -308,10 +314,10 @@ def _table(group: Sequence[Compared], printed: Sequence[PublishedRow], shown: Se
         protocol=[*map(_own_protocol, group), *published_protocol(printed)],
         first=[*_first_here(own, shown, group), *_first_published(printed, shown)],
         notes=[f"{sign} {said}" for sign, said in MARKS.items() if sign in signs]
-        + [f"{row.title}: {said}" for row in own if (said := _failures(row))]
+        + [f"{row.title}: {said}" for row in own if (said := failures(row.every))]
         + list(dict.fromkeys(said for of in group for said in of.remarks))
         + ([] if any(row.kind == "trivial" for row in beside) else [_NO_TRIVIAL]),
-        is_unfinished=not all(of.is_finished for of in group),
+        is_unfinished=not all(of.is_complete for of in group),
         is_sample=one.is_sample,
     )
 
@@ -407,7 +413,7 @@ def _own_protocol(one: Compared) -> str:
     if one.targets:
         sizes += f"; each model predicts {_listed(list(one.targets))}, and was chosen by its main target"
     state = "all trainings have ended"
-    if not one.is_finished:
+    if not one.is_complete:
         state = f"UNFINISHED: {len(one.outcomes)} of {one.num_all} trainings have ended"
     return (
         f"ours, `{one.name}`: {100 * one.target_rate:g} % of the tokens held on validation; {sizes}; "
@@ -446,20 +452,12 @@ def _how_to_measure(
     return f"; {measure}: {', '.join(commands)}"
 
 
-def _failures(row: _Own) -> str:
-    failed = [one for one in row.of.outcomes if one.method == row.method and one.failure]
-    if not failed:
-        return ""
-    reasons = "; ".join(dict.fromkeys(f"{one.failure}: {one.failure_message}" for one in failed))
-    return f"{counted(len(failed), 'seed')} failed ({reasons})"
-
-
 # ---------------------------------------------------------------------------------------------- who is first
 
 
 def _first_here(own: Sequence[_Own], shown: Sequence[Column], group: Sequence[Compared]) -> list[str]:
     """Where InfoCal is first among the rows measured here, and who is first elsewhere."""
-    so_far = "" if all(of.is_finished for of in group) else "so far, "
+    so_far = "" if all(of.is_complete for of in group) else "so far, "
     measured = [row for row in own if row.outcomes]
     infocal = [row for row in measured if row.method == INFOCAL]
     if not infocal:

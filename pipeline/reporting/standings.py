@@ -55,7 +55,8 @@ CEILING_SHARE = Column("ceiling_share", "of the ceiling")
 """Token F1 over that of the oracle which selects the target share of the annotated texts' tokens."""
 _AT_RATE = frozenset({"random_k", "first_k", "oracle_k"})
 """Trivial lines that select the target share."""
-_MISSING = "-"
+NOT_KNOWN = "-"
+"""Cell of a table in plain text, where there is no number."""
 _RATE = "selection_rate"
 
 
@@ -147,7 +148,7 @@ class Standings:
             return cells
         score = self.headline.score
         gap = row.differences.get(score)
-        gap_text = _MISSING if gap is None else difference_text(gap, self.headline)
+        gap_text = NOT_KNOWN if gap is None else difference_text(gap, self.headline)
         more = [gap_text, _p_text(row.corrected.get(score))]
         return [*cells, _p_text(row.p_values.get(score)), *(more if self._has_differences else [])]
 
@@ -167,15 +168,15 @@ class Standings:
 
 def _text(cell: MeanScore | None, column: Column) -> str:
     if cell is None:
-        return _MISSING
+        return NOT_KNOWN
     factor, digits = column.scale
     deviation = "" if cell.deviation is None else f" ± {number(factor * cell.deviation, digits)}"
-    return number(factor * cell.mean, digits, _MISSING) + deviation
+    return number(factor * cell.mean, digits, NOT_KNOWN) + deviation
 
 
 def _p_text(p: float | None) -> str:
     if p is None:
-        return _MISSING
+        return NOT_KNOWN
     return "<0.001" if p < 0.001 else number(p)
 
 
@@ -296,7 +297,7 @@ def _own_rows(
             cells={s: over_seeds(list(by_seed(finished, s).values())) for s in scores},
             p_values={score: p for score, p in p_values.items() if p is not None},
             marks=marks_of(finished, target_rate, list(of_sides)),
-            note=_failures(outcomes),
+            note=failures(outcomes),
         )
         yield from (_published_row(row, of_sides, dataset) for row in printed if row.method == label)
 
@@ -501,14 +502,14 @@ def marks_of(finished: Sequence[Outcome], target_rate: float, sides: Sequence[st
     return signs + (UNFINISHED if any(not outcome.is_finished for outcome in finished) else "")
 
 
-def _failures(outcomes: Sequence[Outcome]) -> str:
-    """What ended the seeds that did not come to a result."""
+def failures(outcomes: Sequence[Outcome]) -> str:
+    """How many trainings of a method failed, and why; empty where none did."""
     failed = [outcome for outcome in outcomes if outcome.failure]
     if not failed:
         return ""
     told = (f"{one.failure}: {one.failure_message.removeprefix(f'{one.failure}: ')}" for one in failed)
     reasons = "; ".join(dict.fromkeys(told))
-    return f"{len(failed)} of {len(outcomes)} seeds failed: {reasons}"
+    return f"{len(failed)} of {counted(len(outcomes), 'seed')} failed: {reasons}"
 
 
 def _method_notes(by_method: Mapping[str, Sequence[Outcome]]) -> list[str]:
@@ -517,10 +518,10 @@ def _method_notes(by_method: Mapping[str, Sequence[Outcome]]) -> list[str]:
     said = [
         f"{spread} ({', '.join(map(str, seeds))}); each the best epoch on validation, read on test once",
         "p: two-sided paired t-test over seeds against InfoCal; "
-        f"{_MISSING} with fewer than two common seeds or without InfoCal",
+        f"{NOT_KNOWN} with fewer than two common seeds or without InfoCal",
     ]
     for name, outcomes in by_method.items():
-        if reason := _failures(outcomes):
+        if reason := failures(outcomes):
             said.append(f"{lookup.title(name)}: {reason}")
     return said
 

@@ -14,7 +14,7 @@ PRESSURE = "train_pressure"
 ACCURACY = "train_discriminator_accuracy"
 """Balanced accuracy of InfoCal's discriminator over an epoch."""
 _WON = 0.995
-"""That from which on it tells all features apart."""
+"""From this balanced accuracy on, the discriminator tells all features apart."""
 
 
 def of_metrics(metrics: Mapping[str, float]) -> dict[str, float]:

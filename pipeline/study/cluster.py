@@ -139,7 +139,7 @@ def _wanted(address: str | None) -> str:
 def share_cache(storage: Storage, cache_dir: str | None) -> None:
     """Let the workers of a private Ray look for features where `--cache-dir` says, if results are at a URI.
 
-    On other machines of a cluster the folder of cached features is their own business.
+    The other machines of a cluster use their own cache folders.
     """
     if storage.is_remote and cache_dir:
         os.environ[ENV_CACHE] = str(Path(cache_dir).resolve())

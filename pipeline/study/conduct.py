@@ -27,7 +27,7 @@ from pipeline.study.utilisation import Stopwatch, Utilisation, utilisation
 from pipeline.tracking import descriptions, model_registry
 from pipeline.tracking.studies import end_as_before, ending_as_before, refuse_another_study, start_study
 from pipeline.tracking.tracked_dataset import dataset_of
-from pipeline.tracking.tracking import ORIGIN_TAG, Tracker
+from pipeline.tracking.tracking import RESULTS_TAG, Tracker
 from pipeline.training import data_options, feature_copies
 from search_spaces.lookup import metric_mode
 
@@ -270,13 +270,13 @@ def tracked(
     run, tags = prepared.run, _tags(prepared, features)
     facts = outcome.model_facts(prepared, features)
     # in which folder own data lie; nothing for other data sets
-    of_data = {name: value for name, value in facts.items() if name == model_registry.ORIGIN_TAG}
+    of_data = {name: value for name, value in facts.items() if name == model_registry.DATA_FOLDER_TAG}
     study_run = start_study(
         tracker,
         tracker.experiment(run.dataset, run.aspect),
         prepared.name,
         _parameters(prepared),
-        {**tags, ORIGIN_TAG: folder.origin, **of_data},
+        {**tags, RESULTS_TAG: folder.origin, **of_data},
         resumed=bool(ledger.trials()),
     )
     dataset = dataset_of(features, run.own_title)

@@ -307,7 +307,7 @@ def _title(study: TrackedRun) -> str:
             return ""
     except ConfigError:  # a data set of another version
         return ""
-    folder = study.tags.get(model_registry.ORIGIN_TAG) or _data_folder(_parameter(study, "command"))
+    folder = study.tags.get(model_registry.DATA_FOLDER_TAG) or _data_folder(_parameter(study, "command"))
     return data_options.own_title(dataset, notes, Path(folder) if folder else None)
 
 

@@ -163,7 +163,7 @@ class TrialRecord:
         return "stopped" if self.is_over and len(self.epochs) < num_epochs else ""
 
     @property
-    def ended(self) -> float:
+    def last_heard(self) -> float:
         """When it was heard of last, in seconds since 1970."""
         times = [self.begin.time, *(epoch.time for epoch in self.epochs.values())]
         return max([*times, self.failure.time] if self.failure else times)

@@ -211,7 +211,7 @@ def _outcome_tags(
     raced: Sequence[str],
 ) -> dict[str, str]:
     """What a study gave, in words, for its run: its winner, and the description that MLflow shows."""
-    run, run_id = study.settings.run, tracking.runs[winner.trial_id]
+    settings, run_id = study.settings.run, tracking.runs[winner.trial_id]
     experiment_id = tracking.tracker.run(tracking.study_run_id).experiment_id
     registered = None if version is None else f"{study.settings.model_name} version {version}"
     # MLflow folds away what follows the first lines
@@ -219,7 +219,7 @@ def _outcome_tags(
         f"Open [the trials as a table]({mlflow_view.table(experiment_id, tracking.study_run_id)}), "
         f"[as a chart]({mlflow_view.chart(experiment_id, tracking.study_run_id)}), "
         f"or [the best one]({mlflow_view.run(experiment_id, run_id)}).",
-        summary.note(winner, run_id, run.criterion, run.dataset, registered, before),
+        summary.note(winner, run_id, settings.criterion, settings.dataset, registered, before),
         *raced,
     ]
     return {
@@ -384,7 +384,7 @@ def model_facts(prepared: StudySettings, features: Features) -> dict[str, str]:
     }
     folder = first_flags(prepared).data_dir or os.environ.get("INFOCAL_DATA")
     if depends_on_data(run.dataset) and folder and not prepared.sample:
-        found[model_registry.ORIGIN_TAG] = str(Path(folder).resolve())
+        found[model_registry.DATA_FOLDER_TAG] = str(Path(folder).resolve())
     if run.own_title:
         found[model_registry.TITLE_TAG] = run.own_title
     found |= data_options.tags(run.dataset, run.options)

@@ -19,7 +19,7 @@ from pipeline.study.scheduler import trial_id_of
 from pipeline.study.time_left import Phase, Track
 from pipeline.study.trial_table import Row
 from pipeline.training.best import best_first
-from pipeline.training.columns import digits_of, of_validation, shortfall
+from pipeline.training.columns import of_validation, shortfall, with_error
 from pipeline.training.epochs import Epoch
 from search_spaces.base import Criterion
 
@@ -163,7 +163,7 @@ class ProgressLines(UnsavedCallback):
             return "none"
         best = record.last.epoch.best
         scores = of_validation(self.plan.dataset, best.scores, self.plan.criterion.metrics)
-        figures = [f"{label} {best.scores[name]:z.{digits_of(name)}f}" for label, name in scores.items()]
+        figures = [f"{label} {with_error(name, best.scores[name])}" for label, name in scores.items()]
         at = "" if best.epoch is None else f" at epoch {best.epoch + 1}"
         trial = ", ".join([f"trial {record.begin.number:02d}{at}", *figures])
         if not _can_be_chosen(record):

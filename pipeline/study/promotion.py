@@ -29,7 +29,7 @@ from pipeline.study.criterion_on_test import (
 from pipeline.tracking import assessment, mlflow_page, model_registry
 from pipeline.tracking.model_registry import (
     CORPUS_TAG,
-    ORIGIN_TAG,
+    DATA_FOLDER_TAG,
     REAL_CORPUS,
     SAMPLE_CORPUS,
     ModelVersion,
@@ -47,7 +47,7 @@ def trained_elsewhere(version: ModelVersion, folder: Path | None) -> str:
     Args:
         folder: that the flags name; None: none.
     """
-    trained = version.tags.get(ORIGIN_TAG)
+    trained = version.tags.get(DATA_FOLDER_TAG)
     if folder is None or trained in (None, str(folder)):
         return ""
     return f", but it was trained on the data in `{trained}`, not in `{folder}`"

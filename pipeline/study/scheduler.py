@@ -331,7 +331,7 @@ def _frozen(record: TrialRecord, space: Space, num_epochs: int) -> FrozenTrial:
         constraints={VIOLATION: last.epoch.best.violation} if last is not None and has_value else None,
     )
     trial.datetime_start = datetime.datetime.fromtimestamp(record.begin.time)
-    trial.datetime_complete = datetime.datetime.fromtimestamp(record.ended)
+    trial.datetime_complete = datetime.datetime.fromtimestamp(record.last_heard)
     return trial
 
 

@@ -31,7 +31,10 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a folder of results is of; functions that are given none take it for a study's."""
+    """The kind of results that a folder holds: of a study, a comparison and so on.
+
+    Functions with a parameter of this type use the kind of a study by default.
+    """
 
     name: str
     """In messages."""

@@ -10,7 +10,7 @@ from pipeline.base.stored_files import write_page
 from pipeline.study import findings
 from pipeline.study.study_folder import STUDIES
 from pipeline.study.summary import REPORT
-from pipeline.tracking.tracking import ORIGIN_TAG, PARENT_TAG, STUDY_TAG, TrackedRun, Tracker
+from pipeline.tracking.tracking import PARENT_TAG, RESULTS_TAG, STUDY_TAG, TrackedRun, Tracker
 
 logger = logging.getLogger("pipeline.study.study_report")
 
@@ -67,7 +67,7 @@ def _home(storage: Storage, study: TrackedRun) -> Path | Location | None:
     here = place(storage, study.tags[STUDY_TAG])
     if not isinstance(here, Path) or here.parent.is_dir():
         return here
-    host, _, folder = study.tags.get(ORIGIN_TAG, "").partition(":")
+    host, _, folder = study.tags.get(RESULTS_TAG, "").partition(":")
     if host == socket.gethostname() and Path(folder).is_dir():
         return Path(folder) / REPORT
     return None

@@ -22,7 +22,7 @@ from pipeline.base.command_text import (
     variable_to_set,
 )
 from pipeline.base.storage import Location, Storage
-from pipeline.reporting.results import give_or_take, setting
+from pipeline.reporting.results import setting
 from pipeline.study.criterion import Candidate, within_reach
 from pipeline.study.race import Racer
 from pipeline.study.study_settings import StudySettings
@@ -350,19 +350,13 @@ def advice(
 def figures_of(candidate: Candidate, dataset: str, criterion: Criterion) -> str:
     """The scores of a trial's best epoch in words, with their standard errors where they were drawn."""
     found = columns.of_validation(dataset, candidate.scores, criterion.metrics)
-    return ", ".join(
-        f"{label} {_figure(candidate, name, columns.digits_of(name))}" for label, name in found.items()
-    )
+    return ", ".join(f"{label} {_figure(candidate, name)}" for label, name in found.items())
 
 
-def _figure(candidate: Candidate, name: str, digits: int) -> str:
+def _figure(candidate: Candidate, name: str) -> str:
     """A score, with its standard error over draws of validation texts where that is known."""
-    if name not in candidate.intervals:
-        return f"{candidate.scores[name]:z.{digits}f}"
-    digits = columns.digits_of(name)
-    return give_or_take(
-        f"{candidate.scores[name]:z.{digits}f}", f"{candidate.intervals[name].error:.{digits}f}"
-    )
+    error = candidate.intervals[name].error if name in candidate.intervals else None
+    return columns.with_error(name, candidate.scores[name], error)
 
 
 def stated(relaxed: Criterion, criterion: Criterion) -> str:
@@ -390,7 +384,7 @@ def of_one(best: BestEpoch, criterion: Criterion, output: Path, dataset: str, te
         text: to try the model on.
     """
     figures = ", ".join(
-        f"{label} {best.scores[name]:z.4f}"
+        f"{label} {columns.with_error(name, best.scores[name])}"
         for label, name in columns.of_validation(dataset, best.scores, criterion.metrics).items()
     )
     met = _verdict(best)
@@ -423,7 +417,7 @@ def table(
     rows = [["trial", *searched, "epoch", *shown, "criterion", *ended]]
     for candidate in candidates:
         scores = candidate.scores
-        figures = [_figure(candidate, name, 4) if name in scores else "-" for name in shown.values()]
+        figures = [_figure(candidate, name) if name in scores else "-" for name in shown.values()]
         met = _verdict(candidate)
         values = [setting(candidate.config.get(name), 6, missing="-") for name in searched]
         name = names.get(candidate.trial_id, candidate.trial_id).removeprefix("trial-")

@@ -192,7 +192,7 @@ class TrialTracking:
             if is_running:
                 self.tracker.reopen(there.run_id)
             else:
-                self.tracker.finish(there.run_id, "KILLED", ended=record.ended)
+                self.tracker.finish(there.run_id, "KILLED", ended=record.last_heard)
             there.is_open = is_running
 
     def _mirrored(self) -> dict[str, _Mirrored]:
@@ -241,7 +241,9 @@ class TrialTracking:
         elif record.last is not None and record.last.number + 1 < self.num_epochs:
             tags = {"early_stopped": "true"}
         tags |= self.conclude(record, run_id)
-        self.tracker.finish(run_id, "FAILED" if record.failure else "FINISHED", tags=tags, ended=record.ended)
+        self.tracker.finish(
+            run_id, "FAILED" if record.failure else "FINISHED", tags=tags, ended=record.last_heard
+        )
 
     def _log_config(self, record: TrialRecord, run_id: str) -> None:
         """At once, so that a trial that is killed can be trained again as well."""

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from feature_store.wording import counted
-from pipeline.reporting.results import give_or_take
 from pipeline.training import columns
-from pipeline.training.epochs import BestSoFar, Epoch
+from pipeline.training.epochs import Epoch
 from pipeline.training.naming import title
 from search_spaces import lookup
 from search_spaces.base import Criterion
@@ -56,13 +55,6 @@ def with_table(note: str, study: str, link: str) -> str:
     return f"{_TABLE}[{study}]({link}).\n\n{about}"
 
 
-def _figure(best: BestSoFar, name: str) -> str:
-    """A score, with its standard error where that was drawn."""
-    error = best.errors.get(name)
-    digits = columns.digits_of(name)
-    return give_or_take(f"{best.scores[name]:z.{digits}f}", "" if error is None else f"{error:.{digits}f}")
-
-
 def of_trial(study: str, dataset: str, criterion: Criterion, last: Epoch, num_epochs: int) -> str:
     """What came of a trial: the scores of its data set, and every score that the criterion reads.
 
@@ -70,7 +62,11 @@ def of_trial(study: str, dataset: str, criterion: Criterion, last: Epoch, num_ep
         num_epochs: that it was to train; fewer where it was stopped early.
     """
     shown = columns.of_validation(dataset, last.best.scores, criterion.metrics)
-    scored = [f"{label} {_figure(last.best, name)}" for label, name in shown.items()]
+    best = last.best
+    scored = [
+        f"{label} {columns.with_error(name, best.scores[name], best.errors.get(name))}"
+        for label, name in shown.items()
+    ]
     if last.best.epoch is None or not scored:
         return f"A trial of the study `{study}`."
     trained = last.number + 1

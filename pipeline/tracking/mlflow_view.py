@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pipeline.tracking.sections import in_mlflow
 
-_CHART, _SECTION, _OTHERS = "trials-parallel", "trials", "trials-others"
+_CHART, _SECTION = "trials-parallel", "trials"
 MAX_VIEW = 5000
 """Characters of a tag of an experiment."""
 

@@ -23,8 +23,7 @@ from pipeline.base.errors import PipelineError
 from pipeline.base.locations import SAMPLE_STORAGE, STORAGE
 from pipeline.base.storage import Storage
 from pipeline.tracking import descriptions, served_model
-from pipeline.tracking.tracking import ORIGIN_TAG as RESULTS_TAG
-from pipeline.tracking.tracking import PARENT_TAG, Tracker, translated, written
+from pipeline.tracking.tracking import PARENT_TAG, RESULTS_TAG, Tracker, translated, written
 from pipeline.training import checkpoints, naming
 
 CHALLENGER, CHAMPION = naming.CHALLENGER, naming.CHAMPION
@@ -36,7 +35,7 @@ _REQUIREMENTS = ("mlflow", "torch", "numpy", "safetensors", "pydantic", "jaxtypi
 _OF_PRETRAINED = ("transformers", "tokenizers")
 """What loading a model imports as well, if its encoders were pretrained."""
 _DIGEST_TAG, _CRITERION_TAG = "weights_sha256", "criterion"
-ORIGIN_TAG = "origin"
+DATA_FOLDER_TAG = "origin"
 """Folder of a corpus of one's own."""
 TITLE_TAG = descriptions.TITLE_TAG
 _TASK_TAGS = {
@@ -167,9 +166,9 @@ def differing(these: Mapping[str, str], those: Mapping[str, str]) -> str | None:
     for key, label in _TASK_TAGS.items():
         if key in these and key in those and these[key] != those[key]:
             return f"{label} {those[key]} instead of {these[key]}"
-    both = all(key in tags for key in (ORIGIN_TAG, "data_fingerprint") for tags in (these, those))
-    if both and all(these[key] != those[key] for key in (ORIGIN_TAG, "data_fingerprint")):
-        return f"the data in {those[ORIGIN_TAG]} instead of {these[ORIGIN_TAG]}"
+    both = all(key in tags for key in (DATA_FOLDER_TAG, "data_fingerprint") for tags in (these, those))
+    if both and all(these[key] != those[key] for key in (DATA_FOLDER_TAG, "data_fingerprint")):
+        return f"the data in {those[DATA_FOLDER_TAG]} instead of {these[DATA_FOLDER_TAG]}"
     return None
 
 

@@ -13,8 +13,8 @@ from pipeline.tracking.tracking import (
     MAX_TAG,
     NAME_TAG,
     NOTE_TAG,
-    ORIGIN_TAG,
     PARENT_TAG,
+    RESULTS_TAG,
     STUDY_TAG,
     Tracker,
     translated,
@@ -48,7 +48,7 @@ def refuse_another_study(tracker: Tracker, experiment_id: str, name: str, origin
         PipelineError: if there is such a run.
     """
     found = latest_study(tracker, experiment_id, name)
-    theirs = None if found is None else found.tags.get(ORIGIN_TAG)
+    theirs = None if found is None else found.tags.get(RESULTS_TAG)
     if theirs not in (None, origin):
         raise PipelineError(
             f"{tracker.uri} already tracks a study `{name}`, whose results are in {theirs}",
@@ -72,10 +72,10 @@ def start_study(
     becomes the tag `resumed.NAME`.
 
     Args:
-        tags: of the run; ORIGIN_TAG among them says where the study's results are.
+        tags: of the run; RESULTS_TAG among them says where the study's results are.
         resumed: take a run of that name whose results were elsewhere, too: the folder may have moved.
     """
-    origin = tags.get(ORIGIN_TAG)
+    origin = tags.get(RESULTS_TAG)
     with (
         translated(f"cannot start the run of study `{name}`"),
         _closing_study(tracker, experiment_id, name, origin),
@@ -126,7 +126,7 @@ def latest_study(
         for run in studies
         if PARENT_TAG not in run.tags
         and name in (None, run.tags[STUDY_TAG])
-        and origin in (None, run.tags.get(ORIGIN_TAG))
+        and origin in (None, run.tags.get(RESULTS_TAG))
     ]
     return max(fitting, key=lambda run: run.started, default=None)
 

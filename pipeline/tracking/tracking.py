@@ -57,7 +57,7 @@ PARENT_TAG, NAME_TAG = "mlflow.parentRunId", "mlflow.runName"
 NOTE_TAG = "mlflow.note.content"
 """Shown as the description of a run, in Markdown."""
 STUDY_TAG, TRIAL_TAG = "study", "tune_trial_id"
-ORIGIN_TAG = "results"
+RESULTS_TAG = "results"
 """Where a study's results are: tells it from another one of its name on the same server."""
 
 _ADDED_TWICE = re.compile("IntegrityError|UniqueViolation")

@@ -168,6 +168,16 @@ def digits_of(score: str) -> int:
     return 4 if plain(score) in _SMALL else 3
 
 
+def with_error(score: str, value: float, error: float | None = None) -> str:
+    """A score in running text, with its standard error where that is known: `0.612 ± 0.034`.
+
+    Args:
+        score: flat name, with or without the prefix of its split.
+    """
+    digits = digits_of(score)
+    return f"{value:z.{digits}f}" if error is None else f"{value:z.{digits}f} ± {error:.{digits}f}"
+
+
 def columns(dataset: str, decisive: Collection[str] = ()) -> tuple[Column, ...]:
     """Every column of a data set's tables.
 

@@ -147,7 +147,6 @@ class Loader:
             target=torch.as_tensor(self.targets[rows], dtype=self.target_type),
             lm_logit=torch.from_numpy(lm_logit),
             human_rationale=torch.from_numpy(human),
-            has_human_rationale=torch.tensor([self.shares[row] is not None for row in rows]),
             index=torch.from_numpy(rows.astype(np.int64)),
         )
 

@@ -84,7 +84,7 @@ def features_again(
     if here != fingerprint:
         raise PipelineError(
             f"the run was trained on features {fingerprint[:_DIGITS]}, but the given data and flags produce "
-            f"features {here[:_DIGITS]}: {_difference(known, made_of)}",
+            f"features {here[:_DIGITS]}: {difference(known, made_of)}",
             where=f"--data-dir {given.data_dir}" if given.data_dir else None,
             hint="name the run's own files with `--data-dir`, `--embedding` and `--option`, "
             "or the cache that holds its features with `--cache-dir`",
@@ -122,8 +122,23 @@ def _request(
     )
 
 
-def _difference(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """What tells features of two origins apart, in words."""
+def is_of_another_version(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
+    """Whether features with unequal fingerprints come from equal files and parameters.
+
+    Then different versions of `feature_store` built them.
+
+    Args:
+        recorded: as `origin_of` gives it; empty in what older versions stored.
+    """
+    return bool(recorded) and all(recorded[kind] == here[kind] for kind in ("parameters", "digests"))
+
+
+def difference(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """What tells features of two origins apart, in words.
+
+    Args:
+        recorded: as `origin_of` gives it; empty in what older versions stored.
+    """
     if not recorded:
         return "the difference is not known, because the run does not record how its features were built"
     found = []

@@ -23,7 +23,7 @@ from infocal.methods.registry import METHODS, method, method_of
 from infocal.metrics.scores import apply_threshold, threshold_for_rate
 from infocal.nn import rationalizer
 from infocal.nn.transformer import Transformer
-from infocal.trainer import select_probabilities
+from infocal.trainer import probabilities_of_rationales
 from pipeline.training.checkpoints import Package, load_best, load_package, save_best, save_package
 from pipeline.training.epochs import Epoch
 from pipeline.training.trainable import train
@@ -161,13 +161,13 @@ def test_it_trains_every_weight_and_the_selection_moves(name, encoder, task):
     trainer = trainer_of(name, task, encoder=encoder)
     drawn = {name: value.clone() for name, value in trainer.model.named_parameters()}
     batches = random_batches(3, task)
-    before = select_probabilities(trainer.model, batches, CPU)
+    before = probabilities_of_rationales(trainer.model, batches, CPU)[0]
     while trainer.epoch < math.ceil(trainer.config.start_epochs) + 2:
         means = trainer.train_epoch(batches)
         assert {"sp", "objective", "sampled_selection_rate"} <= means.keys()
         assert all(np.isfinite(value) for value in means.values())
         assert 0 <= means["sampled_selection_rate"] <= 1
-    after = select_probabilities(trainer.model, batches, CPU)
+    after = probabilities_of_rationales(trainer.model, batches, CPU)[0]
     assert any(not np.array_equal(a, b) for a, b in zip(before, after, strict=True))
     assert trainer.is_presentable
     still = [name for name, value in trainer.model.named_parameters() if torch.equal(value, drawn[name])]
@@ -421,8 +421,7 @@ def test_it_learns_from_human_rationales_only_if_it_is_called_supervised(name, t
 def marked(batch: Batch, seed: int) -> Batch:
     """The same texts with marks that nobody made."""
     share = torch.rand(batch.is_token.shape, generator=torch.Generator().manual_seed(seed)) * batch.is_token
-    everyone = torch.ones_like(batch.has_human_rationale)
-    return dataclasses.replace(batch, human_rationale=share, has_human_rationale=everyone)
+    return dataclasses.replace(batch, human_rationale=share)
 
 
 def test_supervised_is_what_its_name_says():
@@ -447,7 +446,7 @@ def test_a_threshold_meets_the_rate(name, rate):
     task = fit(name, REGRESSION)
     trainer = trained(name, task, target_selection_rate=rate)
     batches = random_batches(100, task)
-    found = select_probabilities(trainer.evaluated_model, batches, CPU)
+    found = probabilities_of_rationales(trainer.evaluated_model, batches, CPU)[0]
     threshold = threshold_for_rate(found, rate)
     selected = np.concatenate(apply_threshold(found, threshold))
     assert selected.mean() == pytest.approx(rate, abs=0.01)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.tracking import model_registry
-from pipeline.tracking.tracking import ORIGIN_TAG, STUDY_TAG, Tracker
+from pipeline.tracking.tracking import RESULTS_TAG, STUDY_TAG, Tracker
 from tests.integration.cluster_servers import mlflow_server
 from tests.integration.commands import ENVIRONMENT, SMALL, TIMEOUT_S
 from tests.integration.servers import S3Server
@@ -43,7 +43,7 @@ def test_two_searches_at_once_share_server_registry_and_cache(tmp_path: Path, s3
         runs = tracker.client.search_runs(
             [tracker.experiment("beer", "palate")], f"tags.{STUDY_TAG} = 'ours'"
         )
-        studies = [run for run in runs if ORIGIN_TAG in run.data.tags]
+        studies = [run for run in runs if RESULTS_TAG in run.data.tags]
         assert len(studies) == finished
         for study in studies:
             trials = tracker.children(study.info.run_id)

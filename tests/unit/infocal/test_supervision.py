@@ -17,9 +17,7 @@ from tests.small_model import CLASSES, random_batch
 CPU = torch.device("cpu")
 PLAIN = random_batch([6, 3, 2, 5], task=CLASSES)
 SHARES = torch.tensor([[0, 1, 2 / 3, 0, 0, 0], [1, 1, 0, 0, 0, 0], [0] * 6, [0, 0, 0, 0, 1 / 3, 0]])
-BATCH = dataclasses.replace(
-    PLAIN, human_rationale=SHARES, has_human_rationale=torch.tensor([True, True, False, True])
-)
+BATCH = dataclasses.replace(PLAIN, human_rationale=SHARES)
 every_supervised = pytest.mark.parametrize("name", ["birnn_hatexplain", "bert_hatexplain"])
 
 

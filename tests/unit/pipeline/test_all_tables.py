@@ -67,13 +67,13 @@ def test_rows_beside_come_from_the_table_of_the_comparison(tmp_path):
         "first_k": 0.125,
         "masks of Lei et al. (2016)": 0.375,
     }
-    assert found.is_finished and found.counts["test_rows"] > 0
+    assert found.is_complete and found.counts["test_rows"] > 0
 
 
 def test_an_unfinished_comparison_is_shown_with_trivial_lines_of_its_features(tmp_path):
     compare(tmp_path, outcomes=["infocal"], is_whole=False)
     (found,) = all_tables.gather(Storage(str(tmp_path)).opened())
-    assert not found.is_finished and found.num_all == 2
+    assert not found.is_complete and found.num_all == 2
     assert "oracle_k" in {row.name for row in found.beside}
 
 

@@ -412,7 +412,7 @@ def test_only_what_is_missing_is_trained_and_a_failure_stops_nothing(under_way: 
     ]
     assert children[0].tags["failure"] == "all_tokens"
     failed = next(row for row in under_way.table().rows if row.name == "InfoCal - L_lm")
-    assert failed.note == "1 of 1 seeds failed: all_tokens: epoch 3: selection rate 1.000"
+    assert failed.note == "1 of 1 seed failed: all_tokens: epoch 3: selection rate 1.000"
     here = training(again(under_way), {fourth.name: ALL_TOKENS})
     assert list(here.configs) == [fourth.name]
 

@@ -135,7 +135,7 @@ def test_an_interrupted_table_keeps_what_is_done_and_says_how_to_go_on(tmp_path,
     assert [path.name for path in (place / "outcomes").iterdir()] == [f"{KNESER_NEY}.json"]
     assert not (place / "table.md").exists()
     (one,) = language_models.gather(language_models_home(tmp_path))
-    assert not one.is_finished
+    assert not one.is_complete
     assert run_command(compare.main, hint.split()[3:]) == 0
     assert done == [KNESER_NEY, "interrupted", RNNLM, CONTINUOUS]
     assert (place / "table.md").is_file()

@@ -148,8 +148,6 @@ def test_a_batch_holds_the_rows_own_values_and_padding_is_never_real():
     assert batch.token_ids.tolist() == [[101, 0, 0], [1, 2, 3], [201, 202, 0]]
     assert batch.is_token.tolist() == [[True, False, False], [True, True, True], [True, True, False]]
     assert batch.human_rationale.tolist() == [[False] * 3, [True, False, True], [False] * 3]
-    # an empty rationale is an annotation, a missing one is none
-    assert batch.has_human_rationale.tolist() == [False, True, True]
     assert batch.index.tolist() == [1, 0, 2]
     assert batch.target.tolist() == pytest.approx([0.01, 0.0, 0.02])
     assert batch.target.dtype == torch.float32

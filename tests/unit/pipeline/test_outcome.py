@@ -120,7 +120,7 @@ def test_one_configuration_becomes_a_package(tmp_path: Path, monkeypatch: pytest
     scripted_training(monkeypatch, epoch(0))
     output = tmp_path / "models" / "mine"
     text = train_alone(run_settings(), output, sample=True)
-    assert text.startswith("best epoch on validation: 1; precision 0.5000")
+    assert text.startswith("best epoch on validation: 1; precision 0.500")
     metadata = checkpoints.load_package(output).metadata
     assert (metadata["sample"], metadata["study"], metadata["run_id"]) == (True, None, None)
     assert [path.name for path in output.parent.iterdir()] == ["mine"]

@@ -177,7 +177,7 @@ def test_a_failed_seed_is_counted_and_named():
     failed = Outcome(method="hardkuma", seed=1, failure="all_tokens", failure_message="at epoch 3")
     found = table(compared([*both(seeds=1), outcome("infocal", 1), failed]))
     assert row(found, "HardKuma").note == "1 of 2 seeds"
-    assert "HardKuma: 1 seed failed (all_tokens: at epoch 3)" in found.notes
+    assert "HardKuma: 1 of 2 seeds failed: all_tokens: at epoch 3" in found.notes
     assert not found.is_unfinished
 
 

@@ -1,3 +1,4 @@
+import argparse
 import contextlib
 import dataclasses
 import json
@@ -18,7 +19,7 @@ import torch
 
 from feature_store.sample import write_beer
 from pipeline import search
-from pipeline.base.errors import run_command
+from pipeline.base.errors import PipelineError, run_command
 from pipeline.base.storage import Storage
 from pipeline.cli import planning, search_settings
 from pipeline.study import cluster, conduct, optuna_export
@@ -30,7 +31,7 @@ from pipeline.tracking import export_place, model_registry
 from search_spaces.infocal import PAPER_BEER_BEST
 from tests.small_ledger import an_epoch, train
 from tests.small_store import sample_cache, store_with_model
-from tests.small_study import POINT, study_settings
+from tests.small_study import POINT, run_settings, study_settings
 
 PALATE = ["--dataset", "beer", "--aspect", "palate"]
 AT_A_URI = ["--tracking-uri", "http://127.0.0.1:9", "--storage"]
@@ -209,7 +210,7 @@ def test_one_trial_has_no_race(capsys: pytest.CaptureFixture[str]):
 LIGHT = """
 import json, sys
 from pipeline import search
-from pipeline.base.errors import run_command
+from pipeline.base.errors import PipelineError, run_command
 code = run_command(search.main, sys.argv[1:])
 print(json.dumps([code, [name for name in ("torch", "ray", "mlflow", "optuna") if name in sys.modules]]))
 """
@@ -714,11 +715,50 @@ def test_a_study_whose_features_are_gone_goes_on_with_the_same_ones_only(
     )
     capsys.readouterr()
     assert run_command(search.main, ["--sample", "--name", "first", "--resume"]) == 2
-    said = capsys.readouterr().err
-    assert "error: --resume --name first: the features of the study (built) are missing" in said
-    assert (
-        "give other features (other)\n\nhint: name the data folder with which the study was started" in said
+    assert capsys.readouterr().err.endswith(
+        "error: --resume --name first: the features of the study (built) are missing, and the features that "
+        "can be built here (other) are others: the difference is not known, because the run does not record "
+        "how its features were built\n\nhint: start a new search\n"
     )
+
+
+SOURCE = {"parameters": {"seed": 0, "min_count": 1}, "digests": {"train": "a" * 64}}
+
+
+@pytest.mark.parametrize(
+    ("is_sample", "here", "why", "hint"),
+    [
+        (
+            True,
+            SOURCE,
+            "the files and parameters are the same, but the version of `feature_store` differs",
+            "start a new search, or resume with the version of this project that began the study",
+        ),
+        (
+            False,
+            SOURCE | {"digests": {"train": "b" * 64}},
+            f"sha256 of train was {'a' * 16} and is {'b' * 16}",
+            "name the data folder with which the study was started with `--data-dir`",
+        ),
+        (
+            True,
+            SOURCE | {"parameters": {"seed": 1, "min_count": 1}},
+            "seed was 0 and is 1",
+            "start a new search",
+        ),
+    ],
+)
+def test_features_that_cannot_be_built_again_are_refused_with_the_cause(
+    is_sample: bool, here: dict[str, Any], why: str, hint: str, monkeypatch: pytest.MonkeyPatch
+):
+    run = run_settings(features_dir="/features/built", origin=SOURCE)
+    prepared = dataclasses.replace(study_settings(), run=run, sample=is_sample, name="first")
+    other = dataclasses.replace(run, features_dir="/features/other", origin=here)
+    monkeypatch.setattr(planning, "with_features", lambda given, run: other)
+    message = f"(built) are missing, and the features that can be built here (other) are others: {why}"
+    with pytest.raises(PipelineError, match=f"{re.escape(message)}$") as caught:
+        search_settings.with_features(argparse.Namespace(), prepared)
+    assert caught.value.hint == hint
 
 
 def test_an_unknown_study_is_answered_with_the_known_ones(

@@ -307,6 +307,12 @@ def test_p_values_are_corrected_for_as_many_methods_as_are_compared():
     assert row(found, "HardKuma").corrected["token_f1"] == pytest.approx(3 * plain["HardKuma"])
 
 
+def test_holm_multiplies_the_least_p_most_and_keeps_the_order():
+    assert holm({"a": 0.04, "b": 0.01, "c": 0.03}) == pytest.approx({"a": 0.06, "b": 0.03, "c": 0.06})
+    assert holm({1: 0.9, 2: 0.8}) == {1: 1.0, 2: 1.0}
+    assert holm({}) == {}
+
+
 def test_every_format_has_the_interval_the_correction_the_ceiling_and_the_smallest_difference():
     found = table([*seeds_of("infocal", *OURS), *seeds_of("hardkuma", *WORSE)], target_rate=0.2)
     gap = found.texts(row(found, "HardKuma"))[-2]

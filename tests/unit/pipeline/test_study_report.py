@@ -94,7 +94,7 @@ def test_own_data_are_called_by_their_title_or_folder(tmp_path, notes, command, 
 
 def test_own_data_that_the_environment_names_are_called_by_their_folder(tmp_path):
     found = Results(tmp_path, dataset="jsonl", aspect="", command="python -m pipeline.search")
-    found.tracker.finish(found.study, tags={model_registry.ORIGIN_TAG: "/data/酒 评"})
+    found.tracker.finish(found.study, tags={model_registry.DATA_FOLDER_TAG: "/data/酒 评"})
     assert found.write().find("h1")[0].words == "first: 酒 评"
 
 

@@ -54,11 +54,11 @@ def test_the_table_has_a_row_for_each_trial_in_the_order_given():
     ]
     assert rows[0].split() == [
         *("07", "1", "0.0003", "0.005", "0.1"),
-        *("2", "0.5000", "0.2500", "0.3333", "0.1250", "0.0200"),
+        *("2", "0.500", "0.250", "0.333", "0.125", "0.0200"),
         "met",
     ]
     assert rows[1].split()[0] == "b", "a trial without a name shows its id"
-    assert rows[1].split()[5:7] == ["5", "0.3000"]
+    assert rows[1].split()[5:7] == ["5", "0.300"]
     assert rows[1].endswith("missed by 0.200")
     assert len({len(line) for line in (head, *rows)}) == 1, "columns are aligned"
 
@@ -330,7 +330,7 @@ def test_one_configuration(is_met: bool, violation: float, said: str):
     assert best.is_met == is_met
     lines = of_one(best, criterion(), Path("runs/models/x"), "beer").splitlines()
     assert lines[0] == (
-        "best epoch on validation: 2; precision 0.5000, recall 0.2500, f1 0.3333, selected 0.1250, mse 0.0200"
+        "best epoch on validation: 2; precision 0.500, recall 0.250, f1 0.333, selected 0.125, mse 0.0200"
     )
     assert lines[1] == f"{criterion()}: {said}"
     assert lines[-1] == "  python -m pipeline.explain --package runs/models/x --text TEXT"
@@ -405,7 +405,7 @@ def test_own_data_show_the_precision_that_the_criterion_reads():
     one = candidate(scores=scores)
     head, row = summary.table([one], "jsonl", relative, {}).splitlines()
     assert "token precision" in head
-    assert "0.8500" in row
+    assert "0.850" in row
     assert "token precision 0.850" in summary.figures_of(one, "jsonl", relative)
     assert "token precision" not in summary.figures_of(one, "jsonl", Criterion.parse("best val_token_f1"))
 

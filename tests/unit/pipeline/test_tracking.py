@@ -30,8 +30,8 @@ from pipeline.tracking.studies import (
     start_study,
 )
 from pipeline.tracking.tracking import (
-    ORIGIN_TAG,
     PARENT_TAG,
+    RESULTS_TAG,
     TRIAL_TAG,
     Tracker,
     read_back,
@@ -197,7 +197,7 @@ def test_an_experiment_that_another_user_makes_meanwhile_is_taken(
 
 def test_a_study_of_that_name_with_results_elsewhere_is_not_gone_on_with(tracker: Tracker, experiment: str):
     refuse_another_study(tracker, experiment, "taken", "here:/runs")
-    start_study(tracker, experiment, "taken", {}, {ORIGIN_TAG: "there:/runs"})
+    start_study(tracker, experiment, "taken", {}, {RESULTS_TAG: "there:/runs"})
     refuse_another_study(tracker, experiment, "taken", "there:/runs")
     with pytest.raises(
         PipelineError, match="--name: .* already tracks a study `taken`, whose results are in there:/"
@@ -206,13 +206,13 @@ def test_a_study_of_that_name_with_results_elsewhere_is_not_gone_on_with(tracker
 
 
 def test_two_users_who_start_studies_of_one_name_at_once_have_a_run_each(tracker: Tracker, experiment: str):
-    mine, theirs = ({ORIGIN_TAG: f"{host}:/runs"} for host in ("here", "there"))
+    mine, theirs = ({RESULTS_TAG: f"{host}:/runs"} for host in ("here", "there"))
     first = start_study(tracker, experiment, "at once", {}, theirs, resumed=False)
     second = start_study(tracker, experiment, "at once", {}, mine, resumed=False)
     assert first != second
     assert start_study(tracker, experiment, "at once", {}, theirs) == first, "each goes on with its own"
     assert start_study(tracker, experiment, "at once", {}, mine, resumed=False) == second
-    moved = start_study(tracker, experiment, "at once", {}, {ORIGIN_TAG: "elsewhere:/runs"})
+    moved = start_study(tracker, experiment, "at once", {}, {RESULTS_TAG: "elsewhere:/runs"})
     assert moved == second, "the folder has moved"
 
 

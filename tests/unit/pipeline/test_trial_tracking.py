@@ -82,7 +82,7 @@ def test_trials_become_child_runs(tracker: Tracker, study: str, tmp_path: Path):
     assert mirrored.runs == {"over": over.run_id, "open": still_open.run_id, "failed": failed.run_id}
     first = ledger.trials()[0]
     assert over.started == pytest.approx(first.begin.time, abs=0.01)
-    assert over.ended == pytest.approx(first.ended, abs=0.01)
+    assert over.ended == pytest.approx(first.last_heard, abs=0.01)
 
 
 def test_metrics_stand_at_the_time_at_which_they_were_measured(tracker: Tracker, study: str, tmp_path: Path):

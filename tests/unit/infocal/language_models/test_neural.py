@@ -33,7 +33,6 @@ def batch(*texts: list[int], first: int = 0) -> Batch:
         target=torch.zeros(len(texts)),
         lm_logit=torch.zeros(ids.shape),
         human_rationale=torch.zeros(ids.shape),
-        has_human_rationale=torch.zeros(len(texts), dtype=torch.bool),
         index=torch.arange(first, first + len(texts)),
     )
 

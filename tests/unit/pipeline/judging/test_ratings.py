@@ -70,11 +70,6 @@ def test_p_of_many_texts_is_that_of_scipys_test():
     assert ratings.sign_flip_p(gaps.tolist()) == pytest.approx(theirs.pvalue, abs=0.02)
 
 
-def test_holm_multiplies_the_least_p_most_and_keeps_the_order():
-    assert ratings.holm([0.04, 0.01, None, 0.03]) == pytest.approx([0.06, 0.03, None, 0.06])
-    assert ratings.holm([0.9, 0.8]) == [1.0, 1.0]
-
-
 def test_differences_are_of_texts_that_both_methods_have():
     given = [rating(0, t, m, s) for t, m, s in [(0, 0, 5), (0, 1, 3), (1, 0, 4), (1, 1, 4), (2, 0, 1)]]
     (found,) = ratings.differences(given, 2, U)
