@@ -34,13 +34,14 @@ def build_parser() -> argparse.ArgumentParser:
         "--only", nargs="+", metavar="FAULT", default=[], help="faults to inject (default: all)"
     )
     parser.add_argument(
-        "--seed", type=flag_values.seed, default=0, help="of the moments (default: %(default)s)"
+        "--seed", type=flag_values.seed, default=0, help="seed of the moments (default: %(default)s)"
     )
     parser.add_argument(
         "--moments",
         type=flag_values.positive_int,
         default=20,
-        help="at which a driver is killed; other faults get a share of as many (default: %(default)s)",
+        help="number of moments at which the driver is killed; other faults use a part of this number "
+        "(default: %(default)s)",
     )
     parser.add_argument("--short", action="store_true", help="a few faults, once each: about three minutes")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the figures there")

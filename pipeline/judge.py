@@ -27,7 +27,7 @@ def build_parser() -> argparse.ArgumentParser:
     place.add_argument(
         "--sheet",
         metavar="DIR",
-        help="folder of a sheet; a new sheet is created first, then the sheet is served",
+        help="folder of the sheet; it is created if it does not exist, then served",
     )
     place.add_argument(
         "--results", metavar="DIR", help="folder of a sheet whose results are computed and written"

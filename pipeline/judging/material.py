@@ -348,7 +348,7 @@ def _reading(tracker: "Tracker", run_id: str, name: str) -> Callable[[], object]
         if run_id:
             count = log_test_reading(tracker, run_id, {})
             logger.info(
-                "reading number %d of the test split by `%s`, recorded in run %s", count, name, run_id
+                "the test split was read by `%s` for run %s: %s so far", name, run_id, counted(count, "time")
             )
 
     return record

@@ -73,7 +73,7 @@ def notes(verdict: Verdict) -> list[str]:
         f"{counted(verdict.num_texts, 'text')}, {counted(verdict.num_judges, 'judge')}, "
         f"{verdict.num_done} of {verdict.num_slots} showings judged; scores from 1 (lowest) to 5.",
         "A text's score is the mean over its judges; brackets are 95 % intervals, percentiles of "
-        f"{NUM_DRAWS} draws of texts (of showings, for alpha).",
+        f"{NUM_DRAWS} bootstrap resamples of texts (of showings, for alpha).",
         "p: two-sided paired sign-flip test over the texts scored for both methods; Holm: corrected for all "
         "pairs on a scale.",
         "Alpha (for interval data) uses showings with at least two scores. A showing that repeats an earlier "

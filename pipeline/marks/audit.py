@@ -381,8 +381,8 @@ def page(result: Audit) -> str:
 def _contradiction(density: Density) -> list[str]:
     """The rows of a corpus that cannot all be right; a minority is named where most rows agree."""
     head = (
-        f"precision, recall and selected contradict each other{_of(density)}: precision x selected / recall "
-        "must give the same gold density in every row, "
+        f"precision, recall and selected contradict each other in the rows{_of(density)}: "
+        "precision x selected / recall must give the same gold density in every row, "
     )
     rows = density.rows
     if 2 * density.num_agreeing > len(rows):

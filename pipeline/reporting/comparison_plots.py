@@ -108,9 +108,9 @@ def difference_plot(table: Standings) -> Plot | None:
         name="differences",
         title=f"{column.label}: difference from InfoCal",
         caption=(
-            "Bars are intervals of 95 % over draws of texts and seeds. A method differs from InfoCal where "
-            f"its bar does not reach the dotted line. {told} The intervals are not corrected for the number "
-            "of methods."
+            "Bars are intervals of 95 % over bootstrap resamples of texts and seeds. A method differs from "
+            f"InfoCal where its bar does not reach the dotted line. {told} The intervals are not corrected "
+            "for the number of methods."
         ),
         description=f"{counted(len(rows), 'method')}. {told}",
         figure=figure,

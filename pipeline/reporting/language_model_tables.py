@@ -134,7 +134,7 @@ def _protocol(one: MeasuredModels) -> str:
         f"{counted(data.num_texts, 'test text', spec=',')}, and "
         f"{counted(data.num_unknown, 'unknown word', spec=',')} ({share:.1%}) without a score; "
         f"{counted(data.num_words, 'known word', spec=',')}; intervals of 95 % "
-        f"over draws of test texts; training and scoring took: {seconds or 'nothing yet'}"
+        f"over bootstrap resamples of test texts; training and scoring took: {seconds or 'nothing yet'}"
     )
 
 

@@ -266,7 +266,7 @@ def _verdict(findings: Findings) -> str:
     )
     figures_of += f" with {percent(winner.scores.get('selection_rate'))} of the tokens selected"
     if winner.errors:
-        figures_of += " (± one standard error over draws of the validation texts)"
+        figures_of += " (± one standard error over bootstrap resamples of the validation texts)"
     epoch = "" if winner.epoch is None else f" at epoch {winner.epoch + 1}"
     if winner.is_met:
         return f"The best trial is {winner.name}{epoch}: {figures_of}, on validation. It meets the criterion."

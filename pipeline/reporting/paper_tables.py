@@ -352,7 +352,7 @@ def _own_row(row: _Own, shown: Sequence[Column], headline: Column | None, *, is_
 
 
 def _own_cell(row: _Own, column: Column) -> str:
-    """The mean over seeds, with its interval over draws of texts and seeds, or its deviation over seeds."""
+    """The mean over seeds, with its interval over texts and seeds, or its deviation over seeds."""
     values = [one.scores[column.score] for one in row.outcomes if column.score in one.scores]
     if not values:
         return NOT_MEASURED

@@ -88,11 +88,11 @@ class TrialResult:
     objective: float | None = None
     """The criterion's value at the best epoch: below 0 where a bound is broken."""
     lower_bound: float | None = None
-    """The low end of what the criterion maximises, over draws of validation texts."""
+    """The low end of what the criterion maximises, over bootstrap resamples of validation texts."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """Scores of the best epoch by their flat names, without `val_`."""
     errors: Mapping[str, float] = field(default_factory=dict)
-    """Their standard errors over draws of validation texts, where they were drawn."""
+    """Their standard errors over bootstrap resamples of validation texts, where they were drawn."""
     started: float | None = None
     """Seconds since 1970."""
     ended: float | None = None

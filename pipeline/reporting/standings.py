@@ -108,7 +108,7 @@ class Row:
     p_values: Mapping[str, float] = field(default_factory=dict)
     """Of the paired t-test against InfoCal, by score."""
     differences: Mapping[str, Difference] = field(default_factory=dict)
-    """From InfoCal's mean, by score, over draws of texts and seeds."""
+    """From InfoCal's mean, by score, over bootstrap resamples of texts and seeds."""
     corrected: Mapping[str, float] = field(default_factory=dict)
     """Their p-values, corrected for as many methods, by score."""
     marks: str = ""
@@ -398,8 +398,9 @@ def _notes_on_differences(
     said = []
     if any(headline.score in row.differences for row in rows):
         said.append(
-            f"{headline.label}, less InfoCal's: interval of 95 % over draws of texts and seeds, both paired; "
-            "p, Holm: two-sided, of the same draws, corrected for the number of methods"
+            f"{headline.label}, less InfoCal's: interval of 95 % over bootstrap resamples of texts and seeds,"
+            " both paired; p, Holm: two-sided, of the same resamples, corrected for the number of "
+            "methods"
         )
     said += _smallest_in_words(smallest, headline, num_seeds)
     if (early := too_few_seeds(num_seeds)) is not None:

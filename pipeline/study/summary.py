@@ -282,8 +282,8 @@ def _legend(candidates: Sequence[Candidate], criterion: Criterion, dataset: str)
         return ""
     label = columns.label_of(criterion.metric, dataset).lower()
     return (
-        f"± one standard error over {NUM_DRAWS:,} draws of the validation texts; trials that meet the "
-        f"criterion are ranked by the low end of the {LEVEL:.0%} interval of {label}.\n\n"
+        f"± one standard error over {NUM_DRAWS:,} bootstrap resamples of the validation texts; trials that "
+        f"meet the criterion are ranked by the low end of the {LEVEL:.0%} interval of {label}.\n\n"
     )
 
 
@@ -354,7 +354,7 @@ def figures_of(candidate: Candidate, dataset: str, criterion: Criterion) -> str:
 
 
 def _figure(candidate: Candidate, name: str) -> str:
-    """A score, with its standard error over draws of validation texts where that is known."""
+    """A score, with its standard error over bootstrap resamples of validation texts where that is known."""
     error = candidate.intervals[name].error if name in candidate.intervals else None
     return columns.with_error(name, candidate.scores[name], error)
 

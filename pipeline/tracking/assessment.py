@@ -222,7 +222,7 @@ def read_test(tracker: Tracker, subject: Subject) -> TestReading:
     def log_reading(scores: Scores) -> None:
         named = {_with_explainer(name, subject.explainer): value for name, value in scores.items()}
         count = log_test_reading(tracker, subject.run_id, named)
-        logger.info("reading number %d of the test split, recorded in run %s", count, subject.run_id)
+        logger.info("the test split was read for run %s: %s so far", subject.run_id, counted(count, "time"))
         if subject.version is not None:
             names = [f"test_{name}" for name in (*columns.shown(subject.features.dataset), "iou_f1")]
             names += [name for name in columns.of_targets(scores) if name.startswith("test_")]
@@ -258,7 +258,7 @@ def describe(subject: Subject, reading: TestReading, width: int | None = None) -
         there = {score: reading.scores[name] for score, name in own.items() if name in reading.scores}
         rows[f"model, for {side.name}"] = _cells(shown, there.get)
     if subject.calibrated_threshold is not None:
-        label = f"model, its own threshold {subject.calibrated_threshold:.3f}"
+        label = f"model at p >= {subject.calibrated_threshold:.3f}, set on validation"
         rows[label] = _cells(shown, lambda score: reading.scores.get(f"test_calibrated_{score}"))
     # where nobody annotated, they say no more than how much they select
     for line, scores in reading.trivial.items() if "test_token_f1" in reading.scores else ():

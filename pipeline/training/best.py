@@ -18,7 +18,7 @@ class Standing:
     epoch: int
     """Counted from 0."""
     lower_bound: float | None = None
-    """The low end of the metric's interval over draws of validation texts; None: not drawn."""
+    """The low end of the metric's interval over bootstrap resamples of validation texts; None: not drawn."""
     prediction: float | None = None
     """How good the prediction is, the higher the better; None: not known. See `prediction_of`."""
 

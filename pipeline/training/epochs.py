@@ -51,7 +51,7 @@ class BestEpoch:
     is_result: bool = True
     """False where the epoch can be no result: its mask is trivial, or the start phase is not over."""
     intervals: Mapping[str, Interval] = field(default_factory=dict)
-    """Score -> its interval over draws of validation texts; empty in what older versions stored."""
+    """Score -> its interval over resamples of validation texts; empty in what older versions stored."""
     lower_bound: float | None = None
     """The low end of what the criterion maximises; None where it was not drawn."""
 

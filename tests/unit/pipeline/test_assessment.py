@@ -227,7 +227,7 @@ def test_a_reading_is_recorded_on_run_and_version(tmp_path: Path):
     assert rows["model"][0] == f"{reading.scores['test_token_precision']:.4f}"
     assert rows["all_tokens"][1] == "1.0000"
     assert (
-        rows["model, its own threshold 0.600"][-1]
+        rows["model at p >= 0.600, set on validation"][-1]
         == f"{reading.scores['test_calibrated_selection_rate']:.4f}"
     )
     assert f"infocal-beer-palate version 1 on test of beer/palate, {len(reading.predictions)} texts" in table
