@@ -25,7 +25,7 @@ class UserError(Exception):
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
         self.message = _readable(message)
         super().__init__(self.message)
-        self.where = where
+        self.where = where and _readable(where)
         self.hint = hint
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class UserError(Exception):
 
 
 def _readable(message: str) -> str:
-    """The message in one line that ends."""
+    """The message, or its place, in one line that ends."""
     line = " ".join(message.splitlines())
     return line if len(line) <= MAX_MESSAGE else f"{line[:MAX_MESSAGE]} ... ({len(line)} characters)"
 

@@ -24,6 +24,7 @@ points that are tried first.
 """
 
 import dataclasses
+import reprlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -172,5 +173,10 @@ def _said_at(where: str, make: Callable[[], _T]) -> _T:
         raise ConfigError(f"{error}", where=where) from error
 
 
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 60, 60
+
+
 def _shown(value: Any) -> str:
-    return str(value)[:80]
+    """A value for a message; of what is nested deeply, and of long texts, a part."""
+    return value[:80] if isinstance(value, str) else _SHORT.repr(value)

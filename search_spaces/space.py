@@ -135,7 +135,8 @@ class Range(_Parameter):
 
     def contains(self, value: Any) -> bool:
         """Whether `value` may be drawn from this range."""
-        if isinstance(value, bool | str) or not self.low <= value <= self.high:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not self.low <= value <= self.high:
             return False
         return self.is_continuous or any(math.isclose(value, point, abs_tol=1e-9) for point in self.grid)
 

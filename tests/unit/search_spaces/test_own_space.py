@@ -101,6 +101,11 @@ def test_a_file_says_what_is_searched(tmp_path):
         (WHOLE + "lambda_g = 2.0", "point 1", "expected a value of each searched hyper-parameter", None),
         (WHOLE + "[[first]]\nencoder='lstm'", "point 2", "but got {'encoder': 'lstm'}", None),
         ("first = 3\n[lambda_ib]\nlow=0\nhigh=1", "first", "expected tables `[[first]]`", "one table"),
+        (WHOLE + "[[first]]\nlambda_ib = {a = 1}\nencoder = 'rcnn'", "point 2", "but got {", None),
+        (WHOLE + "[[first]]\nlambda_ib = [1]\nencoder = 'rcnn'", "point 2", "but got {", None),
+        (WHOLE + "[[first]]\nlambda_ib" + ".a" * 900 + " = 1", "point 2", "expected a value of each", None),
+        ("[lambda_ib]\nlow" + ".a" * 900 + " = 1\nhigh=1", "[lambda_ib]", "expected a number as `low`", None),
+        ("['a\\nb']\nlow=0\nhigh=1".replace("'", '"'), "[a b]", "unknown hyper-parameter `a b`", None),
         ("[lambda_ib", "mine.toml", "cannot read the search space: not TOML", None),
     ],
 )
@@ -108,6 +113,7 @@ def test_what_cannot_be_searched_is_refused_at_its_place(tmp_path, text, where, 
     with pytest.raises(ConfigError, match=re.escape(message)) as caught:
         read(tmp_path, text)
     assert caught.value.where is not None and where in caught.value.where
+    assert "\n" not in str(caught.value)
     assert hint is None or hint in (caught.value.hint or "")
 
 
