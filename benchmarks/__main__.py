@@ -43,7 +43,14 @@ def build_parser() -> argparse.ArgumentParser:
         "--data-dir", metavar="DIR", type=Path, help="folder that holds beer/ (default: INFOCAL_DATA)"
     )
     which.add_argument("--sample", action="store_true", help="measure on the made-up corpus")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts to run (default: all)")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        metavar="PART",
+        choices=PARTS,
+        default=PARTS,
+        help=f"parts to run: {', '.join(PARTS)} (default: all)",
+    )
     parser.add_argument(
         "--rounds", type=flag_values.positive_int, default=7, help="rounds of each (default: %(default)s)"
     )

@@ -414,7 +414,7 @@ def _as_described(description: Mapping[str, Any], embeddings: torch.Tensor | Pre
 def say_defaults(filled: Mapping[str, Any], where: Path | str) -> None:
     """Say which hyper-parameters something written by an older version had no word of."""
     if filled:
-        listed = ", ".join(f"`{name}` = {value}" for name, value in filled.items())
+        listed = ", ".join(f"`{name}` = {'none' if value == '' else value}" for name, value in filled.items())
         logger.info(
             "%s was written by an older version without some hyper-parameters; defaults are used: %s",
             where,
