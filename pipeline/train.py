@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feature_store import terminal
+from feature_store.sources import get_source
 from pipeline.base import command_text, locations
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.base.storage import Storage
@@ -48,6 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     given = build_parser().parse_args(arguments)
     terminal.log_to_stderr()
     cluster.prepare_environment()
+    get_source(given.dataset)  # a data set that is not there has no published values either
     storage = locations.storage(given.storage, given.sample)
     start = _start(given, storage)
     run = planning.run_settings(given, start, num_threads=given.threads, holds_rate=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
+from feature_store.errors import quoted
 from feature_store.sources import get_source
 from feature_store.sources.base import FeatureDefaults
 from feature_store.targets import main_of, names_of
@@ -51,11 +52,11 @@ _SEARCHES: dict[str, Search | None] = {
 _T = TypeVar("_T")
 
 
-def _find(table: Mapping[str, _T], name: str, what: str, where: str) -> _T:
+def _find(table: Mapping[str, _T], name: str, lack: str, where: str) -> _T:
     if name in table:
         return table[name]
     raise ConfigError(
-        f"no {what} `{name}`; known: {', '.join(f'`{known}`' for known in table)}",
+        f"{lack} `{name}`; known: {', '.join(f'`{known}`' for known in table)}",
         where=where,
         hint=did_you_mean(name, table, f"{where} "),
     )
@@ -69,15 +70,19 @@ def _search(method: str, dataset: str) -> Search:
             spaces={n: tuple(r for r in space if r.name not in fixed) for n, space in whole.spaces.items()},
             first_points=[{n: v for n, v in p.items() if n not in fixed} for p in whole.first_points],
         )
-    found = _named(dataset, "search space for dataset")
-    known = {name: name for name in method_names()}
-    own = _SEARCHES[_find(known, method, f"search space on {found} for method", "--method")]
+    found = _named(dataset, "no search space for dataset")
+    own = _SEARCHES[_known_method(method, "--method")]
     return datasets.dataset(found).search if own is None else own
 
 
-def _named(dataset: str, what: str) -> str:
+def _named(dataset: str, lack: str) -> str:
     """The name of a data set that can be searched on; raises ConfigError, naming the nearest one."""
-    return _find({name: name for name in datasets.names()}, dataset, what, "--dataset")
+    return _find({name: name for name in datasets.names()}, dataset, lack, "--dataset")
+
+
+def _known_method(name: str, where: str) -> str:
+    """The name of a method or a variant; raises ConfigError, naming the nearest one."""
+    return _find({known: known for known in method_names()}, name, "unknown method", where)
 
 
 def _method_of(name: str) -> str:
@@ -113,6 +118,37 @@ def can_predict(method: str, aspect: str) -> bool:
     return kind.predicts_several if len(names_of(aspect)) > 1 else kind.predicts_one
 
 
+def check_number_of_targets(method: str, dataset: str, aspect: str, where: str) -> None:
+    """Refuse one target of a method that predicts several together, and several of one that predicts one.
+
+    Args:
+        aspect: the targets; empty where the data set has one.
+        where: flag that named the method.
+
+    Raises:
+        ConfigError: says for this data set how `--aspect` names as many as the method needs.
+    """
+    if can_predict(method, aspect):
+        return
+    names = names_of(aspect)
+    if len(names) > 1:
+        raise ConfigError(
+            f"`{method}` predicts one target, but `--aspect` names {len(names)}: {quoted(names)}",
+            where=f"{where} {method}",
+            hint=f"name one of them, for example `--aspect {names[0]}`",
+        )
+    source = get_source(dataset)
+    sides = source.aspects or source.side_targets or ("NAME",)
+    several = dict.fromkeys((*(names or source.main_targets[:1]), *sides))
+    raise ConfigError(
+        f"`{method}` predicts several targets together, but got one{f': `{aspect}`' if aspect else ''}",
+        where=f"{where} {method}",
+        hint=f"name several targets, for example `--aspect {','.join(several)}`"
+        if len(several) > 1 and (source.aspects or source.main_targets)
+        else f"dataset `{dataset}` has one target only: choose another method",
+    )
+
+
 def chosen_methods(text: str, dataset: str, where: str, aspect: str = "") -> list[str]:
     """The methods that a comma list names, each once and in its order; `all` stands for `unaided_names`.
 
@@ -123,13 +159,16 @@ def chosen_methods(text: str, dataset: str, where: str, aspect: str = "") -> lis
         aspect: the targets that they are to predict.
 
     Raises:
-        ConfigError: if the dataset has no such method, naming the nearest one.
+        ConfigError: if the dataset cannot be searched on, or there is no such method, naming the nearest one;
+            or if a method cannot have so many or so few targets.
     """
-    known = {name: name for name in method_names() if dataset in datasets.names()}
+    _named(dataset, "no search space for dataset")
     if text.strip() == "all":
-        return [name for name in unaided_names(aspect) if name in known]
-    names = [name.strip() for name in text.split(",")]
-    return list(dict.fromkeys(_find(known, name, f"method on {dataset}", where) for name in names))
+        return unaided_names(aspect)
+    names = list(dict.fromkeys(_known_method(name.strip(), where) for name in text.split(",")))
+    for name in names:
+        check_number_of_targets(name, dataset, aspect, where)
+    return names
 
 
 def title(method: str) -> str:
@@ -148,7 +187,7 @@ def implementation(method: str) -> Method:
     Raises:
         ConfigError: if there is no such method, naming the nearest one.
     """
-    return METHODS[_method_of(_find({name: name for name in method_names()}, method, "method", "--method"))]
+    return METHODS[_method_of(_known_method(method, "--method"))]
 
 
 def methods_and_datasets() -> list[tuple[str, str]]:
@@ -168,7 +207,7 @@ def space(method: str, dataset: str, name: str) -> Space:
         ConfigError: if there is no such method, dataset or space, naming the nearest one.
     """
     spaces = _search(method, dataset).spaces
-    return _find(spaces, name, f"search space of {method} on {dataset}", "--space")
+    return _find(spaces, name, "unknown search space", "--space")
 
 
 def first_points(method: str, dataset: str) -> list[dict[str, Value]]:
@@ -188,16 +227,16 @@ def criterion(dataset: str, aspect: str) -> Criterion:
     """
     main = main_of(aspect) or ""
     return _find(
-        datasets.dataset(_named(dataset, "criterion for dataset")).criteria,
+        datasets.dataset(_named(dataset, "no criterion for dataset")).criteria,
         "" if main in get_source(dataset).main_targets else main,
-        "criterion for aspect",
+        "no criterion for aspect",
         "--aspect",
     )
 
 
 def depends_on_data(dataset: str) -> bool:
     """Whether a dataset's criterion follows from what its data hold: see `settled_criterion`."""
-    return datasets.dataset(_named(dataset, "criterion for dataset")).follows_data
+    return datasets.dataset(_named(dataset, "no criterion for dataset")).follows_data
 
 
 def settled_criterion(
@@ -277,7 +316,7 @@ def language_model_preset(dataset: str, sample: bool) -> dict[str, Any]:
 
 def _tables(dataset: str, names: list[str]) -> dict[str, Any]:
     known = {name: name for name in datasets.preset_names()}
-    tables = datasets.dataset(_find(known, dataset, "preset for dataset", "--dataset")).preset
+    tables = datasets.dataset(_find(known, dataset, "no preset for dataset", "--dataset")).preset
     return {key: value for name in names for key, value in tables.get(name, {}).items()}
 
 

@@ -34,6 +34,7 @@ def new_comparison(given: argparse.Namespace, arguments: Sequence[str]) -> "Comp
     lookup.criterion(given.dataset, aspect)
     methods = lookup.chosen_methods(given.methods, given.dataset, "--methods", aspect)
     _check_owners(given.set, methods)
+    _check_belongs_to_all(given, methods)
     if given.gpus_per_run == flag_values.AUTO:
         raise PipelineError(
             "expected a number of GPUs, but got `auto`",
@@ -127,6 +128,26 @@ def _check_owners(given: Sequence[str], methods: Sequence[str]) -> None:
                 where="--set",
                 hint=did_you_mean(owner, methods, "--set ", ".KEY=VALUE"),
             )
+
+
+def _check_belongs_to_all(given: argparse.Namespace, methods: Sequence[str]) -> None:
+    """Refuse a hyper-parameter that is set for all methods, but that only some of them have."""
+    general = [text for text in given.set if not _owner(text)]
+    for name, value in flag_values.hyper_parameters(given.config, general).items():
+        having = [method for method in methods if name in _names(method)]
+        if having and len(having) < len(methods):
+            text = next((text for text in general if text.partition("=")[0].strip() == name), None)
+            raise PipelineError(
+                f"not every method that is compared has the hyper-parameter `{name}`: only "
+                f"{', '.join(having)} {'has' if len(having) == 1 else 'have'} it",
+                where=f"--set {text}" if text else f"--config {given.config}",
+                hint=f"`--set {having[0]}.{text or f'{name}={value}'}` sets it for one method"
+                + ("; repeat it for the others" if len(having) > 1 else ""),
+            )
+
+
+def _names(method: str) -> set[str]:
+    return {field.name for field in dataclasses.fields(lookup.implementation(method).config_class())}
 
 
 def _run_settings(given: argparse.Namespace, method: str, rate: float) -> settings.RunSettings:

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import logging
+import shlex
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -71,6 +72,7 @@ def run_settings(
         if isinstance(base.get(name), str) and base[name] and Path(base[name]).expanduser().exists():
             # by its whole path: a worker has another current folder
             base[name] = str(Path(base[name]).expanduser().resolve())
+    lookup.check_number_of_targets(given.method, given.dataset, aspect, "--method")
     _check_variant(base, given.method)
     _check(base, given, aspect)
     check_pretrained(base.get("encoder", "rcnn"), base.get("pretrained"), _flags(given))
@@ -269,8 +271,18 @@ def _check(base: Mapping[str, Any], given: argparse.Namespace, aspect: str) -> N
             where=_flags(given),
             hint=error.hint
             or _as_flag(base, given)
-            or "`python -m pipeline.search --dry-run` lists every hyper-parameter with its value",
+            or f"`{listing(base, given)}` lists every hyper-parameter of `{given.method}`",
         ) from error
+
+
+def listing(base: Mapping[str, Any], given: argparse.Namespace) -> str:
+    """A command that lists the hyper-parameters of the method; it needs no data, and trains nothing."""
+    words = ["--dataset", given.dataset, *(["--aspect", given.aspect] if given.aspect else [])]
+    encoders = lookup.implementation(given.method).encoders
+    if encoders and ENCODERS[encoders[0]].is_pretrained:
+        words += ["--set", f"pretrained={base.get('pretrained') or 'FOLDER'}"]
+    command = ["python", "-m", "pipeline.search", *words, "--method", given.method, "--sample", "--dry-run"]
+    return shlex.join(command)
 
 
 def _as_flag(base: Mapping[str, Any], given: argparse.Namespace) -> str | None:

@@ -185,8 +185,8 @@ def test_an_interrupted_comparison_says_how_to_go_on(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--methods", "hardkum"], "error: --methods: no method on beer `hardkum`; known: "),
-        (["--methods", "infocal,"], "error: --methods: no method on beer ``"),
+        (["--methods", "hardkum"], "error: --methods: unknown method `hardkum`; known: "),
+        (["--methods", "infocal,"], "error: --methods: unknown method ``"),
         (["--target-selection-rate", "0"], "error: --target-selection-rate: a selection rate of 0 "),
         (["--target-selection-rate", "2"], "error: argument --target-selection-rate: expected a number from"),
         (["--seeds", "0"], "error: argument --seeds: expected a whole number above 0, but got '0'"),
@@ -196,6 +196,13 @@ def test_an_interrupted_comparison_says_how_to_go_on(
             ["--methods", "infocal,fresh", "--set", "hardkuma.lambda_coherence=1"],
             "error: --set: `hardkuma` is not compared; the methods are infocal, fresh\n",
         ),
+        (
+            ["--methods", "fresh,infocal,hardkuma", "--set", "lambda_ib=0.1"],
+            "error: --set lambda_ib=0.1: not every method that is compared has the hyper-parameter "
+            "`lambda_ib`: only infocal has it\n\nhint: `--set infocal.lambda_ib=0.1` sets it for one "
+            "method\n",
+        ),
+        (["--methods", "infocal,fla"], "error: --methods fla: `fla` predicts several targets together, but"),
         (["--set", "fresh.lambda_q=1"], "error: --set: fresh: unknown hyper-parameter `lambda_q`"),
         (
             ["--target-selection-rate", "1"],

@@ -3,6 +3,7 @@ import dataclasses
 import json
 import logging
 import re
+import shlex
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
+from feature_store import targets
 from feature_store.errors import RequestError
 from feature_store.sample import write_beer
 from feature_store.sample_posts import write_hatexplain
@@ -20,7 +22,7 @@ from infocal.config import InfoCalConfig
 from infocal.errors import ConfigError, StateError, UserError
 from infocal.language_model_config import LanguageModelConfig
 from pipeline.base.errors import PipelineError
-from pipeline.cli import epoch_check, planning
+from pipeline.cli import epoch_check, planning, search_settings
 from pipeline.search import build_parser
 from pipeline.study import cluster
 from pipeline.training import data_options
@@ -33,8 +35,8 @@ from tests.small_store import sample_cache, sample_features
 from tests.small_study import criterion, run_settings
 
 
-def flags(*more: str, aspect: str = "palate") -> argparse.Namespace:
-    return build_parser().parse_args(["--aspect", aspect, *more])
+def flags(*more: str, aspect: str | None = "palate") -> argparse.Namespace:
+    return build_parser().parse_args([*(["--aspect", aspect] if aspect else []), *more])
 
 
 def test_the_flags_reach_the_settings():
@@ -129,6 +131,43 @@ def test_a_hyper_parameter_that_is_refused_names_its_flag(assignment: str, messa
     assert "--dry-run" in str(caught.value.hint)
 
 
+LAW = "charges,articles,terms"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "aspect"),
+    [("beer", "palate"), ("hatexplain", None), ("cail-small", "charges"), ("cail-big", LAW), ("jsonl", None)],
+)
+def test_the_command_that_lists_the_hyper_parameters_works_as_it_is_printed(dataset: str, aspect: str | None):
+    several = targets.joined((aspect or "").split(","))
+    for method in filter(lambda name: lookup.can_predict(name, several), lookup.method_names()):
+        given = argparse.Namespace(dataset=dataset, aspect=aspect, method=method)
+        command = shlex.split(planning.listing({"pretrained": "."}, given))
+        assert command[:3] == ["python", "-m", "pipeline.search"]
+        prepared = search_settings.new_study(build_parser().parse_args(command[3:]), command[3:])
+        assert (prepared.run.dataset, prepared.run.method) == (dataset, method)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "method", "aspect", "message", "hint"),
+    [
+        ("beer", "fla", "palate", "got one: `palate`", "`--aspect palate,appearance,smell`"),
+        ("cail-small", "topjudge", "charges", "got one: `charges`", "`--aspect charges,articles,terms`"),
+        ("hatexplain", "fla", None, "but got one$", "`--aspect label,group`"),
+        ("jsonl", "fla", None, "but got one$", "`--aspect label,NAME`"),
+        ("eraser", "fla", None, "but got one$", "choose another method"),
+        ("beer", "birnn", "palate,smell", "names 2: `palate`, `smell`", "`--aspect palate`"),
+    ],
+)
+def test_a_wrong_number_of_targets_names_the_flag_and_targets_of_this_data_set(
+    dataset: str, method: str, aspect: str | None, message: str, hint: str
+):
+    given = flags("--dataset", dataset, "--method", method, "--sample", aspect=aspect)
+    with pytest.raises(ConfigError, match=f"^--method {method}: `{method}` predicts .*{message}") as caught:
+        planning.run_settings(given, {})
+    assert hint in str(caught.value.hint)
+
+
 def test_a_hyper_parameter_that_is_refused_names_its_file(tmp_path: Path):
     file = tmp_path / "run.toml"
     file.write_text("hiden_size = 8\n")
@@ -179,7 +218,7 @@ def test_a_variant_without_what_makes_it_one_is_refused(method: str, asked: list
 
 
 def test_an_unknown_method_gets_a_suggestion():
-    with pytest.raises(ConfigError, match="^--method: no search space on beer for method `infocl`") as caught:
+    with pytest.raises(ConfigError, match="^--method: unknown method `infocl`") as caught:
         planning.run_settings(flags("--method", "infocl"), {})
     assert caught.value.hint == "did you mean `--method infocal`?"
 

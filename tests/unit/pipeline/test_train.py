@@ -138,8 +138,8 @@ def test_a_study_has_no_hyper_parameters_to_take(planned: list[RunSettings], tra
     ("arguments", "message"),
     [
         (["--from-run", "x"], "error: there is no tracking database"),
-        (["--method", "infocall"], "error: --method: no search space on beer for method `infocall`"),
-        (["--dataset", "bear"], "error: --dataset: no search space for dataset `bear`"),
+        (["--method", "infocall"], "error: --method: unknown method `infocall`"),
+        (["--dataset", "bear"], "error: no dataset `bear`"),
         (["--set", "lambda_gg=1"], "error: --set: unknown hyper-parameter `lambda_gg`"),
     ],
 )

@@ -63,7 +63,7 @@ def test_the_papers_criteria(aspect, limit):
     [
         (
             lambda: lookup.space("infocal", "beer", "papr"),
-            "--space: no search space of infocal on beer `papr`; known: `paper`, `wide`",
+            "--space: unknown search space `papr`; known: `paper`, `wide`",
             "did you mean `--space paper`?",
         ),
         *(
@@ -81,7 +81,7 @@ def test_the_papers_criteria(aspect, limit):
         *(
             (
                 look_up,
-                f"--method: no search space on beer for method `infocl`; known: {METHODS}",
+                f"--method: unknown method `infocl`; known: {METHODS}",
                 "did you mean `--method infocal`?",
             )
             for look_up in (
