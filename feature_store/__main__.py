@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from feature_store import encodings, terminal
-from feature_store.command_line import ENV_CACHE, Parser, cache_folder
+from feature_store.command_line import ENV_CACHE, Parser, cache_folder, positive_int, seed
 from feature_store.errors import (
     DamagedCacheError,
     MissingDataError,
@@ -69,17 +69,17 @@ def _parser() -> argparse.ArgumentParser:
 def _add_build_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--sample", action="store_true", help="use the made-up corpus instead of real data")
     command.add_argument(
-        "--sample-seed", type=int, default=0, help="seed of the made-up corpus (default: %(default)s)"
+        "--sample-seed", type=seed, default=0, help="seed of the made-up corpus (default: %(default)s)"
     )
     command.add_argument(
         "--max-length",
-        type=int,
+        type=positive_int,
         help="largest number of tokens of a text in train (of beer in val and pool, too); longer texts are "
         "cut. Texts on which models are scored stay whole (default: the data set's, as in a search)",
     )
     command.add_argument(
         "--min-count",
-        type=int,
+        type=positive_int,
         default=1,
         help="training words that occur less often become <unk> (default: %(default)s)",
     )
@@ -89,11 +89,11 @@ def _add_build_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--embedding-size",
-        type=int,
+        type=positive_int,
         help="number of values in each word vector (default: the file's, or the data set's)",
     )
     command.add_argument(
-        "--seed", type=int, default=0, help="seed of the word vectors (default: %(default)s)"
+        "--seed", type=seed, default=0, help="seed of the word vectors (default: %(default)s)"
     )
     command.add_argument(
         "--option",

@@ -40,6 +40,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise the error of the commands in place of argparse's exit."""
         hint = self._nearest(message) or f"`{self.prog} --help` lists the flags"
+        commands = _commands(self)
+        if commands and (choice := _WRONG_CHOICE.search(message)):
+            message = f"unknown command `{choice[2]}`; the commands are {quoted(commands)}"
         raise self.failure(message, hint=hint)  # type: ignore[call-arg]
 
     def _nearest(self, message: str) -> str | None:
@@ -75,6 +78,24 @@ def nearest(given: str, known: Iterable[str]) -> str | None:
     plain = {word.strip("-"): word for word in sorted(known)}
     found = errors.nearest(given.strip("-").lower(), plain, _NEAR)
     return plain[found] if found else None
+
+
+def positive_int(text: str, wanted: str = "a whole number above 0") -> int:
+    """An argument that is a whole number above zero; `wanted` names it in words."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected {wanted}, but got {text!r}")
+    return value
+
+
+def seed(text: str) -> int:
+    """An argument that can seed every generator: a whole number from 0 to 2**32 - 1."""
+    if not (text.isascii() and text.isdigit() and int(text) < 2**32):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 2**32 - 1, but got {text!r}")
+    return int(text)
 
 
 def cache_folder(given: str | Path | None) -> Path:

@@ -117,7 +117,8 @@ def from_file(path: Path, vocabulary: Vocabulary, *, size: int, max_bytes: int) 
     ids = {word: number for number, word in enumerate(vocabulary.tokens) if number > UNK_ID}
     matrix = np.zeros((len(vocabulary), size), dtype=np.float32)
     found = np.zeros(len(vocabulary), dtype=bool)
-    size_is_stated = any_fits = False
+    size_is_stated = False
+    fitting: int | None = None
     for number, line in filled_lines(path, max_bytes=max_bytes):
         word, *values = line.replace("\t", " ").rstrip(" ").split(" ")
         if number == 1 and len(values) == 1 and word.isdecimal():
@@ -127,8 +128,8 @@ def from_file(path: Path, vocabulary: Vocabulary, *, size: int, max_bytes: int) 
             word = " ".join([word, *values[:-size]])
             values = values[-size:]
         if len(values) != size:
-            raise _wrong_size(path, number, given=len(values), size=size, any_fits=any_fits)
-        any_fits = True
+            raise _wrong_size(path, number, given=len(values), size=size, fitting=fitting)
+        fitting = fitting or number
         if word in ids:
             matrix[ids[word]] = _numbers(values, f"{path}:{number}")
             found[ids[word]] = True
@@ -160,15 +161,24 @@ def size_of(path: Path) -> int:
     Raises:
         BadInputError: if the file breaks its format.
     """
+    return _size_and_line(path)[0]
+
+
+def _size_and_line(path: Path) -> tuple[int, int]:
+    """The same, and the number of the first line that shows it."""
     sizes: Counter[int] = Counter()
+    shown: dict[int, int] = {}
     for number, line in itertools.islice(filled_lines(path, max_bytes=_MAX_BYTES), _NUM_LINES):
         word, *values = line.replace("\t", " ").rstrip(" ").split(" ")
         if number == 1 and len(values) == 1 and word.isdecimal() and values[0].isdecimal():
-            return _stated_size(values[0], f"{path}:{number}")
+            return _stated_size(values[0], f"{path}:{number}"), number
         # a word may hold blanks, and parts of it may look like numbers
-        sizes[sum(1 for _ in itertools.takewhile(_is_number, reversed(values)))] += 1
+        size = sum(1 for _ in itertools.takewhile(_is_number, reversed(values)))
+        sizes[size] += 1
+        shown.setdefault(size, number)
     # of sizes that are equally frequent the smaller: a word that ends in numbers lengthens its line
-    return max(1, max(sizes, key=lambda size: (sizes[size], -size), default=1))
+    found = max(sizes, key=lambda size: (sizes[size], -size), default=1)
+    return max(1, found), shown.get(found, 1)
 
 
 def _stated_size(text: str, where: str) -> int:
@@ -188,22 +198,24 @@ _ENDS_IN_NUMBERS = (
 
 
 def _wrong_size(
-    path: Path, number: int, *, given: int, size: int, any_fits: bool
+    path: Path, number: int, *, given: int, size: int, fitting: int | None
 ) -> BadInputError | RequestError:
     """What to say of a line with another number of values: another size was asked for, or the line is bad.
 
     Args:
-        any_fits: whether a line before it has `size` values.
+        fitting: number of a line before it that has `size` values; None where none has.
     """
     where = f"{path}:{number}"
-    if not any_fits and (there := size_of(path)) != size:
+    there, line = (size, fitting) if fitting else _size_and_line(path)
+    if there != size:
         return RequestError(
             f"expected vectors of {size} values, but the file has vectors of {counted(there, 'value')}",
             where=where,
             hint=f"add `--embedding-size {there}`",
         )
+    expected = f"expected a word and {counted(size, 'value')}, as line {line} has"
     return BadInputError(
-        f"expected a word and {counted(size, 'value')}, but got {counted(given, 'value')}",
+        f"{expected}, but got {counted(given, 'value')}",
         where=where,
         hint=_ENDS_IN_NUMBERS.format(size=size) if given > size else None,
     )

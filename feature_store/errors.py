@@ -101,6 +101,12 @@ def keys_in_words(record: Mapping[str, object]) -> str:
     return f"the keys are {quoted(sorted(record))}" if record else "it has no keys"
 
 
+def slip_of_key(key: str, others: Iterable[str]) -> str | None:
+    """A hint that one of a record's other keys is a slip of the one that it lacks; None where none is."""
+    near = nearest(key, others, 0.7)
+    return f"did you mean `{key}` instead of `{near}`?" if near else None
+
+
 def did_you_mean(given: str, known: Iterable[str], prefix: str = "") -> str | None:
     """A hint naming the known name nearest to the given one, or None when none is near.
 

@@ -28,7 +28,14 @@ from pathlib import Path
 from typing import cast
 
 from feature_store.eraser_masks import OF_PREDICTIONS, EraserFile
-from feature_store.errors import BadInputError, RequestError, keys_in_words, shown
+from feature_store.errors import (
+    BadInputError,
+    RequestError,
+    did_you_mean,
+    keys_in_words,
+    shown,
+    slip_of_key,
+)
 from feature_store.fingerprint import file_digest
 from feature_store.mask_records import MaskRecord, check_scores
 from feature_store.scripts import CHINESE, lacks_blanks
@@ -89,14 +96,14 @@ def check_dataset(dataset: str | None, aspect: str | None) -> str | None:
                 hint="add `--dataset beer`",
             )
         return None
-    source = get_source(dataset)
     if dataset != Beer.name:
         raise RequestError(
             f"expected `beer`, the only data set whose raw files this command reads, but got `{dataset}`",
             where="--dataset",
-            hint="leave out the flag, and give the rationales as JSON lines (see docs/scoring.md)",
+            hint=did_you_mean(dataset, (Beer.name,), "--dataset ")
+            or "leave out the flag, and give the rationales as JSON lines (see docs/scoring.md)",
         )
-    return main_of(resolve_aspect(source, aspect))
+    return main_of(resolve_aspect(get_source(dataset), aspect))
 
 
 def read_masks(path: Path, *, aspect: str | None, max_bytes: int = MAX_BYTES) -> MaskFile:
@@ -237,7 +244,8 @@ def _without_rationale(record: Mapping[str, object]) -> str:
             "in ERASER predictions, every line needs `annotation_id` and `rationales` (or "
             f"`{OF_PREDICTIONS[-1]}`)"
         )
-    return (
+    others = record.keys() - set(_PLAIN_FIELDS)
+    return slip_of_key("rationale", others) or (
         "a line has `rationale`, a 0/1 mask or [start, end) spans; or, as ERASER's predictions, "
         f"`annotation_id` and `rationales` with `{OF_PREDICTIONS[-1]}` (see docs/scoring.md)"
     )

@@ -462,7 +462,8 @@ def _embedding_file(name: str) -> Path:
     if not path.is_file():
         near = did_you_mean(name, ("word2vec", "random"), "--embedding ")
         raise RequestError(
-            f"expected `word2vec`, `random` or the path of a text file as embedding, but got `{name}`",
+            f"expected `word2vec`, `random` or the path of a text file, but got `{name}`",
+            where="--embedding",
             hint=near or "check the path of the file",
         )
     return path

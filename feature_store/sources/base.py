@@ -244,6 +244,8 @@ class Source(Protocol):
     """Whether texts may stand in several of the official splits: then they are left there, and counted."""
 
     options: tuple[SourceOption, ...] = ()
+    task_keys: tuple[str, ...] = ()
+    """Keys of a `task.toml`, where the source reads one: what they say is no option."""
     defaults: FeatureDefaults = FeatureDefaults()
     tokenizer: str
     """Name in `feature_store.tokenize` of what splits a free text as this source's texts are split."""
@@ -386,8 +388,9 @@ def resolve_options(source: Source, given: Mapping[str, str]) -> dict[str, str]:
     for name, value in given.items():
         if name not in known:
             there = f"it has {quoted(known)}" if known else "it has none"
-            near = did_you_mean(name, known, "--option ")
-            raise RequestError(f"dataset `{source.name}` has no option `{name}`; {there}", hint=near)
+            is_key = name in source.task_keys
+            hint = f"write `{name} = ...` in task.toml" if is_key else did_you_mean(name, known, "--option ")
+            raise RequestError(f"dataset `{source.name}` has no option `{name}`; {there}", hint=hint)
         choices = known[name].choices
         if choices and value not in choices:
             near = did_you_mean(value, choices, f"--option {name}=")

@@ -68,7 +68,7 @@ from feature_store.sources.own_targets import OwnTarget, sides_of
 from feature_store.sources.own_words import read_own_words, word_options
 from feature_store.sources.reads_rows import ReadsRows
 from feature_store.sources.span_check import SpanCheck, form_that_fits
-from feature_store.sources.task_file import MAIN_KEYS, TASK_FILE, TaskFile, read_task_file
+from feature_store.sources.task_file import KEYS, MAIN_KEYS, TASK_FILE, TaskFile, read_task_file
 from feature_store.tokenize import ChineseTokenizer, Token, Tokenizer, make_tokenizer
 from feature_store.tokens import touched
 from feature_store.wording import counted
@@ -89,6 +89,7 @@ class Jsonl(ReadsRows):
     name = "jsonl"
     title = "your own data: JSON lines with a text, a label or score, and perhaps a rationale; and task.toml"
     main_targets = tuple(MAIN_KEYS.values())
+    task_keys = KEYS
     shares_texts = True
     options = word_options(
         "for Chinese: words of your own for jieba, `WORD [FREQUENCY] [TAG]` a line (UTF-8)",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from feature_store.errors import BadInputError, MissingDataError, keys_in_words, shown
+from feature_store.errors import BadInputError, MissingDataError, keys_in_words, shown, slip_of_key
 
 MAX_LINE_BYTES = 64 * 2**20
 """No line of a text corpus is this long; a file without line ends is not one."""
@@ -81,6 +81,7 @@ def text_blocks(path: Path, *, max_bytes: int) -> Iterator[tuple[int, str]]:
         MissingDataError, BadInputError: as `read_lines`, after the lines before the error.
     """
     number = last = 0
+    is_utf8 = False
     with reading(path, lambda: number) as stream:
         for block in _blocks(stream, path, max_bytes):
             first, number = number + 1, number + block.count(b"\n") + 1
@@ -99,7 +100,10 @@ def text_blocks(path: Path, *, max_bytes: int) -> Iterator[tuple[int, str]]:
                     yield first, block[: start - 1].decode().removeprefix(mark)
                 line, number = block[start:].partition(b"\n")[0], first + block.count(b"\n", 0, start)
                 error.start -= start
-                raise _undecodable(line, error, (UTF8,), f"{path}:{number}") from error
+                is_utf8 = is_utf8 or not block[:start].removeprefix(mark.encode()).isascii()
+                hint = _conversion(line, number, UTF8 if is_utf8 else None)
+                raise _undecodable(line, error, (UTF8,), f"{path}:{number}", hint) from error
+            is_utf8 = is_utf8 or not text.removeprefix(mark).isascii()
             yield first, text.removeprefix(mark)
             last = first + text.count("\n")
     _check_filled(last, number, path)
@@ -234,7 +238,7 @@ class _Decoder:
         if line.isascii():
             return line.decode("ascii").rstrip("\r\n")
         where = f"{path}:{number}"
-        encoding, text = self._first_valid(line, where)
+        encoding, text = self._first_valid(line, where, number)
         if self._found is None:
             self._found = encoding, number
         if encoding != self._found[0]:
@@ -245,36 +249,44 @@ class _Decoder:
             )
         return text.removeprefix(_BYTE_ORDER_MARK if number == 1 else "").rstrip("\r\n")
 
-    def _first_valid(self, line: bytes, where: str) -> tuple[str, str]:
+    def _first_valid(self, line: bytes, where: str, number: int) -> tuple[str, str]:
         failures = []
         for encoding in self._encodings:
             try:
                 return encoding, line.decode(encoding)
             except UnicodeDecodeError as error:
                 failures.append(error)
-        raise _undecodable(line, failures[0], self._encodings, where) from failures[0]
+        hint = _conversion(line, number, self._found[0] if self._found else None)
+        raise _undecodable(line, failures[0], self._encodings, where, hint) from failures[0]
 
 
 def _undecodable(
-    line: bytes, failure: UnicodeDecodeError, encodings: Sequence[str], where: str
+    line: bytes, failure: UnicodeDecodeError, encodings: Sequence[str], where: str, hint: str
 ) -> BadInputError:
     """The error of a line that has none of the encodings; `failure` is that of the first of them."""
     return BadInputError(
         f"not {' and not '.join(encodings)}: byte 0x{line[failure.start]:02x} at position {failure.start} "
         "of the line",
         where=where,
-        hint=_conversion(line),
+        hint=hint,
     )
 
 
-def _conversion(line: bytes) -> str:
-    """A hint that names the encoding which a line that is not UTF-8 may have."""
+def _conversion(line: bytes, number: int, before: str | None) -> str:
+    """A hint that names the encoding which a file with this line may have.
+
+    Args:
+        number: of the line in the file; a mark of UTF-16 stands at the start of a file alone.
+        before: encoding of the lines before it; None where these are ASCII, and so tell nothing.
+    """
+    if before is not None:
+        return f"the lines before it are {before}, so this line is damaged: write it again in {before}"
     found, sign = "ENCODING", ""
     try:
         chinese = line.decode("gb18030")
     except UnicodeDecodeError:
         chinese = ""
-    if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")):
         found, sign = "UTF-16", "it begins like UTF-16: "
     elif _CHINESE.search(chinese):
         found, sign = "GB18030", "it may be GB18030 (GBK): "
@@ -294,6 +306,9 @@ def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
+_ONE_OBJECT = "write one JSON object on each line"
+
+
 def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object]:
     """A line that holds a JSON object with at least these keys.
 
@@ -305,10 +320,13 @@ def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object
     except _RepeatedKeyError as error:
         raise BadInputError(str(error), where=where, hint="keep one value for each key") from error
     except (ValueError, RecursionError) as error:
-        hint = "write one JSON object on each line instead of one array" if line.strip() == "[" else None
-        raise BadInputError(f"not JSON: {error}", where=where, hint=hint) from error
+        # the line is counted in the file, not in itself
+        is_syntax = isinstance(error, json.JSONDecodeError)
+        fault = f"{error.msg} (column {error.colno})" if is_syntax else str(error)
+        hint = f"{_ONE_OBJECT} instead of one array" if line.strip() == "[" else _ONE_OBJECT
+        raise BadInputError(f"not JSON: {fault}", where=where, hint=hint) from error
     if not isinstance(record, dict):
-        raise BadInputError(f"expected a JSON object, but got {shown(record)}", where=where)
+        raise BadInputError(f"expected a JSON object, but got {shown(record)}", where=where, hint=_ONE_OBJECT)
     require_keys(record, keys, where)
     return record
 
@@ -330,4 +348,8 @@ def require_keys(record: Mapping[str, object], keys: Sequence[str], where: str, 
     """Refuse a record without one of the keys; `of` says for messages what it is."""
     for key in keys:
         if key not in record:
-            raise BadInputError(f"no key `{key}`{of}; {keys_in_words(record)}", where=where)
+            raise BadInputError(
+                f"no key `{key}`{of}; {keys_in_words(record)}",
+                where=where,
+                hint=slip_of_key(key, [name for name in record if name not in keys]),
+            )

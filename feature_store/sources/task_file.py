@@ -14,7 +14,7 @@ from feature_store.tokenize import ALIASES, TOKENIZERS
 from feature_store.toml import read_toml
 
 _OF_TARGET = ("kind", "classes", "score_range")
-_KEYS = (*_OF_TARGET, "tokenizer", "title", "targets")
+KEYS = (*_OF_TARGET, "tokenizer", "title", "targets")
 _TAKEN = ("text", "tokens", "rationale", "id", "groups")
 """Keys of a line that are no target."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -57,7 +57,7 @@ def read_task_file(path: Path) -> TaskFile:
         raise BadInputError(str(error), where=where) from error
     except OSError as error:
         raise BadInputError(f"cannot be read: {error.strerror or error}", where=where) from error
-    _check_keys(values, _KEYS, where)
+    _check_keys(values, KEYS, where)
     main = _target(values, where)
     return TaskFile(
         main=main,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from feature_store import command_line
 from feature_store.errors import reason
 from feature_store.toml import read_toml
 from pipeline.base.errors import PipelineError
@@ -15,6 +16,9 @@ from pipeline.training.naming import MAX_NAME
 from pipeline.training.settings import GPU_STEPS
 
 _MAX_STUDY_NAME = 128
+
+positive_int, seed = command_line.positive_int, command_line.seed
+"""As for the commands of the feature store."""
 
 AUTO = "auto"
 """In place of a number of GPUs: as many trials on each as are measured to fit."""
@@ -24,28 +28,6 @@ def count(text: str) -> int:
     """An argument that is a whole number, 0 or above."""
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, but got {text!r}")
-    return int(text)
-
-
-def positive_int(text: str) -> int:
-    """An argument that is a whole number above zero."""
-    return _positive_int(text, "a whole number above 0")
-
-
-def _positive_int(text: str, wanted: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected {wanted}, but got {text!r}")
-    return value
-
-
-def seed(text: str) -> int:
-    """An argument that can seed every generator: a whole number from 0 to 2**32 - 1."""
-    if not (text.isascii() and text.isdigit() and int(text) < 2**32):
-        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 2**32 - 1, but got {text!r}")
     return int(text)
 
 
@@ -104,7 +86,7 @@ def num_gpus(text: str) -> float | str:
 
 def num_seeds(text: str) -> int | str:
     """An argument that says with how many seeds the best trial is trained: `AUTO`, or a number above zero."""
-    return AUTO if text == AUTO else _positive_int(text, f"`{AUTO}` or a whole number above 0")
+    return AUTO if text == AUTO else positive_int(text, f"`{AUTO}` or a whole number above 0")
 
 
 def number(text: str, fits: Callable[[float], bool], wanted: str) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from feature_store.cache import write_text
-from feature_store.errors import keys_in_words, shown
+from feature_store.errors import keys_in_words, shown, slip_of_key
 from feature_store.masks import MAX_BYTES
 from feature_store.sources.fields import check_spans, is_mask, mask_positions, positions, whole
 from feature_store.sources.lines import filled_lines, parse_record
@@ -147,9 +147,13 @@ def _joined(answer: Answer, before: Answer | None) -> Answer:
 
 def _check_shown(sheet: Sheet, judge: int, number: int, record: dict[str, object], where: str) -> None:
     """That the line still has what the judge was shown, and every key that `--export` wrote."""
-    for key, expected in _line(sheet, judge, number, sheet.plan[judge][number], None).items():
+    line = _line(sheet, judge, number, sheet.plan[judge][number], None)
+    for key, expected in line.items():
         if key not in record:
-            raise PipelineError(f"no key `{key}`; {keys_in_words(record)}", where=where)
+            others = [name for name in record if name not in line]
+            raise PipelineError(
+                f"no key `{key}`; {keys_in_words(record)}", where=where, hint=slip_of_key(key, others)
+            )
         if key in _SHOWN and record[key] != expected:
             raise PipelineError(
                 f"`{key}` is not what number {number + 1} shows judge {judge + 1}: "

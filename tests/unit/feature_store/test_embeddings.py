@@ -57,7 +57,7 @@ def test_one_line_of_another_length_is_named_and_not_the_others(
     lines[bad - 1] = line
     path.write_text("\n".join([*header, *lines]) + "\n")
     given = len(line.split()) - 1
-    message = f"vectors.txt:{bad + len(header)}: expected a word and 3 values, but got {given}"
+    message = f"vectors.txt:{bad + len(header)}: expected a word and 3 values, as line . has, but got {given}"
     with pytest.raises(BadInputError, match=message):
         read(path, size=embeddings.size_of(path))
 
@@ -100,8 +100,8 @@ def test_another_size_is_named_with_the_flag_to_use(vectors: Path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("bad 3", r"vectors.txt:2: expected a word and 2 values, but got 1 value"),
-        ("bad 3 4 5", r"vectors.txt:2: expected a word and 2 values, but got 3 values"),
+        ("bad 3", r"vectors.txt:2: expected a word and 2 values, as line 1 has, but got 1 value"),
+        ("bad 3 4 5", r"vectors.txt:2: expected a word and 2 values, as line 1 has, but got 3 values"),
         ("bad 3 x", r"vectors.txt:2: expected numbers, but got 'x'"),
         ("bad 3 nan", r"vectors.txt:2: expected finite numbers, but got nan"),
         ("bad inf 1", r"vectors.txt:2: expected finite numbers, but got inf"),
@@ -111,6 +111,13 @@ def test_a_bad_line_is_named(vectors: Path, line: str, message: str):
     vectors.write_text(f"good 1 2\n{line}\n")
     with pytest.raises(BadInputError, match=message):
         read(vectors)
+
+
+def test_lines_of_two_lengths_are_both_named(tmp_path: Path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("good 0.1 0.2\nbad 0.1\n")
+    with pytest.raises(BadInputError, match=r"txt:1: expected a word and 1 value, as line 2 has, but got 2"):
+        read(path, size=embeddings.size_of(path))
 
 
 def test_a_word_that_ends_in_numbers_is_told_how_it_can_be_read(vectors: Path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from feature_store.errors import BadInputError, MissingDataError
 from feature_store.sources import lines
 from feature_store.sources.frames import line_frames
-from feature_store.sources.lines import parse_record, read_lines
+from feature_store.sources.lines import parse_record, read_lines, text_blocks
 
 LINE = st.text(alphabet=st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=10)
 
@@ -173,6 +173,64 @@ def test_the_encoding_that_a_file_may_have_is_named(tmp_path: Path, content: byt
     with pytest.raises(BadInputError, match="f:1: not UTF-8: byte 0x") as caught:
         read(tmp_path / "f")
     assert re.search(hint, caught.value.hint or "")
+
+
+DAMAGED = "the lines before it are UTF-8, so this line is damaged"
+
+
+@pytest.mark.parametrize("read_with", [read_lines, text_blocks])
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        ("é\n".encode() + b"a\xffb\n", DAMAGED),
+        ("é\n".encode() + b"\xff\xfeb\n", DAMAGED),
+        (
+            "é\n".encode() + "屏幕坏了\n".encode("gbk"),
+            DAMAGED,
+        ),
+        (b"plain\n" + "屏幕坏了\n".encode("gbk"), "it may be GB18030"),
+        (b"plain\n\xff\xfe\n", "^`iconv -f ENCODING "),
+    ],
+)
+def test_the_hint_on_a_bad_line_is_true_of_the_whole_file(
+    tmp_path: Path, read_with: Callable[..., Iterator[tuple[int, str]]], content: bytes, hint: str
+):
+    (tmp_path / "f").write_bytes(content)
+    with pytest.raises(BadInputError, match="f:2: not UTF-8: byte 0x") as caught:
+        list(read_with(tmp_path / "f", max_bytes=1000))
+    assert re.search(hint, caught.value.hint or "")
+    assert "UTF-16" not in str(caught.value.hint)
+
+
+def test_a_file_whose_lines_before_are_of_another_block_is_utf8_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", 2)
+    (tmp_path / "f").write_bytes("é\nplain\n".encode() + b"a\xffb\n")
+    with pytest.raises(BadInputError, match="f:3: not UTF-8") as caught:
+        list(text_blocks(tmp_path / "f", max_bytes=1000))
+    assert "the lines before it are UTF-8" in str(caught.value.hint)
+
+
+def test_a_line_that_is_not_json_has_one_line_number_and_a_hint():
+    with pytest.raises(
+        BadInputError, match=r"^f:2: not JSON: Unterminated string .* \(column 10\)$"
+    ) as caught:
+        parse_record('{"text": "It is', "f:2", ())
+    assert caught.value.hint == "write one JSON object on each line"
+
+
+@pytest.mark.parametrize(
+    ("record", "hint"),
+    [
+        ('{"lable": "a", "text": "b"}', "did you mean `label` instead of `lable`?"),
+        ('{"text": "b", "id": 1}', None),
+    ],
+)
+def test_a_slip_in_a_key_is_named(record: str, hint: str | None):
+    with pytest.raises(BadInputError, match="no key `label`") as caught:
+        parse_record(record, "f:2", ("text", "label"))
+    assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 7, 1000])

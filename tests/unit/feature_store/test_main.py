@@ -231,10 +231,22 @@ def test_the_sample_is_built_when_asked_for(run: Run, cache_dir: Path, monkeypat
             "did you mean `--aspect`?",
         ),
         (["build", "--asp", "palate"], "unrecognized arguments: --asp palate", "did you mean `--aspect`?"),
-        (["bild"], "argument list | fetch | build | verify: invalid choice: 'bild'", "did you mean `build`?"),
+        (
+            ["bild"],
+            "unknown command `bild`; the commands are `list`, `fetch`, `build`, `verify`",
+            "did you mean `build`?",
+        ),
+        *(
+            (
+                ["build", flag, "0"],
+                f"argument {flag}: expected a whole number above 0, but got '0'",
+                "`python -m feature_store build --help` lists the flags",
+            )
+            for flag in ("--max-length", "--min-count", "--embedding-size")
+        ),
         (
             ["build", "--seed", "x"],
-            "argument --seed: invalid int value: 'x'",
+            "argument --seed: expected a whole number from 0 to 2**32 - 1, but got 'x'",
             "`python -m feature_store build --help` lists the flags",
         ),
         ([], "the following arguments are required", "`python -m feature_store --help` lists the flags"),

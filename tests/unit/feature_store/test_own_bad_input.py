@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from feature_store.errors import BadInputError
+from feature_store.errors import BadInputError, RequestError
+from feature_store.sources import get_source
+from feature_store.sources.base import resolve_options
 from feature_store.store import FeatureRequest, open_features
 from tests.own_corpora import eraser_records, own_records, write_eraser, write_own
 
@@ -346,3 +348,12 @@ def test_a_split_without_a_text_is_named_beside_what_the_others_hold(
     error = fails("jsonl", folder, cache_dir, leftovers, message)
     assert "add a `val` file, or more training texts: " in str(error.hint)
     assert "50 texts are enough in 99 of 100 cases" in str(error.hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("tokenizer", "write `tokenizer = ...` in task.toml"), ("x", None)]
+)
+def test_an_option_that_belongs_in_the_task_file_is_told_so(name: str, hint: str | None):
+    with pytest.raises(RequestError, match=f"dataset `jsonl` has no option `{name}`; it has ") as caught:
+        resolve_options(get_source("jsonl"), {name: "french"})
+    assert caught.value.hint == hint

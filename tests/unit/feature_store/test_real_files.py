@@ -559,7 +559,9 @@ def test_vectors_of_another_size_are_still_refused(tmp_path: Path):
         RequestError, match="v.txt:1: expected vectors of 2 values, but the file has vectors of 3 values"
     ):
         vectors(tmp_path / "v.txt", "good 1 2 3\n", "good")
-    with pytest.raises(BadInputError, match="v.txt:2: expected a word and 2 values, but got 3 values"):
+    with pytest.raises(
+        BadInputError, match="v.txt:2: expected a word and 2 values, as line 1 has, but got 3"
+    ):
         vectors(tmp_path / "v.txt", "good 1 2\nbad 1 2 3\n", "good")
 
 

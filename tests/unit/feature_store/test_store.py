@@ -541,7 +541,7 @@ def test_an_alias_is_the_same_request(make_request: MakeRequest):
     [("word2vek", "did you mean `--embedding word2vec`?"), ("/gone.txt", "check the path of the file")],
 )
 def test_an_unknown_embedding(make_request: MakeRequest, given: str, hint: str):
-    with pytest.raises(RequestError, match=f"path of a text file as embedding, but got `{given}`") as caught:
+    with pytest.raises(RequestError, match=f"path of a text file, but got `{given}`") as caught:
         open_features(make_request(embedding=given))
     assert caught.value.hint == hint
 

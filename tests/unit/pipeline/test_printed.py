@@ -102,7 +102,7 @@ def test_a_table_that_cannot_be_read_is_named(tmp_path: Path, text: str, message
 
 def test_known_columns_are_looked_for_near_a_few_titles_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     asked: list[str] = []
-    monkeypatch.setattr(printed, "did_you_mean", lambda title, known: asked.append(title))
+    monkeypatch.setattr(printed, "nearest", lambda title, known, cutoff: asked.append(title))
     with pytest.raises(PipelineError, match="no column to check among"):
         table(tmp_path, "x" + "," * 10**5 + "\n1\n")
     assert 0 < len(asked) <= 100, "a line of delimiters is a header of a million titles"
@@ -111,7 +111,13 @@ def test_known_columns_are_looked_for_near_a_few_titles_only(tmp_path: Path, mon
 def test_the_nearest_column_is_named(tmp_path: Path):
     with pytest.raises(PipelineError, match="no column to check") as caught:
         table(tmp_path, "recal\n1\n")
-    assert caught.value.hint == "did you mean `recall`?"
+    assert caught.value.hint == "did you mean `recall` instead of `recal`?"
+
+
+def test_titles_that_are_like_no_column_are_told_no_column(tmp_path: Path):
+    with pytest.raises(PipelineError, match="no column to check among `foo`, `bar`") as caught:
+        table(tmp_path, "foo,bar\n1,2\n")
+    assert caught.value.hint is None
 
 
 def test_a_missing_table_is_named(tmp_path: Path):

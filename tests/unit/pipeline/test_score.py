@@ -260,6 +260,10 @@ def test_what_is_read_is_not_overwritten(flag: str, tmp_path: Path, capsys: pyte
         ),
         (["--human", "h", "--rationale", "r", "--dataset", "bear"], "did you mean `--dataset beer`?"),
         (
+            ["--human", "h", "--rationale", "r", "--dataset", "bear"],
+            "error: --dataset: expected `beer`, the only data set whose raw files this command reads",
+        ),
+        (
             ["--human", "h", "--rationale", "r", "--dataset", "hatexplain"],
             "expected `beer`, the only data set whose raw files",
         ),
