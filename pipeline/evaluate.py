@@ -16,7 +16,7 @@ from feature_store import terminal
 from infocal.explainers import EXPLAINERS
 from pipeline.base import locations
 from pipeline.base.errors import run_command
-from pipeline.cli import common_flags, json_output
+from pipeline.cli import common_flags, json_output, models
 
 if TYPE_CHECKING:
     from pipeline.tracking.assessment import Subject
@@ -53,6 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
     terminal.log_to_stderr()
+    name_and_which = models.parse_uri(given.model) if given.model else None
     target = json_output.json_target(given.json)  # found out before the test split is read, not after
     storage = locations.storage(given.storage, given.sample)
     uri = locations.tracking_uri(given.tracking_uri, storage)
@@ -62,7 +63,6 @@ def main(arguments: Sequence[str]) -> int:
             from pipeline.tracking.tracking import Tracker
 
         with terminal.step("loading the model and the data"), tempfile.TemporaryDirectory() as folder:
-            name_and_which = model_registry.parse_uri(given.model) if given.model else None
             tracker = Tracker(uri, create=False)
             if name_and_which is not None:
                 version = model_registry.find(tracker, *name_and_which)

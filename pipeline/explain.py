@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from feature_store import terminal
 from pipeline.base.errors import run_command
-from pipeline.cli import common_flags, text_input
+from pipeline.cli import common_flags, models, text_input
 from pipeline.cli.explanations import BATCH, BOLD, PLAIN, as_json, explained, how_marked, line
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     given = build_parser().parse_args(arguments)
     terminal.log_to_stderr()
+    if given.model:
+        models.parse_uri(given.model)  # before packages are loaded, which takes seconds
     windows = text_input.texts(given)
     with terminal.opened(), terminal.step("loading the model"):
         package = _package(given)
@@ -69,8 +71,6 @@ def _package(given: argparse.Namespace) -> "Package":
         from pipeline.training.checkpoints import load_package
 
         return load_package(Path(given.package))
-    from pipeline.cli import models
-
     return models.registered(models.tracker_of(given, [given.model]), given.model)[0]
 
 

@@ -61,7 +61,11 @@ def read(path: Path, config_class: type[MethodConfig]) -> Search:
         tables = read_toml(path)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise ConfigError(f"cannot read the search space: {reason}", where=str(path)) from error
+        raise ConfigError(
+            f"cannot read the search space: {reason}",
+            where=f"--space {path}",
+            hint=f"give a TOML file: {_HINT}",
+        ) from error
     points = tables.pop(_FIRST, [])
     if not tables:
         raise ConfigError("no hyper-parameter is searched", where=str(path), hint=_HINT)

@@ -119,10 +119,14 @@ def check_digest(directory: Path, name: str) -> None:
 
 
 def _check_digest(directory: Path, name: str, expected: object) -> None:
-    if not (directory / name).is_file() or file_digest(directory / name) != expected:
-        raise StateError(
-            f"`{name}` is missing or does not match its sha256 {str(expected)[:64]}", where=str(directory)
-        )
+    if not (directory / name).is_file():
+        fault = "is missing"
+    elif file_digest(directory / name) != expected:
+        fault = f"was changed or is damaged: it does not match its sha256 {str(expected)[:64]}"
+    else:
+        return
+    hint = "copy the whole folder again from where it was written"
+    raise StateError(f"`{name}` {fault}", where=str(directory), hint=hint)
 
 
 def read_settings(kind: type[_T], path: Path, what: str) -> _T:
@@ -141,11 +145,11 @@ def read_settings(kind: type[_T], path: Path, what: str) -> _T:
         raise StateError(f"cannot read the file: {reason(error)}", where=str(path)) from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "it"
-        raise StateError(
-            f"expected {what}, but the content does not match ({place[:100]}: {first['msg'][:200]})",
-            where=str(path),
-        ) from error
+        place = ".".join(map(str, first["loc"]))[:100]
+        fault = f"{place}: {first['msg']}" if place else first["msg"]
+        is_json = first["type"] != "json_invalid"
+        got = "the content does not match" if is_json else "the file is cut short or damaged"
+        raise StateError(f"expected {what}, but {got} ({fault[:300]})", where=str(path)) from error
 
 
 def check_name(found: str, name: str, noun: str, path: Path) -> None:

@@ -1,12 +1,14 @@
 """Models that flags name: registered ones, and folders of packages."""
 
 import argparse
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.base import locations
+from pipeline.base.errors import PipelineError
 from pipeline.training.naming import CHAMPION
 
 if TYPE_CHECKING:
@@ -23,6 +25,26 @@ def model_uri(place: str) -> str:
     return f"models:/{name}" if "@" in name or "/" in name else f"models:/{name}@{CHAMPION}"
 
 
+_MODEL_URI = re.compile(r"models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/@]+)|/(?P<version>[0-9]+))")
+
+
+def parse_uri(uri: str) -> tuple[str, str | int]:
+    """Name, and alias or version, of `models:/NAME@ALIAS` or `models:/NAME/VERSION`.
+
+    Raises:
+        PipelineError: if it is neither.
+    """
+    match = _MODEL_URI.fullmatch(uri)
+    if match is None:
+        meant = model_uri(uri)
+        raise PipelineError(
+            f"expected `models:/NAME@ALIAS` or `models:/NAME/VERSION`, but got `{uri}`",
+            where="--model",
+            hint=f"did you mean `--model {meant}`?" if _MODEL_URI.fullmatch(meant) else None,
+        )
+    return match["name"], match["alias"] or int(match["version"])
+
+
 def tracker_of(given: argparse.Namespace, uris: Sequence[str]) -> "Tracker":
     """The store that the flags name, which must be there.
 
@@ -33,11 +55,9 @@ def tracker_of(given: argparse.Namespace, uris: Sequence[str]) -> "Tracker":
     Raises:
         PipelineError: if a URI is none, or there is no store.
     """
-    from pipeline.tracking import model_registry
-    from pipeline.tracking.tracking import Tracker
-
     for uri in uris:
-        model_registry.parse_uri(uri)
+        parse_uri(uri)
+    from pipeline.tracking.tracking import Tracker
 
     storage = locations.storage(given.storage, given.sample)
     return Tracker(locations.tracking_uri(given.tracking_uri, storage), create=False)
@@ -52,7 +72,7 @@ def registered(tracker: "Tracker", uri: str) -> "tuple[Package, ModelVersion]":
     """
     from pipeline.tracking import model_registry
 
-    name, which = model_registry.parse_uri(uri)
+    name, which = parse_uri(uri)
     version = model_registry.find(tracker, name, which)
     with tempfile.TemporaryDirectory() as folder:
         return model_registry.load_version(tracker, name, version.version, Path(folder)), version

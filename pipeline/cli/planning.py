@@ -520,13 +520,14 @@ def _warn_of_bar(run: settings.RunSettings, num_texts: int) -> None:
             logger.warning(
                 "note: by our measurements, %s is out of reach with these %d training texts: precision was "
                 "%.2f with as many as %d, selecting %.0f %% of the tokens (%s). Set another threshold with "
-                "`--min-precision` now, or with `python -m pipeline.register` after the search",
+                "`--min-precision`%s",
                 bound,
                 num_texts,
                 known.precision,
                 known.num_texts,
                 100 * known.rate,
                 known.why,
+                " now, or with `python -m pipeline.register` after the search" if run.criterion_kind else "",
             )
 
 

@@ -16,7 +16,7 @@ def write(given: argparse.Namespace, storage: Storage, output: Path | None) -> l
         output: the HTML file; None: in the storage.
 
     Raises:
-        PipelineError: if a flag chooses a study, or the files cannot be written.
+        PipelineError: if a flag chooses a study, there is no such storage, or the files cannot be written.
     """
     stated = [flag for flag in ("dataset", "aspect", "tracking_uri") if getattr(given, flag)]
     if stated:
@@ -26,6 +26,12 @@ def write(given: argparse.Namespace, storage: Storage, output: Path | None) -> l
             "nothing from MLflow",
             where=flag,
             hint=f"leave out `{flag}`, or leave out `--tables` to write the page of a study",
+        )
+    if not storage.is_remote and not storage.folder.is_dir():
+        raise PipelineError(
+            f"there is no folder `{storage}`",
+            where="--storage",
+            hint="name the folder in which `python -m pipeline.compare` keeps its results",
         )
     with terminal.opened(), terminal.step("collecting the comparisons"):
         from pipeline.comparing import all_tables  # loads torch

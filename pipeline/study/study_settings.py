@@ -79,10 +79,16 @@ class StudySettings:
         try:
             found = read_settings(cls, path, "the settings of a study")
         except StateError as error:
-            if not (directory / SETTINGS_COPY).is_file():
-                raise
             path = directory / SETTINGS_COPY
-            found = read_settings(cls, path, "the settings of a study")
+            try:
+                found = read_settings(cls, path, "the settings of a study")
+            except StateError as of_copy:
+                fault = "cannot be used either" if path.is_file() else "is missing"
+                hint = (
+                    f"the copy, `{SETTINGS_COPY}`, {fault}: restore one of the two files from a backup, or "
+                    "start a new study with another `--name`"
+                )
+                raise StateError(error.message, where=error.where, hint=hint) from of_copy
             logger.warning("%s; the copy of the file is used", error)
         check_name(found.name, name, "study", path)
         return found

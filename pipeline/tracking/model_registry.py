@@ -48,7 +48,6 @@ _TASK_TAGS = {
 _TAGGED = ("dataset", "aspect", "method", "data_fingerprint", "study", "epoch", "criterion", "min_precision")
 """Entries of a package's metadata that become tags of its version."""
 _MODEL = "model"
-_MODEL_URI = re.compile(r"models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/@]+)|/(?P<version>[0-9]+))")
 _EXAMPLE = (
     ["a smooth and creamy body , but the smell is faint ."],
     {served_model.ALL_TOKENS: False, served_model.COLUMN: ""},
@@ -70,20 +69,6 @@ class ModelVersion:
     def uri(self) -> str:
         """What MLflow loads it by."""
         return f"models:/{self.name}/{self.version}"
-
-
-def parse_uri(uri: str) -> tuple[str, str | int]:
-    """Name, and alias or version, of `models:/NAME@ALIAS` or `models:/NAME/VERSION`.
-
-    Raises:
-        PipelineError: if it is neither.
-    """
-    match = _MODEL_URI.fullmatch(uri)
-    if match is None:
-        raise PipelineError(
-            f"expected `models:/NAME@ALIAS` or `models:/NAME/VERSION`, but got `{uri}`", where="--model"
-        )
-    return match["name"], match["alias"] or int(match["version"])
 
 
 def register(

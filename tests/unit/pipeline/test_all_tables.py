@@ -122,6 +122,14 @@ def test_mistakes_are_one_line(flags, error, tmp_path):
     assert not (tmp_path / "tables").exists()
 
 
+@pytest.mark.parametrize(("flags", "folder"), [(["--storage", "nowhere"], "nowhere"), ([], "runs")])
+def test_a_storage_that_is_not_there_is_refused_and_not_made(flags, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PipelineError, match=f"--storage: there is no folder `{folder}`"):
+        report.main(["--tables", *flags])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_hyper_parameters_that_nobody_knows_any_more_are_said_and_hide_no_number(tmp_path):
     compare(tmp_path, base={"bygone": 1})
     (found,) = all_tables.gather(Storage(str(tmp_path)).opened())

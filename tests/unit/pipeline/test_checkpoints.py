@@ -104,7 +104,9 @@ def test_an_altered_byte_is_refused_with_the_files_name(package: Path, name: str
     content = bytearray(path.read_bytes())
     content[{"first": 0, "middle": len(content) // 2, "last": -1}[place]] ^= 1
     path.write_bytes(content)
-    with pytest.raises(StateError, match=f"`{name}` is missing or does not match its sha256 [0-9a-f]{{64}}$"):
+    with pytest.raises(
+        StateError, match=f"`{name}` was changed or is damaged: it does not match its sha256 [0-9a-f]{{64}}$"
+    ):
         load_package(package)
 
 
@@ -254,8 +256,12 @@ def test_a_damaged_state_is_refused_and_named(tmp_path: Path, damage: str):
         middle[200:260] = b"\xff" * 60
         short = content[: len(content) // 2]
         path.write_bytes({"empty": b"", "short": short, "text": b"no state", "middle": middle}[damage])
-    with pytest.raises(StateError, match=f"^{tmp_path}: `state.pt` is missing or does not match its sha256"):
+    fault = (
+        "is missing" if damage == "missing" else "was changed or is damaged: it does not match its sha256 "
+    )
+    with pytest.raises(StateError, match=f"^{tmp_path}: `state.pt` {fault}") as caught:
         load_state(tmp_path, small_trainer())
+    assert caught.value.hint == "copy the whole folder again from where it was written"
     if damage == "missing":
         return
     stored_files.write_digests(tmp_path, ["state.pt"])
@@ -376,7 +382,7 @@ def test_the_users_files_travel_with_a_package(tmp_path: Path):
     )
     assert load_package(tmp_path / "model").tokenizer_files == files
     (tmp_path / "model" / "tokenizer.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(StateError, match="`tokenizer.json` is missing or does not match its sha256"):
+    with pytest.raises(StateError, match="`tokenizer.json` was changed or is damaged: it does not match"):
         load_package(tmp_path / "model")
 
 
@@ -432,7 +438,9 @@ def test_a_flipped_bit_of_a_weight_in_a_state_is_found(tmp_path: Path):
     path = tmp_path / "state.pt"
     weight = trainer.model.state_dict()["output.weight"].numpy().tobytes()
     flip_bit(path, path.read_bytes().index(weight) + 2)
-    with pytest.raises(StateError, match=f"^{tmp_path}: `state.pt` is missing or does not match its sha256"):
+    with pytest.raises(
+        StateError, match=f"^{tmp_path}: `state.pt` was changed or is damaged: it does not match"
+    ):
         load_state(tmp_path, trainer)
     (tmp_path / "digests.json").unlink()
     with pytest.raises(StateError, match=f"^{tmp_path}/digests.json: cannot read the file"):
@@ -444,7 +452,7 @@ def test_a_flipped_bit_of_a_best_epoch_is_found(tmp_path: Path, name: str):
     folder = tmp_path / "best"
     save_best(folder, small_infocal(), {"epoch": 1}, [])
     flip_bit(folder / name, (folder / name).stat().st_size - 2)
-    with pytest.raises(StateError, match=f"^{folder}: `{name}` is missing or does not match its sha256"):
+    with pytest.raises(StateError, match=f"^{folder}: `{name}` was changed or is damaged: it does not match"):
         load_best(folder, random_embeddings())
     (folder / "digests.json").unlink()
     with pytest.raises(StateError, match=f"^{folder}/digests.json: cannot read the file"):
@@ -457,7 +465,7 @@ def test_scores_of_a_best_epoch_are_read_by_their_digest_alone(tmp_path: Path):
     (tmp_path / "best" / "model.safetensors").unlink()
     assert checkpoints.load_scores(tmp_path / "best").as_json() == scores | {"is_met": True}
     (tmp_path / "best" / "scores.json").write_text(json.dumps(scores | {"value": 0.6}))
-    with pytest.raises(StateError, match="best: `scores.json` is missing or does not match its sha256"):
+    with pytest.raises(StateError, match="best: `scores.json` was changed or is damaged: it does not match"):
         checkpoints.load_scores(tmp_path / "best")
 
 

@@ -773,7 +773,8 @@ def test_a_best_trial_with_damaged_weights_leaves_a_way_on(
 
     searching(monkeypatch, trial("a", value=0.1), trial("b", value=0.2), damage)
     with pytest.raises(
-        PipelineError, match="trial-01 cannot be packaged: `model.safetensors` is missing or does not match"
+        PipelineError,
+        match="trial-01 cannot be packaged: `model.safetensors` was changed or is damaged: it does not match",
     ) as caught:
         conducted(tracker, tmp_path, num_trials=2)
     way_on = f"python -m pipeline.register --name first --storage {tmp_path / 'runs'}"
@@ -783,7 +784,7 @@ def test_a_best_trial_with_damaged_weights_leaves_a_way_on(
     for wanted, flags in ((Wanted(), ""), (Wanted(criterion=other), f" --criterion '{other}'")):
         with pytest.raises(
             PipelineError,
-            match="trial-01 cannot be packaged: `model.safetensors` is missing or does not match",
+            match="trial-01 cannot be packaged: `model.safetensors` was changed or is damaged",
         ) as refused:
             register(prepared, results(tmp_path), tracker.uri, wanted)
         assert (refused.value.hint or "").endswith(f"{way_on}{flags} --trial 0")

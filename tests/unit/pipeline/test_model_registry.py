@@ -13,8 +13,9 @@ from infocal.errors import StateError
 from pipeline import register
 from pipeline.base import stored_files
 from pipeline.base.errors import PipelineError
+from pipeline.cli.models import parse_uri
 from pipeline.tracking import descriptions, model_registry
-from pipeline.tracking.model_registry import CHALLENGER, CHAMPION, parse_uri
+from pipeline.tracking.model_registry import CHALLENGER, CHAMPION
 from pipeline.tracking.studies import start_study
 from pipeline.tracking.tracking import Tracker
 from pipeline.training import checkpoints
@@ -72,11 +73,21 @@ def test_a_version_in_a_database_needs_no_global_store(
 
 
 @pytest.mark.parametrize(
-    "uri", ["infocal-beer-palate", "models:/a", "models:/a/b", "runs:/1/model", "models:/a@b@c"]
+    ("uri", "meant"),
+    [
+        ("infocal-beer-palate", "models:/infocal-beer-palate@champion"),
+        ("a/7", "models:/a/7"),
+        ("a@b", "models:/a@b"),
+        ("models:/a", "models:/a@champion"),
+        ("models:/a/b", None),
+        ("runs:/1/model", None),
+        ("models:/a@b@c", None),
+    ],
 )
-def test_other_uris_are_refused(uri: str):
-    with pytest.raises(PipelineError, match=f"or `models:/NAME/VERSION`, but got `{uri}`"):
+def test_other_uris_are_refused(uri: str, meant: str | None):
+    with pytest.raises(PipelineError, match=f"or `models:/NAME/VERSION`, but got `{uri}`") as caught:
         parse_uri(uri)
+    assert caught.value.hint == (meant and f"did you mean `--model {meant}`?")
 
 
 def test_registered_version_is_challenger_and_knows_its_run(tracker: Tracker, tmp_path: Path):
@@ -361,7 +372,7 @@ def test_a_folder_that_is_no_package_registers_nothing(tracker: Tracker, tmp_pat
     package = small_package(tmp_path / "model")
     (package / checkpoints.WEIGHTS).write_bytes(b"short")
     run_id = tracker.start_run(tracker.experiment("beer", "palate"), "one", {}, {})
-    with pytest.raises(StateError, match="`model.safetensors` is missing or does not match its sha256"):
+    with pytest.raises(StateError, match="`model.safetensors` was changed or is damaged: it does not match"):
         model_registry.register(tracker, package, name=NAME, run_id=run_id, tags={})
     assert list(tracker.client.search_registered_models()) == []
 

@@ -576,3 +576,6 @@ def test_the_note_of_a_bar_out_of_reach_is_of_fixed_bars_alone(caplog: pytest.Lo
     assert caplog.messages == []
     planning._warn_of_bar(searched("--criterion", "paper"), 9000)
     assert "val_token_precision >= 0.878 is out of reach with these 9000 training texts" in caplog.messages[0]
+    assert caplog.messages[0].endswith(" now, or with `python -m pipeline.register` after the search")
+    planning._warn_of_bar(dataclasses.replace(searched("--criterion", "paper"), criterion_kind=""), 9000)
+    assert caplog.messages[1].endswith("Set another threshold with `--min-precision`"), "nobody searches"

@@ -121,8 +121,18 @@ def test_damaged_settings_are_read_from_their_copy(
     assert StudySettings.load(tmp_path, "first") == settings
     assert "study.json: " in caplog.text and "the copy of the file is used" in caplog.text
     (tmp_path / SETTINGS_COPY).write_bytes(b"{")
-    with pytest.raises(StateError, match=r"study.json.bak: expected the settings of a study"):
+    with pytest.raises(StateError, match=r"study.json: ") as caught:
         StudySettings.load(tmp_path, "first")
+    assert "`study.json.bak`, cannot be used either: restore one of the two" in str(caught.value.hint)
+
+
+def test_settings_that_are_cut_short_and_have_no_copy_say_what_to_do(tmp_path: Path):
+    (tmp_path / SETTINGS).write_text("{")
+    with pytest.raises(
+        StateError, match=r"but the file is cut short or damaged \(Invalid JSON: EOF"
+    ) as caught:
+        StudySettings.load(tmp_path, "first")
+    assert "`study.json.bak`, is missing: restore one of the two" in str(caught.value.hint)
 
 
 def test_settings_can_be_saved_again(tmp_path: Path):

@@ -120,4 +120,5 @@ def test_what_cannot_be_searched_is_refused_at_its_place(tmp_path, text, where, 
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ConfigError, match="cannot read the search space: No such file") as caught:
         own_space.read(tmp_path / "none.toml", InfoCalConfig)
-    assert caught.value.where == str(tmp_path / "none.toml")
+    assert caught.value.where == f"--space {tmp_path / 'none.toml'}"
+    assert caught.value.hint == f"give a TOML file: {own_space._HINT}"
