@@ -321,8 +321,9 @@ def parse_record(line: str, where: str, keys: Sequence[str]) -> dict[str, object
         raise BadInputError(str(error), where=where, hint="keep one value for each key") from error
     except (ValueError, RecursionError) as error:
         # the line is counted in the file, not in itself
-        is_syntax = isinstance(error, json.JSONDecodeError)
-        fault = f"{error.msg} (column {error.colno})" if is_syntax else str(error)
+        fault = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            fault = f"{error.msg} (column {error.colno})"
         hint = f"{_ONE_OBJECT} instead of one array" if line.strip() == "[" else _ONE_OBJECT
         raise BadInputError(f"not JSON: {fault}", where=where, hint=hint) from error
     if not isinstance(record, dict):
