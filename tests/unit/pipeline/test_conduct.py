@@ -763,9 +763,11 @@ def test_a_study_that_has_lost_all_weights_is_not_called_one_without_epochs(
         register(prepared, results(tmp_path), tracker.uri, Wanted())
 
 
-@pytest.mark.parametrize("harm", ["missing", "torn"])
+@pytest.mark.parametrize(
+    ("harm", "told"), [("missing", "is missing"), ("torn", "was changed or is damaged: it does not match")]
+)
 def test_a_best_trial_with_damaged_weights_leaves_a_way_on(
-    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str, told: str
 ):
     def damage(study: Study) -> None:
         weights = study.folder.directory / checkpoint("b", 1) / "best" / "model.safetensors"
@@ -773,8 +775,7 @@ def test_a_best_trial_with_damaged_weights_leaves_a_way_on(
 
     searching(monkeypatch, trial("a", value=0.1), trial("b", value=0.2), damage)
     with pytest.raises(
-        PipelineError,
-        match="trial-01 cannot be packaged: `model.safetensors` was changed or is damaged: it does not match",
+        PipelineError, match=f"trial-01 cannot be packaged: `model.safetensors` {told}"
     ) as caught:
         conducted(tracker, tmp_path, num_trials=2)
     way_on = f"python -m pipeline.register --name first --storage {tmp_path / 'runs'}"
@@ -784,7 +785,7 @@ def test_a_best_trial_with_damaged_weights_leaves_a_way_on(
     for wanted, flags in ((Wanted(), ""), (Wanted(criterion=other), f" --criterion '{other}'")):
         with pytest.raises(
             PipelineError,
-            match="trial-01 cannot be packaged: `model.safetensors` was changed or is damaged",
+            match=f"trial-01 cannot be packaged: `model.safetensors` {told}",
         ) as refused:
             register(prepared, results(tmp_path), tracker.uri, wanted)
         assert (refused.value.hint or "").endswith(f"{way_on}{flags} --trial 0")

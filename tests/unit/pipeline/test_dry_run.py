@@ -55,7 +55,9 @@ def test_a_dry_run_reads_every_file(tmp_path, capsys, name):
 def test_a_dry_run_looks_for_the_word_vectors(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run_command(main, [*FLAGS, "--sample", "--embedding", "glove.txt"]) == 2
-    assert "as embedding, but got `glove.txt`" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith("error: --embedding: expected `word2vec`, `random` or the path of a text file")
+    assert "but got `glove.txt`" in said
 
 
 def test_a_dry_run_on_own_data_says_what_the_criterion_waits_for(tmp_path, capsys):

@@ -43,7 +43,7 @@ def test_what_was_written_is_read_back(tmp_path: Path):
     assert (over.is_over, still_open.is_over, failed.is_over) == (True, False, True)
     assert failed.failure is not None
     assert (failed.failure.reason, failed.failure.message) == ("non_finite", "epoch 1: the loss is nan")
-    assert over.begin.time <= over.epochs[0].time <= over.epochs[1].time == over.ended
+    assert over.begin.time <= over.epochs[0].time <= over.epochs[1].time == over.last_heard
 
 
 def test_a_trial_knows_whether_it_ended_early(tmp_path: Path):
