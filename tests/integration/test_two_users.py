@@ -35,7 +35,7 @@ def test_two_searches_at_once_share_server_registry_and_cache(tmp_path: Path, s3
         codes = [process.wait(TIMEOUT_S) for process in users]
         said = [(tmp_path / user / "stderr").read_text() for user in ("one", "two")]
         if 2 in codes:  # the second came late enough to see that the name is taken, and lost nothing
-            assert sorted(codes) == [0, 2] and "tracks a study `ours` already" in said[codes.index(2)]
+            assert sorted(codes) == [0, 2] and "already tracks a study `ours`" in said[codes.index(2)]
         else:
             assert codes == [0, 0], said
         finished = codes.count(0)
