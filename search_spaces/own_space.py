@@ -87,11 +87,11 @@ def read(path: Path, config_class: type[MethodConfig]) -> Search:
 
 
 def _parameter(path: Path, name: str, table: Any, config_class: type[MethodConfig]) -> Parameter:
-    where = f"{path}: [{name}]"
+    where = f"{path}: [{_shown(name)}]"
     fields = {field.name: field for field in dataclasses.fields(config_class)}
     if name not in fields:
         raise ConfigError(
-            f"unknown hyper-parameter `{name}`",
+            f"unknown hyper-parameter `{_shown(name)}`",
             where=where,
             hint=did_you_mean(name, fields) or f"the hyper-parameters are {', '.join(fields)}",
         )
@@ -101,7 +101,7 @@ def _parameter(path: Path, name: str, table: Any, config_class: type[MethodConfi
     for key in table:
         if key not in keys:
             raise ConfigError(
-                f"unknown key `{key}`; the keys are {', '.join(keys)}",
+                f"unknown key `{_shown(key)}`; the keys are {', '.join(keys)}",
                 where=where,
                 hint=did_you_mean(key, keys) or _HINT,
             )

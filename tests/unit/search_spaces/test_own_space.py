@@ -106,6 +106,7 @@ def test_a_file_says_what_is_searched(tmp_path):
         (WHOLE + "[[first]]\nlambda_ib" + ".a" * 900 + " = 1", "point 2", "expected a value of each", None),
         ("[lambda_ib]\nlow" + ".a" * 900 + " = 1\nhigh=1", "[lambda_ib]", "expected a number as `low`", None),
         ("['a\\nb']\nlow=0\nhigh=1".replace("'", '"'), "[a b]", "unknown hyper-parameter `a b`", None),
+        ("[" + "a" * 3000 + "]\nlow=0\nhigh=1", "[" + "a" * 80 + "]", "unknown hyper-parameter `aa", None),
         ("[lambda_ib", "mine.toml", "cannot read the search space: not TOML", None),
     ],
 )
