@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from feature_store.errors import nearest, quoted
+from feature_store.errors import quoted, slip_of_key
 from feature_store.sources.lines import read_lines
 from feature_store.wording import counted
 from pipeline.base.errors import PipelineError
@@ -37,8 +37,6 @@ LABELS = {"method": ("name", "model"), "corpus": ("aspect", "dataset", "task")}
 _MAX_BYTES = 2**24
 _MAX_GUESSED = 100
 """Titles for which a known one is looked for."""
-_NEAR = 0.7
-"""Ratio of like characters, of `difflib`, from which a title is taken for a slip of a known one."""
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(%?)")
 _NOT_REPORTED = ("", "-", "–", "—")
 _SLACK = 1e-12
@@ -201,11 +199,10 @@ def _names(header: Sequence[str], where: str) -> dict[int, str]:
             )
     if not any(name in COLUMNS for name in names.values()):
         some = given[:_MAX_GUESSED]  # a line of delimiters is a header of a million empty titles
-        near = next(((near, title) for title in some if (near := nearest(title, COLUMNS, _NEAR))), None)
         raise PipelineError(
             f"no column to check among {quoted(map(str.strip, header))}; the columns are {quoted(COLUMNS)}",
             where=where,
-            hint=f"did you mean `{near[0]}` instead of `{near[1]}`?" if near else None,
+            hint=next((hint for column in COLUMNS if (hint := slip_of_key(column, some))), None),
         )
     return names
 

@@ -140,11 +140,10 @@ class PaperSection:
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """The outcomes of one method in one comparison; `outcomes` are those that did not fail."""
+    """The outcomes of one method in one comparison."""
 
     method: str
     of: Compared
-    outcomes: Sequence[Outcome]
 
     @property
     def title(self) -> str:
@@ -152,8 +151,13 @@ class _Own:
 
     @property
     def every(self) -> list[Outcome]:
-        """With those that failed."""
+        """With those of failed trainings."""
         return [one for one in self.of.outcomes if one.method == self.method]
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """Of the trainings that did not fail."""
+        return [one for one in self.every if not one.failure]
 
     @property
     def marks(self) -> str:
@@ -286,11 +290,7 @@ def _table(group: Sequence[Compared], printed: Sequence[PublishedRow], shown: Se
     one = group[0]
     headline = headline_of(shown)
     num_gaps = 0 if headline is None else 1
-    own = [
-        _Own(method, of, [o for o in of.outcomes if o.method == method and not o.failure])
-        for of in group
-        for method in of.methods
-    ]
+    own = [_Own(method, of) for of in group for method in of.methods]
     rows: list[PaperRow] = []
     titles = [row.method for row in printed]
     paper = {row.method for row in printed if row.source.startswith(PAPER)}

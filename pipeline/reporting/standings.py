@@ -399,8 +399,7 @@ def _notes_on_differences(
     if any(headline.score in row.differences for row in rows):
         said.append(
             f"{headline.label}, less InfoCal's: interval of 95 % over bootstrap resamples of texts and seeds,"
-            " both paired; p, Holm: two-sided, of the same resamples, corrected for the number of "
-            "methods"
+            " both paired; p, Holm: two-sided, of the same resamples, corrected for the number of methods"
         )
     said += _smallest_in_words(smallest, headline, num_seeds)
     if (early := too_few_seeds(num_seeds)) is not None:
