@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from feature_store.errors import quoted
-from feature_store.segmenter import Segmenter, Word, is_one_block
+from feature_store.segmenter import DictionaryWord, Segmenter, is_one_block
 from feature_store.wording import counted
 
 _NAMED = 5
@@ -15,7 +15,7 @@ _NAMED = 5
 class OwnWords:
     """What the user's two files hold, and which of it the texts have shown so far."""
 
-    words: tuple[Word, ...] = ()
+    words: tuple[DictionaryWord, ...] = ()
     stop_words: frozenset[str] = frozenset()
     _texts: frozenset[str] = field(init=False)
     _found: set[str] = field(default_factory=set, init=False)
@@ -43,7 +43,7 @@ class OwnWords:
         return notes
 
 
-def never_cut(words: Sequence[Word]) -> list[str]:
+def never_cut(words: Sequence[DictionaryWord]) -> list[str]:
     """Entries of a dictionary that no text is cut into: with a blank or a mark, or too rare for their length.
 
     A text is cut at blanks and marks before the dictionary is asked; and where the parts of an entry are

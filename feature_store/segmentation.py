@@ -26,9 +26,9 @@ from feature_store.errors import DamagedCacheError, FeatureStoreError, RequestEr
 from feature_store.fingerprint import fingerprint
 from feature_store.segmenter import (
     DICTIONARY_FORMAT,
+    DictionaryWord,
     Lengths,
     Segmenter,
-    Word,
     measure,
     measure_in_worker,
     start_worker,
@@ -73,7 +73,7 @@ def word_lengths(
     file: TextFile,
     cache_dir: Path | None,
     *,
-    words: Sequence[Word] = (),
+    words: Sequence[DictionaryWord] = (),
     dictionary_digest: str | None = None,
     num_workers: int | None = None,
 ) -> Iterator[list[int]]:
@@ -103,7 +103,11 @@ def word_lengths(
 
 
 def _kept_table(
-    file: TextFile, cache_dir: Path, workers: int, words: Sequence[Word], dictionary_digest: str | None
+    file: TextFile,
+    cache_dir: Path,
+    workers: int,
+    words: Sequence[DictionaryWord],
+    dictionary_digest: str | None,
 ) -> pa.Table:
     parameters = {"jieba": metadata.version("jieba"), "dictionary": dictionary_digest}
     if dictionary_digest is not None:
@@ -165,14 +169,14 @@ def _if_whole(directory: Path, key: str, file: TextFile) -> pa.Table | None:
     return table
 
 
-def _build(stage: Path, file: TextFile, words: Sequence[Word], workers: int) -> None:
+def _build(stage: Path, file: TextFile, words: Sequence[DictionaryWord], workers: int) -> None:
     with pa.OSFile(str(stage / _TABLE), "wb") as sink, pa.ipc.new_file(sink, _SCHEMA) as writer:
         for chunk in _followed(segment(file.texts(), workers, words), file):
             writer.write_batch(pa.RecordBatch.from_arrays([_list_column(chunk)], schema=_SCHEMA))
 
 
 def segment(
-    texts: Iterable[str], workers: int, words: Sequence[Word] = (), *, fast: bool = True
+    texts: Iterable[str], workers: int, words: Sequence[DictionaryWord] = (), *, fast: bool = True
 ) -> Iterator[Lengths]:
     """Lengths of the words of texts, a chunk at a time, in order; few texts are in memory at once.
 
@@ -207,7 +211,7 @@ def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _in_parallel(
-    chunks: Iterable[list[str]], workers: int, words: Sequence[Word], fast: bool
+    chunks: Iterable[list[str]], workers: int, words: Sequence[DictionaryWord], fast: bool
 ) -> Iterator[Lengths]:
     # spawn: a forked copy of a process with threads (pyarrow's, torch's) may wait for a lock for ever
     pool = ProcessPoolExecutor(workers, get_context("spawn"), start_worker, (words, fast))

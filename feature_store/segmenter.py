@@ -41,7 +41,7 @@ DICTIONARY_FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class DictionaryWord:
     """An entry of the user's dictionary."""
 
     text: str
@@ -49,7 +49,7 @@ class Word:
     """How often it is met; None lets jieba choose a number that keeps the word in one piece."""
 
 
-def parse_dictionary(lines: Iterable[tuple[int, str]], where: str) -> tuple[Word, ...]:
+def parse_dictionary(lines: Iterable[tuple[int, str]], where: str) -> tuple[DictionaryWord, ...]:
     """Words of a dictionary in jieba's format: `WORD [FREQUENCY] [TAG]` a line, with blanks or tabs between.
 
     Raises:
@@ -74,7 +74,7 @@ def parse_dictionary(lines: Iterable[tuple[int, str]], where: str) -> tuple[Word
                 f"a word of {len(match['word'])} characters; at most {_MAX_CHARACTERS} are supported",
                 where=f"{where}:{number}",
             )
-        words.append(Word(match["word"], frequency))
+        words.append(DictionaryWord(match["word"], frequency))
     if not words:
         raise BadInputError("no word in the dictionary", where=where)
     return tuple(words)
@@ -103,7 +103,7 @@ class Segmenter:
         fast: whether to use rjieba where it can be used and is installed.
     """
 
-    def __init__(self, words: Sequence[Word] = (), *, fast: bool = True) -> None:
+    def __init__(self, words: Sequence[DictionaryWord] = (), *, fast: bool = True) -> None:
         self._words = tuple(words)
         self._fast = fast and not words
 
@@ -116,7 +116,7 @@ class Segmenter:
 
 
 @functools.lru_cache(2)
-def _load_jieba(words: tuple[Word, ...]) -> Any:
+def _load_jieba(words: tuple[DictionaryWord, ...]) -> Any:
     jieba = _import_jieba()
     tokenizer = jieba.Tokenizer()
     # What its `initialize` does, without the cache in the temporary folder, where anybody may leave a file
@@ -243,7 +243,7 @@ Lengths = tuple["array[int]", "array[int]"]
 _segmenter: Segmenter | None = None
 
 
-def start_worker(words: Sequence[Word], fast: bool) -> None:
+def start_worker(words: Sequence[DictionaryWord], fast: bool) -> None:
     """Prepare a worker process; an interrupt is left to the process that started it."""
     global _segmenter
     signal.signal(signal.SIGINT, signal.SIG_IGN)

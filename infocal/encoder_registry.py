@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class EncoderKind:
     """A kind of encoder."""
 
     path: str
@@ -20,9 +20,9 @@ class Kind:
 
 
 ENCODERS = {
-    "rcnn": Kind("infocal.nn.encoders:RCNN"),
-    "lstm": Kind("infocal.nn.encoders:LSTM"),
-    "cnn": Kind("infocal.nn.cnn:CNN"),
-    "transformer": Kind("infocal.nn.transformer:Transformer", is_pretrained=True),
+    "rcnn": EncoderKind("infocal.nn.encoders:RCNN"),
+    "lstm": EncoderKind("infocal.nn.encoders:LSTM"),
+    "cnn": EncoderKind("infocal.nn.cnn:CNN"),
+    "transformer": EncoderKind("infocal.nn.transformer:Transformer", is_pretrained=True),
 }
 """By the name that `encoder` has in a config."""

@@ -19,7 +19,7 @@ from feature_store.cail_recipes import MIN_CASES, RECIPES, Case, CaseRecipe
 from feature_store.errors import BadInputError, MissingDataError, did_you_mean, shown
 from feature_store.fingerprint import file_digest, unit_interval
 from feature_store.own_words import OwnWords
-from feature_store.segmenter import DICTIONARY, Word
+from feature_store.segmenter import DICTIONARY, DictionaryWord
 from feature_store.sources.base import (
     NO_OPTIONS,
     Example,
@@ -207,7 +207,7 @@ class Cail(ReadsRows):
         report.notes += [*self._notes(recipe, task, report), *own.notes()]
 
     def _word_lengths(
-        self, query: Query, role: str, task: _CailTask, words: tuple[Word, ...]
+        self, query: Query, role: str, task: _CailTask, words: tuple[DictionaryWord, ...]
     ) -> Iterator[list[int]]:
         from feature_store.segmentation import TextFile, word_lengths  # pyarrow: not before it is needed
 

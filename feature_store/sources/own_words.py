@@ -1,7 +1,7 @@
 """Reads the user's dictionary and stop words."""
 
 from feature_store.own_words import OwnWords
-from feature_store.segmenter import DICTIONARY, STOP_WORDS, Word, parse_dictionary, parse_stop_words
+from feature_store.segmenter import DICTIONARY, STOP_WORDS, DictionaryWord, parse_dictionary, parse_stop_words
 from feature_store.sources.base import Query, SourceOption
 from feature_store.sources.lines import read_lines
 
@@ -20,7 +20,7 @@ def read_own_words(query: Query) -> OwnWords:
     Raises:
         BadInputError: if a file breaks its format; names file and line.
     """
-    words: tuple[Word, ...] = ()
+    words: tuple[DictionaryWord, ...] = ()
     if path := query.inputs.get(DICTIONARY):
         words = parse_dictionary(read_lines(path, max_bytes=query.max_bytes), str(path))
     stop_words: frozenset[str] = frozenset()

@@ -151,7 +151,7 @@ def _from_root(uri: str) -> str:
     return f"journal:///{Path(found[1]).resolve()}{question}{options}" if found else uri
 
 
-class Parser(command_line.Parser):
+class PipelineParser(command_line.Parser):
     """A parser whose errors are `PipelineError`."""
 
     failure = PipelineError
@@ -159,7 +159,7 @@ class Parser(command_line.Parser):
 
 def bare_parser(*names: str) -> argparse.ArgumentParser:
     """A parser of flags that have one value each."""
-    made = Parser("pipeline", "")
+    made = PipelineParser("pipeline", "")
     for name in names:
         made.add_argument(name)
     return made

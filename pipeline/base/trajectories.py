@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feature_store.wording import counted
+from pipeline.base import text_tables
 
 TOLERANCE = 1e-3
 """Largest difference of what agrees, relative for values beyond 1. Rounding stays below it until training has
@@ -201,11 +202,9 @@ class TrajectoryComparison:
         for cell in rows:
             apart = "-" if cell.difference is None else f"{cell.difference:.2g}"
             lines.append((cell.metric, str(cell.epoch + 1), _shown(cell.recorded), _shown(cell.again), apart))
-        widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-        texts = [[f"{name:<{widths[0]}}", *map(str.rjust, rest, widths[1:])] for name, *rest in lines]
         left = len(first) + len(worst) - len(rows)
         more = f"... and {counted(left, 'metric')} more: `--json` writes every metric for every epoch"
-        return "\n".join([*("  ".join(line) for line in texts), *([more] if left else [])])
+        return "\n".join([text_tables.aligned(lines), *([more] if left else [])])
 
     def as_json(self) -> dict[str, Any]:
         """For machines: the verdict and every cell; epochs are counted from 0, as MLflow's steps are."""

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from feature_store.sources import DEFAULT_DATASET, aspects_in_words
 from infocal.methods.registry import INFOCAL
-from pipeline.base.command_text import Parser
+from pipeline.base.command_text import PipelineParser
 from pipeline.cli import flag_values
 from search_spaces import lookup
 
 
 def parser(module: str, description: str) -> argparse.ArgumentParser:
     """A parser with the habits of all commands: no abbreviations, and `--debug`."""
-    made = Parser(prog=f"python -m {module}", description=description)
+    made = PipelineParser(prog=f"python -m {module}", description=description)
     made.add_argument(
         "--debug", action="store_true", help="show the traceback of an error, and which kernels are used"
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pipeline.base.errors import PipelineError
 
 if TYPE_CHECKING:
-    from pipeline.marks.printed import Interval
+    from pipeline.marks.printed import ValueRange
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -60,9 +60,9 @@ def check(given: argparse.Namespace) -> None:
         raise PipelineError("give `--gold-density` or `--human`, not both", where="--gold-density")
 
 
-def gold_density(given: argparse.Namespace) -> "Interval | None":
+def gold_density(given: argparse.Namespace) -> "ValueRange | None":
     """The share of marked tokens, as stated or as counted in `--human`; None where neither is given."""
-    from pipeline.marks.printed import Interval, stated_share
+    from pipeline.marks.printed import ValueRange, stated_share
 
     if given.human is None:
         for flag in ("dataset", "aspect"):
@@ -77,4 +77,4 @@ def gold_density(given: argparse.Namespace) -> "Interval | None":
     from pipeline.marks.scorecard import gold_density as counted
 
     density = counted(read_masks(Path(given.human), aspect=check_dataset(given.dataset, given.aspect)))
-    return Interval(density, density)
+    return ValueRange(density, density)

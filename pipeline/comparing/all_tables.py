@@ -15,7 +15,7 @@ from pipeline.comparing.places import COMPARISON, OUTCOMES, SETTINGS, read_each
 from pipeline.reporting import pages, published, typeset
 from pipeline.reporting.language_model_tables import section
 from pipeline.reporting.paper_tables import Compared, PaperSection, sections
-from pipeline.reporting.standings import MeanScore, Outcome, Row, trivial_rows
+from pipeline.reporting.standings import MeanScore, Outcome, StandingsRow, trivial_rows
 from pipeline.training.scoring import trivial_test
 
 FOLDER, PAGE = "tables", "tables.html"
@@ -84,13 +84,13 @@ def _features(directory: str) -> Features | None:
     return load_features(Path(directory)) if Path(directory).is_dir() else None
 
 
-def _beside(stored: Path, features: Features | None, rate: float) -> Sequence[Row]:
+def _beside(stored: Path, features: Features | None, rate: float) -> Sequence[StandingsRow]:
     """Trivial lines and masks of others: as the comparison's table has them, else computed again."""
     if stored.is_file():
         sources = tuple(f"{row.source}: " for row in published.all_rows())
         rows = read_settings(_StoredTable, stored, "the table of a comparison").rows
         return [
-            Row(name=row.name, kind=row.kind, cells=row.cells, note=row.note)
+            StandingsRow(name=row.name, kind=row.kind, cells=row.cells, note=row.note)
             for row in rows
             if row.kind != "ours" and not row.name.startswith(sources)
         ]

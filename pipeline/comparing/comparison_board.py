@@ -10,7 +10,7 @@ from pipeline.study import time_left, trial_table
 from pipeline.study.ledger import Ledger, TrialRecord
 from pipeline.study.progress import Plan, ProgressLines
 from pipeline.study.time_left import Phase
-from pipeline.study.trial_table import Row
+from pipeline.study.trial_table import TrialRow
 from pipeline.training.settings import RUN
 
 
@@ -56,12 +56,12 @@ class ComparisonBoard(ProgressLines):
     def _heads(self, left: str) -> list[str]:
         return [f"{self.counts()}{left}"]
 
-    def _rows(self) -> list[Row]:
+    def _rows(self) -> list[TrialRow]:
         trials = self._trials
         rows = [self._named(name, trials.get(name)) for name in self.names]
         return sorted(rows, key=lambda row: (not row.is_running, row.state == trial_table.WAITING))
 
-    def _named(self, name: str, record: TrialRecord | None) -> Row:
+    def _named(self, name: str, record: TrialRecord | None) -> TrialRow:
         if record is None:
-            return Row(name, trial_table.WAITING, 0, {})
+            return TrialRow(name, trial_table.WAITING, 0, {})
         return dataclasses.replace(self._row(record, None), name=name, searched={})

@@ -9,7 +9,7 @@ from feature_store.store import Features
 from feature_store.wording import counted
 from infocal.errors import ConfigError
 from pipeline.comparing.comparison_settings import ComparisonSettings
-from pipeline.reporting.standings import Row, Standings, given_row
+from pipeline.reporting.standings import Standings, StandingsRow, given_row
 from pipeline.study.study_folder import StudyFolder
 from pipeline.training import feature_copies
 from pipeline.training.scoring import published_test
@@ -31,7 +31,7 @@ def masks_of_others(prepared: ComparisonSettings) -> PublishedMasks | None:
     return None if prepared.sample else datasets.dataset(prepared.runs[0].dataset).published_masks
 
 
-def published_masks(prepared: ComparisonSettings, features: Features) -> Iterator[Row]:
+def published_masks(prepared: ComparisonSettings, features: Features) -> Iterator[StandingsRow]:
     """The row of masks that others published, on the test texts that they are of; nothing without them."""
     run, published = prepared.runs[0], masks_of_others(prepared)
     if published is None or not prepared.data_dir:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from infocal.errors import StateError
 from pipeline.base.storage import Location
 from pipeline.study.ledger import LEDGER
-from pipeline.study.study_folder import Kind
+from pipeline.study.study_folder import ResultKind
 
 logger = logging.getLogger("pipeline.comparing.places")
 
@@ -16,12 +16,14 @@ _T = TypeVar("_T")
 
 SETTINGS, OUTCOMES = "comparison.json", "outcomes"
 """In the folder of each: what is to be done, there once it was started; and what its trainings came to."""
-COMPARISON = Kind("comparison", "comparisons", SETTINGS, (SETTINGS, LEDGER, OUTCOMES), "comparison-claims")
+COMPARISON = ResultKind(
+    "comparison", "comparisons", SETTINGS, (SETTINGS, LEDGER, OUTCOMES), "comparison-claims"
+)
 """Their folders."""
 
 LANGUAGE_MODEL_SETTINGS = "language_models.json"
 """In the folder of each table of language models: what is to be done."""
-LANGUAGE_MODELS = Kind(
+LANGUAGE_MODELS = ResultKind(
     "table of language models",
     "language-models",
     LANGUAGE_MODEL_SETTINGS,
@@ -31,7 +33,9 @@ LANGUAGE_MODELS = Kind(
 """Folders of tables of language models."""
 
 
-def read_each(home: Location, kind: Kind, files: list[str], read: Callable[[Path, str], _T]) -> list[_T]:
+def read_each(
+    home: Location, kind: ResultKind, files: list[str], read: Callable[[Path, str], _T]
+) -> list[_T]:
     """What is read of every folder of a kind, by name.
 
     One that cannot be read is left out with a warning: one damaged file must not hide the others.

@@ -37,7 +37,7 @@ _DAMAGED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Judgement:
     """What a person said of one showing."""
 
     content: dict[str, Any]
@@ -163,7 +163,7 @@ class Book:
                 )
         return is_free or insist
 
-    def save(self, judge: int, slot: int, answer: Answer, window: str, now: float) -> bool:
+    def save(self, judge: int, slot: int, answer: Judgement, window: str, now: float) -> bool:
         """Keep an answer, in place of an earlier one; it is on the disk when this returns.
 
         Args:
@@ -183,18 +183,18 @@ class Book:
             _put(connection, judge, slot, answer)
         return True
 
-    def save_all(self, found: Mapping[tuple[int, int], Answer]) -> None:
+    def save_all(self, found: Mapping[tuple[int, int], Judgement]) -> None:
         """Keep many answers, by judge and slot: all of them, or none."""
         with self._transaction() as connection:
             for (judge, slot), answer in found.items():
                 _put(connection, judge, slot, answer)
 
-    def answers(self, judge: int) -> dict[int, Answer]:
+    def answers(self, judge: int) -> dict[int, Judgement]:
         """The answers of a judge by slot."""
         query = "SELECT slot, content, is_complete, saved_at FROM answer WHERE judge = ? ORDER BY slot"
         with self._lock:
             rows = self._connection.execute(query, (judge,)).fetchall()
-        return {slot: Answer(json.loads(content), bool(done), at) for slot, content, done, at in rows}
+        return {slot: Judgement(json.loads(content), bool(done), at) for slot, content, done, at in rows}
 
     def num_complete(self) -> list[int]:
         """Finished showings of each judge."""
@@ -215,7 +215,7 @@ def _fits(sheet: Sheet, judge: int, slot: int, content: str) -> bool:
     return is_shown and isinstance(answer, dict) and answer.keys() == keys
 
 
-def _put(connection: sqlite3.Connection, judge: int, slot: int, answer: Answer) -> None:
+def _put(connection: sqlite3.Connection, judge: int, slot: int, answer: Judgement) -> None:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     row = (judge, slot, json.dumps(answer.content), int(answer.is_complete), now)
     connection.execute("INSERT OR REPLACE INTO answer VALUES (?, ?, ?, ?, ?)", row)

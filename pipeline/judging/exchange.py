@@ -12,7 +12,7 @@ from feature_store.sources.fields import check_spans, is_mask, mask_positions, p
 from feature_store.sources.lines import filled_lines, parse_record
 from pipeline.base import locations
 from pipeline.base.errors import PipelineError
-from pipeline.judging.book import Answer, Book
+from pipeline.judging.book import Book, Judgement
 from pipeline.judging.guide import HIGHEST, LOWEST, SCALES, WORDS, is_in_tenths
 from pipeline.judging.sheet import JUDGE, Sheet, Slot, spans_of
 from pipeline.reporting import markup
@@ -48,7 +48,7 @@ def export(sheet: Sheet, book: Book, folder: Path) -> list[Path]:
     return paths
 
 
-def _line(sheet: Sheet, judge: int, number: int, slot: Slot, answer: Answer | None) -> dict[str, Any]:
+def _line(sheet: Sheet, judge: int, number: int, slot: Slot, answer: Judgement | None) -> dict[str, Any]:
     text = sheet.texts[slot.text]
     line: dict[str, Any] = {
         "sheet": sheet.digest,
@@ -100,7 +100,7 @@ def take_back(sheet: Sheet, book: Book, paths: Sequence[Path], *, replace: bool)
         UserError: at the first line that does not fit; names file and line.
     """
     known = [book.answers(judge) for judge in range(len(sheet.plan))]
-    found: dict[tuple[int, int], Answer] = {}
+    found: dict[tuple[int, int], Judgement] = {}
     lines: dict[tuple[int, int], str] = {}
     for path in paths:
         for line_number, line in filled_lines(path, max_bytes=MAX_BYTES):
@@ -131,18 +131,18 @@ def take_back(sheet: Sheet, book: Book, paths: Sequence[Path], *, replace: bool)
     return len(found)
 
 
-def _contradicts(answer: Answer, other: Answer) -> bool:
+def _contradicts(answer: Judgement, other: Judgement) -> bool:
     """Whether two answers say different things; what is null says nothing."""
     pairs = ((value, other.content[key]) for key, value in answer.content.items())
     return any(None not in (one, another) and one != another for one, another in pairs)
 
 
-def _joined(answer: Answer, before: Answer | None) -> Answer:
+def _joined(answer: Judgement, before: Judgement | None) -> Judgement:
     """An answer with what an earlier one says where it is null itself."""
     if before is None:
         return answer
     content = {key: before.content[key] if value is None else value for key, value in answer.content.items()}
-    return Answer(content, answer.is_complete or None not in content.values())
+    return Judgement(content, answer.is_complete or None not in content.values())
 
 
 def _check_shown(sheet: Sheet, judge: int, number: int, record: dict[str, object], where: str) -> None:
@@ -180,10 +180,10 @@ def _within(value: object, key: str, highest: int, where: str) -> int:
     return number - 1
 
 
-def _answer(sheet: Sheet, slot: Slot, record: dict[str, object], where: str) -> Answer | None:
+def _answer(sheet: Sheet, slot: Slot, record: dict[str, object], where: str) -> Judgement | None:
     if sheet.kind == JUDGE:
         scores = {scale: _score(record[scale], scale, where) for scale in SCALES}
-        return Answer(scores, None not in scores.values()) if any(scores.values()) else None
+        return Judgement(scores, None not in scores.values()) if any(scores.values()) else None
     value, size = record["rationale"], len(sheet.texts[slot.text].tokens)
     if value is None:
         return None
@@ -191,7 +191,7 @@ def _answer(sheet: Sheet, slot: Slot, record: dict[str, object], where: str) -> 
         marked = mask_positions(cast("list[int]", value), size, where)
     else:
         marked = positions(check_spans(value, size, "`rationale`", where))
-    return Answer({"rationale": spans_of(marked)}, True)
+    return Judgement({"rationale": spans_of(marked)}, True)
 
 
 def _score(value: object, scale: str, where: str) -> float | None:

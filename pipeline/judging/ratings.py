@@ -57,7 +57,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PairDifference:
     """Two methods on the texts that were scored for both."""
 
     first: int
@@ -130,16 +130,16 @@ def _interval(size: int, statistic: Callable[[npt.NDArray[np.int64]], float | No
     return float(low), float(high)
 
 
-def differences(ratings: Sequence[Rating], num_methods: int, scale: str) -> list[Difference]:
+def differences(ratings: Sequence[Rating], num_methods: int, scale: str) -> list[PairDifference]:
     """Every pair of methods, with the p of both tests."""
     means = [text_means(ratings, method, scale) for method in range(num_methods)]
     found = []
     for first, second in itertools.combinations(range(num_methods), 2):
         both = [text for text in means[first] if text in means[second]]
         gaps = [means[first][text] - means[second][text] for text in both]
-        found.append(Difference(first, second, mean(gaps), sign_flip_p(gaps)))
+        found.append(PairDifference(first, second, mean(gaps), sign_flip_p(gaps)))
     corrected = holm({(one.first, one.second): one.p for one in found if one.p is not None})
-    return [Difference(d.first, d.second, d.mean, d.p, corrected.get((d.first, d.second))) for d in found]
+    return [PairDifference(d.first, d.second, d.mean, d.p, corrected.get((d.first, d.second))) for d in found]
 
 
 def sign_flip_p(gaps: Sequence[float]) -> float | None:

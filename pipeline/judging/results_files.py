@@ -11,7 +11,7 @@ from pipeline.judging import verdict_tables
 from pipeline.judging.book import Book
 from pipeline.judging.ratings import Estimate
 from pipeline.judging.verdict import conclude
-from pipeline.judging.verdict_tables import Table
+from pipeline.judging.verdict_tables import TextTable
 from pipeline.reporting import pages
 
 ARTIFACTS = "judging"
@@ -48,7 +48,7 @@ def _judged(sheet: sheets.Sheet, book: Book) -> dict[str, str]:
     )
 
 
-def _shown(tables: list[Table], notes: list[str], document: str) -> dict[str, str]:
+def _shown(tables: list[TextTable], notes: list[str], document: str) -> dict[str, str]:
     return {
         "results.md": verdict_tables.markdown(tables, notes),
         "results.tex": verdict_tables.latex(tables, notes),
@@ -64,7 +64,7 @@ def _annotated(sheet: sheets.Sheet, book: Book, vote: str) -> dict[str, str]:
         ["Krippendorff's alpha of tokens", *_cells(found.alpha)],
         ["share of tokens marked", *_cells(found.marked)],
     ]
-    table = Table(f"Human rationales: {sheet.title}", ["", "value", "95 % interval", "texts"], rows)
+    table = TextTable(f"Human rationales: {sheet.title}", ["", "value", "95 % interval", "texts"], rows)
     notes = [
         f"{counted(len(sheet.texts), 'text')}, {counted(len(sheet.plan), 'annotator')}, "
         f"{found.num_done} of {sheet.num_slots} showings done.",

@@ -7,7 +7,7 @@ from typing import Any
 from pipeline.judging import ratings as rated
 from pipeline.judging.book import Book
 from pipeline.judging.guide import SCALES
-from pipeline.judging.ratings import Difference, Estimate, Repeats
+from pipeline.judging.ratings import Estimate, PairDifference, Repeats
 from pipeline.judging.sheet import Sheet
 
 
@@ -34,7 +34,7 @@ class Verdict:
     num_slots: int
     means: Mapping[str, list[Estimate]]
     """A method each."""
-    differences: Mapping[str, list[Difference]]
+    differences: Mapping[str, list[PairDifference]]
     alpha: Mapping[str, Estimate]
     """Krippendorff's, for intervals."""
     alpha_ordinal: Mapping[str, Estimate]

@@ -5,17 +5,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from feature_store.wording import counted
+from pipeline.base import text_tables
 from pipeline.judging.guide import SCALES, WORDS
 from pipeline.judging.ratings import NUM_DRAWS, Estimate
 from pipeline.judging.verdict import Verdict
-from pipeline.reporting import typeset
 
 MISSING = "–"
 _TITLES = [WORDS["en"][scale] for scale in SCALES]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TextTable:
     """A heading and rows of texts; the first column names the row."""
 
     title: str
@@ -23,14 +23,14 @@ class Table:
     rows: list[list[str]]
 
 
-def tables(verdict: Verdict) -> list[Table]:
+def tables(verdict: Verdict) -> list[TextTable]:
     """All that is shown: means with agreement, pairs, repeats, judges."""
     means = [
         [name, *(_estimate(verdict.means[scale][i], 2) for scale in SCALES)]
         for i, name in enumerate(verdict.methods)
     ]
     means.append(["Krippendorff's alpha", *(_estimate(verdict.alpha[scale], 3) for scale in SCALES)])
-    found = [Table(f"Human evaluation: {verdict.title}", ["method", *_TITLES], means)]
+    found = [TextTable(f"Human evaluation: {verdict.title}", ["method", *_TITLES], means)]
     pairs = [
         [
             f"{verdict.methods[one.first]} less {verdict.methods[one.second]}",
@@ -44,7 +44,7 @@ def tables(verdict: Verdict) -> list[Table]:
         for one in verdict.differences[scale]
     ]
     if pairs:
-        found.append(Table("Differences", ["methods", "scale", "mean", "texts", "p", "p (Holm)"], pairs))
+        found.append(TextTable("Differences", ["methods", "scale", "mean", "texts", "p", "p (Holm)"], pairs))
     again = [
         [
             title,
@@ -58,12 +58,12 @@ def tables(verdict: Verdict) -> list[Table]:
     ]
     if again:
         head = ["scale", "shown twice", "equal", "within 1", "mean distance"]
-        found.append(Table("Agreement of judges with themselves", head, again))
+        found.append(TextTable("Agreement of judges with themselves", head, again))
     people = [
         [f"{one.number}", f"{one.num_done} of {one.num_slots}", *(_number(one.means[s], 2) for s in SCALES)]
         for one in verdict.people
     ]
-    found.append(Table("Judges", ["judge", "done", *(f"{title}, mean" for title in _TITLES)], people))
+    found.append(TextTable("Judges", ["judge", "done", *(f"{title}, mean" for title in _TITLES)], people))
     return found
 
 
@@ -107,41 +107,22 @@ def _p(value: float | None) -> str:
     return "< .001" if value < 0.001 else f"{value:.3f}"
 
 
-def markdown(found: Sequence[Table], said: Sequence[str]) -> str:
+def markdown(found: Sequence[TextTable], said: Sequence[str]) -> str:
     """All tables in GitHub's Markdown, with notes behind the last one."""
     parts = []
     for table in found:
-        cells = [[typeset.markdown_escaped(cell) for cell in row] for row in [table.head, *table.rows]]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(table.head))]
-        lines = [
-            "| " + " | ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)) + " |"
-            for row in cells
-        ]
-        rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
-        parts += [f"### {typeset.markdown_escaped(table.title)}", "", lines[0], rule, *lines[1:], ""]
+        title = text_tables.markdown_escaped(table.title)
+        parts += [f"### {title}", "", text_tables.markdown([table.head, *table.rows]), ""]
     return "\n".join([*parts, *(f"- {note}" for note in said), ""])
 
 
-def latex(found: Sequence[Table], said: Sequence[str]) -> str:
-    """All tables for a paper; needs the package booktabs."""
-    lines: list[str] = []
-    for table in found:
-        lines += [r"\begin{table}", r"\centering", rf"\caption{{{typeset.escaped(table.title)}}}"]
-        lines += [
-            rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}",
-            r"\toprule",
-            _row(table.head),
-            r"\midrule",
-        ]
-        lines += [*map(_row, table.rows), r"\bottomrule", r"\end{tabular}"]
-        if table is found[0]:
-            lines += [rf"\par\footnotesize {typeset.escaped(note)}" for note in said]
-        lines += [r"\end{table}", ""]
-    return "\n".join(lines)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return " & ".join(map(typeset.escaped, cells)) + r" \\"
+def latex(found: Sequence[TextTable], said: Sequence[str]) -> str:
+    """All tables for a paper, with notes below the first one; needs the package booktabs."""
+    set_tables = [
+        text_tables.latex(table.title, [table.head, *table.rows], said if table is found[0] else ())
+        for table in found
+    ]
+    return "\n\n".join(set_tables) + "\n"
 
 
 def as_json(verdict: Verdict, digest: str) -> dict[str, Any]:

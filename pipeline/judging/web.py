@@ -15,7 +15,7 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from pipeline.base import full_disk
-from pipeline.judging.book import Answer, Book
+from pipeline.judging.book import Book, Judgement
 from pipeline.judging.guide import HIGHEST, LOWEST, SCALES, WORDS, is_in_tenths
 from pipeline.judging.sheet import JUDGE, Sheet, Slot, Spans, Text
 from pipeline.reporting import markup
@@ -169,7 +169,7 @@ class Desk:
         """Keep the scores of a showing, those that are missing as None."""
         judge, _ = self._showing(token, number)
         content = scores.model_dump()
-        return self._keep(judge, number, Answer(content, None not in content.values()), window)
+        return self._keep(judge, number, Judgement(content, None not in content.values()), window)
 
     def keep_marks(self, token: str, number: int, marks: Marks, window: Window = "") -> Response:
         """Keep the spans that a person marked."""
@@ -179,9 +179,9 @@ class Desk:
             if not end < start < following <= size:
                 raise Refused(422, "bad")
             end = following
-        return self._keep(judge, number, Answer({"rationale": marks.rationale}, marks.is_done), window)
+        return self._keep(judge, number, Judgement({"rationale": marks.rationale}, marks.is_done), window)
 
-    def _keep(self, judge: int, number: int, answer: Answer, window: str) -> Response:
+    def _keep(self, judge: int, number: int, answer: Judgement, window: str) -> Response:
         if not self._book.save(judge, number - 1, answer, window, time.time()):
             raise Refused(409, "elsewhere")
         self._wrote()
@@ -234,7 +234,7 @@ class Desk:
         self._trouble = ""
 
 
-def _version(answer: Answer | None) -> str:
+def _version(answer: Judgement | None) -> str:
     """Two answers that differ have different ones."""
     return hashlib.sha256(repr(answer).encode()).hexdigest()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from feature_store.wording import counted
 from infocal.metrics.overlap import PAPER_AUPRC_END, harmonic_mean, paper_auprc, paper_iou_f1
-from pipeline.marks.printed import Interval, Row, Table
+from pipeline.marks.printed import PrintedRow, PrintedTable, ValueRange
 
 ASSUMED = (
     "assumed: precision, recall and f1 are micro averages and `selected` is a share of all tokens, over the "
@@ -22,7 +22,7 @@ ASSUMED = (
     "precision and recall of single texts need not satisfy precision x selected / recall."
 )
 
-_UNIT = Interval(0.0, 1.0)
+_UNIT = ValueRange(0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Implied:
 
     line: int
     method: str
-    span: Interval
+    span: ValueRange
     agrees: bool
     """Whether the row is one of the largest set that can share a density, of equal ones the first."""
 
@@ -66,7 +66,7 @@ class Density:
     """What the rows of a corpus, which have one gold density, say of it."""
 
     corpus: str
-    span: Interval
+    span: ValueRange
     """That of the largest set of rows that can share one."""
     num_agreeing: int
     rows: list[Implied]
@@ -82,14 +82,14 @@ class Density:
 class Audit:
     """Everything that was found."""
 
-    table: Table
+    table: PrintedTable
     findings: list[Finding]
     formulas: list[Formula]
     densities: list[Density]
     """Of each corpus whose density is not known."""
 
 
-def audit(table: Table, gold_density: Interval | None = None) -> Audit:
+def audit(table: PrintedTable, gold_density: ValueRange | None = None) -> Audit:
     """Check a table.
 
     Args:
@@ -110,15 +110,15 @@ def audit(table: Table, gold_density: Interval | None = None) -> Audit:
     return Audit(table, findings, _formulas(table.rows, ends), densities)
 
 
-def _known_density(row: Row, given: Interval | None) -> Interval | None:
+def _known_density(row: PrintedRow, given: ValueRange | None) -> ValueRange | None:
     stated = _spans(row).get("gold_density")
     return given if stated is None else stated
 
 
-def _spans(row: Row) -> dict[str, Interval]:
+def _spans(row: PrintedRow) -> dict[str, ValueRange]:
     """The row's values, as far as they can be shares at all; others are named by the rule `range`."""
     return {
-        name: Interval(max(cell.span.low, 0.0), min(cell.span.high, 1.0))
+        name: ValueRange(max(cell.span.low, 0.0), min(cell.span.high, 1.0))
         for name, cell in row.cells.items()
         if cell.span.meets(_UNIT)
     }
@@ -130,7 +130,7 @@ _Found = tuple[tuple[str, ...], str, str]
 """Columns, rule, reason."""
 
 
-def _of_row(row: Row, density: Interval | None) -> Iterator[_Found]:
+def _of_row(row: PrintedRow, density: ValueRange | None) -> Iterator[_Found]:
     spans = _spans(row)
     for name, cell in row.cells.items():
         if name not in spans:
@@ -141,7 +141,7 @@ def _of_row(row: Row, density: Interval | None) -> Iterator[_Found]:
     yield from _densities(spans, density)
 
 
-def _f1(spans: dict[str, Interval], prefix: str) -> Iterator[_Found]:
+def _f1(spans: dict[str, ValueRange], prefix: str) -> Iterator[_Found]:
     """F1 against precision and recall, or against the one of them that is there."""
     names = tuple(prefix + name for name in ("precision", "recall", "f1"))
     f1 = spans.get(names[2])
@@ -150,21 +150,21 @@ def _f1(spans: dict[str, Interval], prefix: str) -> Iterator[_Found]:
         return
     # where one is not reported it is anything up to 1
     p, r = (spans.get(name, _UNIT) for name in names[:2])
-    allowed = Interval(harmonic_mean(p.low, r.low), harmonic_mean(p.high, r.high))
+    allowed = ValueRange(harmonic_mean(p.low, r.low), harmonic_mean(p.high, r.high))
     if prefix:
         # of each text or class F <= the harmonic mean, which is concave, and F >= P + R - 1
-        allowed = Interval(max(p.low + r.low - 1, 0.0), allowed.high)
+        allowed = ValueRange(max(p.low + r.low - 1, 0.0), allowed.high)
     if not f1.meets(allowed):
         yield (*there, names[2]), f"{prefix}f1", f"{names[2]} is {f1}, but {_and(there)} allow {allowed}"
 
 
-def _printed_formulas(spans: dict[str, Interval]) -> Iterator[_Found]:
+def _printed_formulas(spans: dict[str, ValueRange]) -> Iterator[_Found]:
     """Columns whose name says that they follow from a formula."""
     for name, formula, columns in (
         ("paper_iou_f1", _iou_of(spans), ("f1",)),
         (
             "paper_auprc",
-            _trapezoid(spans, Interval(PAPER_AUPRC_END, PAPER_AUPRC_END)),
+            _trapezoid(spans, ValueRange(PAPER_AUPRC_END, PAPER_AUPRC_END)),
             ("precision", "recall"),
         ),
     ):
@@ -173,7 +173,7 @@ def _printed_formulas(spans: dict[str, Interval]) -> Iterator[_Found]:
             yield (*used, name), "formula", f"{name} is {spans[name]}, but {_and(used)} give {formula}"
 
 
-def _densities(spans: dict[str, Interval], density: Interval | None) -> Iterator[_Found]:
+def _densities(spans: dict[str, ValueRange], density: ValueRange | None) -> Iterator[_Found]:
     """Precision, recall and selected against one another and against a known density."""
     columns = ("precision", "recall", "selected")
     implied = _implied_density(spans)
@@ -200,16 +200,16 @@ def _densities(spans: dict[str, Interval], density: Interval | None) -> Iterator
         )
 
 
-def _implied_density(spans: dict[str, Interval]) -> Interval | None:
+def _implied_density(spans: dict[str, ValueRange]) -> ValueRange | None:
     """Precision x selected / recall; None where one is not reported."""
     if not {"precision", "recall", "selected"} <= spans.keys():
         return None
     p, r, s = (spans[name] for name in ("precision", "recall", "selected"))
     high = p.high * s.high / r.low if r.low > 0 else 1.0
-    return Interval(p.low * s.low / r.high, min(high, 1.0))
+    return ValueRange(p.low * s.low / r.high, min(high, 1.0))
 
 
-def _beyond_ceilings(spans: dict[str, Interval], density: Interval) -> Iterator[_Found]:
+def _beyond_ceilings(spans: dict[str, ValueRange], density: ValueRange) -> Iterator[_Found]:
     """What no selection of this size reaches at this density, not even one that knows the marked tokens."""
     s = spans.get("selected")
     if s is None:
@@ -232,7 +232,7 @@ def _beyond_ceilings(spans: dict[str, Interval], density: Interval) -> Iterator[
         yield ("f1", "selected"), "ceiling", reason
 
 
-def _best_f1(selected: Interval, density: Interval) -> float:
+def _best_f1(selected: ValueRange, density: ValueRange) -> float:
     """Highest F1 = 2 min(s, m) / (s + m) of a selection of that size."""
     if selected.meets(density):
         return 1.0
@@ -243,7 +243,7 @@ def _best_f1(selected: Interval, density: Interval) -> float:
 # --------------------------------------------------------------------------------------- between the rows
 
 
-def _shared_density(corpus: str, rows: Sequence[Row]) -> Density | None:
+def _shared_density(corpus: str, rows: Sequence[PrintedRow]) -> Density | None:
     """The density that most rows of a corpus share; None where no row implies one."""
     spans = [(row, _implied_density(_spans(row))) for row in rows]
     implied = [(row, span) for row, span in spans if span is not None and span.low <= 1]
@@ -255,7 +255,7 @@ def _shared_density(corpus: str, rows: Sequence[Row]) -> Density | None:
     agreeing = [span for _, span in implied if span.low <= point <= span.high]
     return Density(
         corpus,
-        Interval(max(span.low for span in agreeing), min(span.high for span in agreeing)),
+        ValueRange(max(span.low for span in agreeing), min(span.high for span in agreeing)),
         len(agreeing),
         [Implied(row.line, row.method, span, span in agreeing) for row, span in implied],
     )
@@ -264,23 +264,23 @@ def _shared_density(corpus: str, rows: Sequence[Row]) -> Density | None:
 # ------------------------------------------------------------------------------ columns that are a formula
 
 
-def _iou_of(spans: dict[str, Interval]) -> Interval | None:
+def _iou_of(spans: dict[str, ValueRange]) -> ValueRange | None:
     """F / (2 - F) of the row's F1, or of what precision and recall give."""
     f1 = spans.get("f1")
     if f1 is None:
         if not {"precision", "recall"} <= spans.keys():
             return None
         p, r = spans["precision"], spans["recall"]
-        f1 = Interval(harmonic_mean(p.low, r.low), harmonic_mean(p.high, r.high))
-    return Interval(paper_iou_f1(f1.low), paper_iou_f1(f1.high))
+        f1 = ValueRange(harmonic_mean(p.low, r.low), harmonic_mean(p.high, r.high))
+    return ValueRange(paper_iou_f1(f1.low), paper_iou_f1(f1.high))
 
 
-def _trapezoid(spans: dict[str, Interval], end: Interval) -> Interval | None:
+def _trapezoid(spans: dict[str, ValueRange], end: ValueRange) -> ValueRange | None:
     """The trapezoid through (recall, precision) = (0, 1), (R, P), (1, end), which rises with R, P and end."""
     if not {"precision", "recall"} <= spans.keys():
         return None
     p, r = spans["precision"], spans["recall"]
-    return Interval(paper_auprc(p.low, r.low, end.low), paper_auprc(p.high, r.high, end.high))
+    return ValueRange(paper_auprc(p.low, r.low, end.low), paper_auprc(p.high, r.high, end.high))
 
 
 _IOU_TEXT = (
@@ -293,15 +293,15 @@ _AUPRC_TEXT = (
 )
 
 
-def _formulas(rows: Sequence[Row], ends: dict[int, Interval | None]) -> list[Formula]:
+def _formulas(rows: Sequence[PrintedRow], ends: dict[int, ValueRange | None]) -> list[Formula]:
     """Columns of which some cells follow from a formula, told where it says more than 0 = 0 or 1 = 1."""
-    paper_end = Interval(PAPER_AUPRC_END, PAPER_AUPRC_END)
+    paper_end = ValueRange(PAPER_AUPRC_END, PAPER_AUPRC_END)
 
-    def at_density(row: Row, spans: dict[str, Interval]) -> Interval | None:
+    def at_density(row: PrintedRow, spans: dict[str, ValueRange]) -> ValueRange | None:
         end = ends[row.line]
         return None if end is None else _trapezoid(spans, end)
 
-    candidates: list[tuple[str, str, Callable[[Row, dict[str, Interval]], Interval | None]]] = [
+    candidates: list[tuple[str, str, Callable[[PrintedRow, dict[str, ValueRange]], ValueRange | None]]] = [
         ("iou_f1", _IOU_TEXT, lambda _, spans: _iou_of(spans)),
         (
             "auprc",

@@ -44,13 +44,13 @@ _SLACK = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class ValueRange:
     """Values from `low` to `high`, both of them possible."""
 
     low: float
     high: float
 
-    def meets(self, other: "Interval") -> bool:
+    def meets(self, other: "ValueRange") -> bool:
         """Whether some value lies in both."""
         return self.low <= other.high and other.low <= self.high
 
@@ -63,12 +63,12 @@ class PrintedScore:
     """One printed number."""
 
     text: str
-    span: Interval
+    span: ValueRange
     """Shares that round to it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PrintedRow:
     """One row of a table."""
 
     line: int
@@ -81,27 +81,27 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PrintedTable:
     """A printed table."""
 
     path: Path
-    rows: list[Row]
+    rows: list[PrintedRow]
     units: dict[str, str]
     """Checked column -> `percent` or `share`."""
     notes: list[str]
     """Columns that are not checked."""
 
 
-def span_of(number: str, is_percent: bool) -> Interval:
+def span_of(number: str, is_percent: bool) -> ValueRange:
     """The shares that round to a printed decimal number: half a unit of its last digit to either side."""
     decimal = Decimal(number)
     exponent = decimal.as_tuple().exponent
     assert isinstance(exponent, int)  # neither NaN nor infinite: it has digits
     half, unit = Decimal(5).scaleb(exponent - 1), 100 if is_percent else 1
-    return Interval(float((decimal - half) / unit) - _SLACK, float((decimal + half) / unit) + _SLACK)
+    return ValueRange(float((decimal - half) / unit) - _SLACK, float((decimal + half) / unit) + _SLACK)
 
 
-def stated_share(text: str, where: str) -> Interval:
+def stated_share(text: str, where: str) -> ValueRange:
     """The shares that round to a number that a user stated, with a percent sign or as a share.
 
     Raises:
@@ -118,7 +118,7 @@ def stated_share(text: str, where: str) -> Interval:
     return span_of(number, is_percent)
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> PrintedTable:
     """A CSV table of scores.
 
     A column is in percent where its header or a cell has a percent sign, or most of its numbers are above 1.
@@ -162,11 +162,11 @@ def read_table(path: Path) -> Table:
         }
 
     rows = [
-        Row(line, label.get("method", ""), label.get("corpus", ""), cells(line))
+        PrintedRow(line, label.get("method", ""), label.get("corpus", ""), cells(line))
         for line, label in labels.items()
     ]
     unread = [title.strip() for i, title in enumerate(header) if i not in names]
-    return Table(path, rows, units, _notes(unread))
+    return PrintedTable(path, rows, units, _notes(unread))
 
 
 def _records(path: Path) -> Iterator[tuple[int, list[str]]]:

@@ -14,6 +14,7 @@ from feature_store.wording import counted
 from infocal.metrics import scores as metrics
 from infocal.metrics import trivial as baselines
 from infocal.metrics.scores import Mask
+from pipeline.base import text_tables
 from pipeline.base.errors import PipelineError
 
 SEED, NUM_DRAWS = 0, 10
@@ -367,5 +368,4 @@ def _cell(name: str, value: float | None) -> str:
 
 
 def _table(rows: Mapping[str, Sequence[str]]) -> list[str]:
-    first = max(map(len, rows))
-    return [f"{name:<{first}}" + "".join(f"{cell:>12}" for cell in cells) for name, cells in rows.items()]
+    return text_tables.aligned([[name, *cells] for name, cells in rows.items()]).split("\n")

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from feature_store.wording import counted
 from pipeline.reporting.plots import COLOURS, INK, SOFT, Plot, escaped, level, lines_of
-from pipeline.reporting.standings import NOT_KNOWN, Row, Standings, too_few_seeds
+from pipeline.reporting.standings import NOT_KNOWN, Standings, StandingsRow, too_few_seeds
 from pipeline.training.columns import Column
 
 _KINDS = {
@@ -118,7 +118,7 @@ def difference_plot(table: Standings) -> Plot | None:
     )
 
 
-def _names(rows: list[Row]) -> list[str]:
+def _names(rows: list[StandingsRow]) -> list[str]:
     """The rows' names, escaped and cut; equal ones are told apart by trailing spaces that nobody sees."""
     names: list[str] = []
     for row in rows:
@@ -130,7 +130,7 @@ def _names(rows: list[Row]) -> list[str]:
     return names
 
 
-def _cells(row: Row, table: Standings) -> list[str]:
+def _cells(row: StandingsRow, table: Standings) -> list[str]:
     return [
         f"{label}: {text}"
         for label, text in zip(table.header(), table.texts(row), strict=True)

@@ -23,7 +23,7 @@ Prediction = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class MarkedWord:
     """A token, or several in a row that are the same kind."""
 
     text: str
@@ -86,7 +86,7 @@ class SideOutcome:
     prediction: str
     guider_prediction: str
     target: str
-    tokens: list[Word]
+    tokens: list[MarkedWord]
     """The text with the target's own rationale; empty where all targets share one."""
     num_selected: int
 
@@ -99,8 +99,8 @@ class MarkedText:
     example_id: str
     language: str
     """`zh` for Chinese text, otherwise empty."""
-    tokens: list[Word]
-    human_runs: list[Word]
+    tokens: list[MarkedWord]
+    human_runs: list[MarkedWord]
     """The text again, in stretches marked by people and stretches that are not."""
     counts: Counts
     prediction: str
@@ -205,7 +205,7 @@ def _check_lengths(prediction: Prediction, marked: Prediction) -> None:
 
 def _side(side: Prediction, prediction: Prediction, behind: Sequence[str]) -> SideOutcome:
     """A side target of a text, with its own rationale where it has one."""
-    words: list[Word] = []
+    words: list[MarkedWord] = []
     selected = side.get("selected") or []
     if side.get("selected") is not None:
         _check_lengths(prediction, side)
@@ -231,7 +231,7 @@ def _model_words(
     human: Sequence[int] | None,
     selected: Sequence[int],
     probability: Sequence[float],
-) -> Iterator[Word]:
+) -> Iterator[MarkedWord]:
     kinds = [_KINDS.get(marks, "") for marks in zip(human or itertools.repeat(None), selected, strict=False)]
     for i, (token, space, kind) in enumerate(zip(tokens, spaces, kinds, strict=True)):
         # the space between two words of a kind belongs to them: their marking runs through
@@ -239,17 +239,17 @@ def _model_words(
         said = [f"probability {probability[i]:.3f}", "selected" if selected[i] else "not selected"]
         if human is not None:
             said.append("marked by people" if human[i] else "not marked by people")
-        yield Word(
+        yield MarkedWord(
             token + (space if inside else ""), kind, "" if inside else space, probability[i], ", ".join(said)
         )
 
 
-def _human_runs(tokens: Sequence[str], spaces: Sequence[str], human: Sequence[int]) -> Iterator[Word]:
+def _human_runs(tokens: Sequence[str], spaces: Sequence[str], human: Sequence[int]) -> Iterator[MarkedWord]:
     marked = zip(human, tokens, spaces, strict=False)
     for mark, group in itertools.groupby(marked, key=operator.itemgetter(0)):
         *inside, (_, last, space) = group
         text = "".join(token + behind for _, token, behind in inside) + last
-        yield Word(text, "gold" if mark else "", space)
+        yield MarkedWord(text, "gold" if mark else "", space)
 
 
 def spaces(tokens: Sequence[str]) -> list[str]:

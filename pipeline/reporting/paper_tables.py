@@ -24,7 +24,7 @@ from pipeline.reporting.standings import (
     DENSE,
     MARKS,
     Outcome,
-    Row,
+    StandingsRow,
     by_seed,
     difference_text,
     failures,
@@ -80,7 +80,7 @@ class Compared:
     """Trainings that it consists of."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Texts and tokens of its splits, as `train_rows`; empty where its features are not on this machine."""
-    beside: Sequence[Row] = ()
+    beside: Sequence[StandingsRow] = ()
     """Trivial lines, and masks that others published."""
     command: str = ""
     remarks: Sequence[str] = ()
@@ -389,7 +389,7 @@ def _published(row: PublishedRow, shown: Sequence[Column], num_gaps: int) -> Pap
     return _given(given, shown, num_gaps)
 
 
-def _given(row: Row, shown: Sequence[Column], num_gaps: int) -> PaperRow:
+def _given(row: StandingsRow, shown: Sequence[Column], num_gaps: int) -> PaperRow:
     """A row of scores without a difference from InfoCal."""
     cells = [
         _scaled(row.cells[column.score].mean, column) if column.score in row.cells else NOT_PRINTED

@@ -97,7 +97,7 @@ class MeanScore:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class StandingsRow:
     """One line of the table."""
 
     name: str
@@ -121,7 +121,7 @@ class Standings:
 
     title: str
     columns: Sequence[Column]
-    rows: Sequence[Row]
+    rows: Sequence[StandingsRow]
     headline: Column | None
     """Whose p and difference stand in the last columns."""
     notes: Sequence[str]
@@ -141,7 +141,7 @@ class Standings:
         more = [f"{label}, less InfoCal's [95 %]", "p, Holm"] if self._has_differences else []
         return [*labels, f"p ({label})", *more]
 
-    def texts(self, row: Row) -> list[str]:
+    def texts(self, row: StandingsRow) -> list[str]:
         """The cells of a row as they are printed: shares in percent, `mean ± deviation`."""
         cells = [_text(row.cells.get(column.score), column) for column in self.columns]
         if self.headline is None:
@@ -220,7 +220,7 @@ def standings(
     *,
     target_rate: float,
     options: Mapping[str, str] = NO_OPTIONS,
-    beside: Sequence[Row] = (),
+    beside: Sequence[StandingsRow] = (),
     notes: Sequence[str] = (),
     chosen_by: str = "",
     own_title: str = "",
@@ -279,7 +279,7 @@ def _own_rows(
     of_sides: Mapping[str, Sequence[published.PublishedRow]],
     by_method: Mapping[str, Sequence[Outcome]],
     target_rate: float,
-) -> Iterator[Row]:
+) -> Iterator[StandingsRow]:
     """A row for each method, the published one below it where there is one.
 
     `of_sides` holds the published rows of each side target, which stand in the same line.
@@ -291,7 +291,7 @@ def _own_rows(
         scores = list(dict.fromkeys(score for outcome in finished for score in outcome.scores))
         tested = [] if name == INFOCAL else scores
         p_values = {s: paired_p(by_seed(finished, s), by_seed(reference, s)) for s in tested}
-        yield Row(
+        yield StandingsRow(
             name=label,
             kind="ours",
             cells={s: over_seeds(list(by_seed(finished, s).values())) for s in scores},
@@ -311,7 +311,7 @@ def _ceiling(outcomes: Sequence[Outcome], target_rate: float) -> float | None:
     return ceiling_f1(target_rate, known[0]) if known else None
 
 
-def _with_share(row: Row, ceiling: float | None) -> Row:
+def _with_share(row: StandingsRow, ceiling: float | None) -> StandingsRow:
     """A row with its F1 over that of the oracle at the target rate, where its masks are held at that."""
     is_held = (row.kind == "ours" and DENSE not in row.marks) or row.name in _AT_RATE
     if ceiling is None or not is_held or _F1 not in row.cells:
@@ -335,8 +335,8 @@ def _notes_on_ceiling(ceiling: float | None, target_rate: float) -> list[str]:
 
 
 def _with_differences(
-    rows: Sequence[Row], by_method: Mapping[str, Sequence[Outcome]], scores: Sequence[str]
-) -> list[Row]:
+    rows: Sequence[StandingsRow], by_method: Mapping[str, Sequence[Outcome]], scores: Sequence[str]
+) -> list[StandingsRow]:
     """The rows of methods with their differences from InfoCal, and p-values corrected for their number."""
     methods = {lookup.title(name): name for name in by_method if name != INFOCAL}
     found: dict[str, dict[str, Difference]] = {}
@@ -366,7 +366,7 @@ def paired_counts(theirs: Sequence[Outcome], ours: Sequence[Outcome]) -> list[tu
 
 
 def _smallest(
-    rows: Sequence[Row], by_method: Mapping[str, Sequence[Outcome]], score: str
+    rows: Sequence[StandingsRow], by_method: Mapping[str, Sequence[Outcome]], score: str
 ) -> dict[str, float]:
     """Smallest differences of a score that the design finds, by test: median over methods, and the ends."""
     gaps = [row.differences[score].interval.error for row in rows if score in row.differences]
@@ -386,7 +386,7 @@ def _smallest(
 
 
 def _notes_on_differences(
-    rows: Sequence[Row],
+    rows: Sequence[StandingsRow],
     by_method: Mapping[str, Sequence[Outcome]],
     headline: Column | None,
     smallest: Mapping[str, float],
@@ -451,7 +451,7 @@ def by_seed(outcomes: Sequence[Outcome], score: str) -> dict[int, float]:
 
 def _published_row(
     row: published.PublishedRow, of_sides: Mapping[str, Sequence[published.PublishedRow]], dataset: str
-) -> Row:
+) -> StandingsRow:
     scores = row.scores(columns(dataset))
     for side, printed in of_sides.items():
         predicted = [of_side(side, column) for column in columns(dataset) if column.score in TASK_SCORES]
@@ -526,11 +526,13 @@ def _method_notes(by_method: Mapping[str, Sequence[Outcome]]) -> list[str]:
     return said
 
 
-def trivial_rows(lines: Mapping[str, Mapping[str, float]]) -> list[Row]:
+def trivial_rows(lines: Mapping[str, Mapping[str, float]]) -> list[StandingsRow]:
     """Rows of the trivial lines, by their names."""
     return [given_row(name, scores, "trivial") for name, scores in lines.items()]
 
 
-def given_row(name: str, scores: Mapping[str, float], kind: str, note: str = "") -> Row:
+def given_row(name: str, scores: Mapping[str, float], kind: str, note: str = "") -> StandingsRow:
     """A row of scores without seeds."""
-    return Row(name=name, kind=kind, cells={s: MeanScore(value) for s, value in scores.items()}, note=note)
+    return StandingsRow(
+        name=name, kind=kind, cells={s: MeanScore(value) for s, value in scores.items()}, note=note
+    )

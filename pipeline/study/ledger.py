@@ -88,7 +88,7 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class Failed:
     """Training failed."""
 
     reason: str
@@ -118,11 +118,11 @@ class _StoredEpoch:
         return Reported(epoch, self.checkpoint, self.is_last, self.time)
 
 
-Event = Begin | Reported | Failure
-_STORED: dict[str, type[Begin | _StoredEpoch | Failure]] = {
+Event = Begin | Reported | Failed
+_STORED: dict[str, type[Begin | _StoredEpoch | Failed]] = {
     "begin": Begin,
     "epoch": _StoredEpoch,
-    "failure": Failure,
+    "failure": Failed,
 }
 _NAMES = {kind: name for name, kind in _STORED.items()}
 _READERS = {name: TypeAdapter(kind) for name, kind in _STORED.items()}
@@ -135,7 +135,7 @@ class TrialRecord:
     begin: Begin
     epochs: dict[int, Reported] = field(default_factory=dict)
     """By their numbers."""
-    failure: Failure | None = None
+    failure: Failed | None = None
 
     @property
     def trial_id(self) -> str:
@@ -173,9 +173,9 @@ class TrialRecord:
         """Folders of its checkpoints, the newest first; Tune keeps the last two that it wrote."""
         return [self.epochs[number].checkpoint for number in sorted(self.epochs, reverse=True)]
 
-    def add(self, event: Reported | Failure) -> None:
+    def add(self, event: Reported | Failed) -> None:
         """Take an event in; an epoch that was trained again only moves the checkpoint."""
-        if isinstance(event, Failure):
+        if isinstance(event, Failed):
             self.failure = event
         elif event.number in self.epochs:
             known = self.epochs[event.number]
@@ -249,7 +249,7 @@ class Ledger:
         Raises:
             PipelineError: if that cannot be written.
         """
-        self._append(trial_id, Failure(reason, message, time.time()))
+        self._append(trial_id, Failed(reason, message, time.time()))
 
     def flush(self) -> None:
         """Publish what could not be published so far.

@@ -8,7 +8,7 @@ from feature_store import terminal
 from pipeline.study import time_left, trial_table
 from pipeline.study.progress import epoch_line
 from pipeline.study.time_left import Phase, Track
-from pipeline.study.trial_table import Row
+from pipeline.study.trial_table import TrialRow
 from pipeline.training.epochs import Epoch
 
 
@@ -75,7 +75,7 @@ class LoneBoard:
         if self._beside:
             parts.insert(0, f"epoch {self._num_done}: {self._beside}")
         head = [(line, "") for line in terminal.fitted("; ".join(parts), width).split("\n") if line]
-        row = Row(
+        row = TrialRow(
             self.name or "training",
             trial_table.not_ended(self._num_done, is_over=is_over),
             self._num_done,

@@ -17,7 +17,7 @@ from pipeline.study.ledger import Ledger, TrialRecord
 from pipeline.study.recorder import UnsavedCallback, heard
 from pipeline.study.scheduler import trial_id_of
 from pipeline.study.time_left import Phase, Track
-from pipeline.study.trial_table import Row
+from pipeline.study.trial_table import TrialRow
 from pipeline.training.best import best_first
 from pipeline.training.columns import of_validation, shortfall, with_error
 from pipeline.training.epochs import Epoch
@@ -232,18 +232,18 @@ class ProgressLines(UnsavedCallback):
             f"criterion: {self.plan.criterion}",
         ]
 
-    def _rows(self) -> list[Row]:
+    def _rows(self) -> list[TrialRow]:
         best = self.best()
         running = [record for record in self.records if self._is_running(record)]
         others = [record for record in self.records if not self._is_running(record)]
         unknown = [record for record in others if record.last is None]
         return [self._row(record, best) for record in (*running, *_ranked(others), *unknown)]
 
-    def _row(self, record: TrialRecord, best: TrialRecord | None) -> Row:
+    def _row(self, record: TrialRecord, best: TrialRecord | None) -> TrialRow:
         config = dict(record.begin.config)
         seed = config.pop("seed", None) if record.begin.proposal is None else None
         number = f"{record.begin.number:02d}"
-        return Row(
+        return TrialRow(
             name=number if seed is None else f"{number} seed {seed}",
             state=self._state(record),
             num_epochs=len(record.epochs),

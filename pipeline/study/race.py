@@ -17,12 +17,12 @@ ROUNDS = ((4, 2), (2, 4))
 _NO_RESULT = -1.0
 """Value of a training that failed: as if its mask broke the criterion's bounds wholly."""
 
-Again = Callable[[Mapping[str, Any]], "Outcome"]
+Again = Callable[[Mapping[str, Any]], "SeedOutcome"]
 """Tells of a config with a seed what became of its training."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SeedOutcome:
     """What became of a training with a further seed."""
 
     is_over: bool

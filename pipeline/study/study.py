@@ -159,11 +159,11 @@ class Study:
     def _race(self, candidates: Sequence[Candidate]) -> race.Race:
         there = {_key(record.begin.config): record for record in self.replicates}
 
-        def again(config: Mapping[str, Any]) -> race.Outcome:
+        def again(config: Mapping[str, Any]) -> race.SeedOutcome:
             record = there.get(_key(config))
             if record is None or not record.is_over:
-                return race.Outcome(is_over=False)
-            return race.Outcome(is_over=True, result=self._candidate(record))
+                return race.SeedOutcome(is_over=False)
+            return race.SeedOutcome(is_over=True, result=self._candidate(record))
 
         return race.stands(candidates, self.settings.run.seed, again)
 

@@ -30,7 +30,7 @@ _LOCK = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ResultKind:
     """The kind of results that a folder holds: of a study, a comparison and so on.
 
     Functions with a parameter of this type use the kind of a study by default.
@@ -48,7 +48,7 @@ class Kind:
     """Folder of all claims, in a storage behind a URI."""
 
 
-STUDY = Kind("study", STUDIES, LEDGER, (LEDGER,), "claims")
+STUDY = ResultKind("study", STUDIES, LEDGER, (LEDGER,), "claims")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class StudyFolder:
     """Where it is copied to; None: the folder on this machine is the study's own."""
 
     @classmethod
-    def local(cls, storage: Storage, name: str, kind: Kind = STUDY) -> "StudyFolder":
+    def local(cls, storage: Storage, name: str, kind: ResultKind = STUDY) -> "StudyFolder":
         """The folder of a study in a local storage."""
         return cls(storage, storage.folder / kind.home / name)
 
@@ -92,7 +92,7 @@ class StudyFolder:
                 (self.remote / name).upload(self.directory / name)
 
 
-def check_exists(home: Location, name: str, otherwise: str = "", kind: Kind = STUDY) -> None:
+def check_exists(home: Location, name: str, otherwise: str = "", kind: ResultKind = STUDY) -> None:
     """See whether there is a study of that name.
 
     Raises:
@@ -140,7 +140,7 @@ def check_complete(home: Location, name: str, where: str, otherwise: str) -> Non
     raise ended_at_once(name, where, otherwise)
 
 
-def ended_at_once(name: str, where: str, otherwise: str, kind: Kind = STUDY) -> PipelineError:
+def ended_at_once(name: str, where: str, otherwise: str, kind: ResultKind = STUDY) -> PipelineError:
     """What to raise of a study in which nothing was done."""
     return PipelineError(
         f"the {kind.name} `{name}` ended before anything was trained", where=where, hint=otherwise
@@ -159,7 +159,7 @@ def _lost_trials(study: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def opened(storage: Storage, name: str, *, resume: bool, kind: Kind = STUDY) -> Iterator[StudyFolder]:
+def opened(storage: Storage, name: str, *, resume: bool, kind: ResultKind = STUDY) -> Iterator[StudyFolder]:
     """Keep a study for this process; a new one in which nothing was trained is removed at the end.
 
     Raises:
@@ -202,7 +202,7 @@ def _taken(name: str, kind: str) -> PipelineError:
 
 
 @contextlib.contextmanager
-def claimed(directory: Path, *, resume: bool, kind: Kind = STUDY) -> Iterator[None]:
+def claimed(directory: Path, *, resume: bool, kind: ResultKind = STUDY) -> Iterator[None]:
     """Keep a study's folder for this process; a new one in which nothing was trained is removed at the end.
 
     A process that dies gives its claim up, so a study that was killed can be resumed at once.

@@ -13,6 +13,7 @@ from feature_store.sources import DEFAULT_DATASET
 from feature_store.targets import in_flags
 from feature_store.wording import counted
 from infocal.metrics.resampling import LEVEL, NUM_DRAWS
+from pipeline.base import text_tables
 from pipeline.base.command_text import (
     bare_parser,
     named_store,
@@ -427,7 +428,7 @@ def table(
     return fitted(rows, len(searched), terminal.width_of(sys.__stdout__))
 
 
-def fitted(rows: Sequence[Sequence[str]], num_searched: int, width: int | None) -> str:
+def fitted(rows: text_tables.Cells, num_searched: int, width: int | None) -> str:
     """Rows as a table; where it is wider than the terminal, as several, which all begin with the names.
 
     Args:
@@ -435,19 +436,7 @@ def fitted(rows: Sequence[Sequence[str]], num_searched: int, width: int | None) 
         num_searched: how many hyper-parameters there are; in several tables they come last.
         width: characters of a line; None: as many as are needed.
     """
-    whole = _aligned(rows)
-    if width is None or len(whole.partition("\n")[0]) <= width:
-        return whole
-    names, *columns = zip(*rows, strict=True)
-    parts: list[list[Sequence[str]]] = [[names]]
-    for column in columns[num_searched:] + columns[:num_searched]:
-        taken = sum(2 + max(map(len, one)) for one in [*parts[-1], column]) - 2
-        if taken > width and len(parts[-1]) > 1:
-            parts.append([names])
-        parts[-1].append(column)
-    return "\n\n".join(_aligned(list(zip(*part, strict=True))) for part in parts)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in rows)
+    searched = range(1, 1 + num_searched)
+    order = [*range(1 + num_searched, len(rows[0])), *searched]
+    found = text_tables.parts(rows, width, order=order)
+    return "\n\n".join(text_tables.aligned(part, names_left=False) for part in found)

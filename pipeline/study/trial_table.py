@@ -45,7 +45,7 @@ def under_way(states: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TrialRow:
     """One training."""
 
     name: str
@@ -70,7 +70,7 @@ class _Column:
 
 
 def lines(
-    rows: Sequence[Row],
+    rows: Sequence[TrialRow],
     *,
     what: str,
     num_epochs: int,
@@ -111,7 +111,7 @@ def lines(
 
 
 def _columns(
-    rows: Sequence[Row], what: str, num_epochs: int, dataset: str, decisive: Collection[str]
+    rows: Sequence[TrialRow], what: str, num_epochs: int, dataset: str, decisive: Collection[str]
 ) -> list[_Column]:
     names = [f"{'*' if row.is_best else ' '} {row.name}" for row in rows]
     found = [

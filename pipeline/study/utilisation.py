@@ -14,7 +14,7 @@ from pipeline.study.recorder import UnsavedCallback
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
+class TimedEpoch:
     """One epoch as the driver heard of it; times in seconds of one clock."""
 
     trial_id: str
@@ -57,7 +57,7 @@ class Utilisation:
         return found if self.trial_overhead_s is None else found | {"trial_overhead_s": self.trial_overhead_s}
 
 
-def utilisation(epochs: Sequence[Epoch], num_cores: float, threads: int) -> Utilisation | None:
+def utilisation(epochs: Sequence[TimedEpoch], num_cores: float, threads: int) -> Utilisation | None:
     """What became of the cores' time; None where there are not two reports to measure between.
 
     Args:
@@ -77,9 +77,9 @@ def utilisation(epochs: Sequence[Epoch], num_cores: float, threads: int) -> Util
     )
 
 
-def _gaps(epochs: Sequence[Epoch]) -> list[float]:
+def _gaps(epochs: Sequence[TimedEpoch]) -> list[float]:
     """Seconds from the end of a trial to the first epoch of the next one, worker by worker."""
-    by_worker: dict[str, list[Epoch]] = defaultdict(list)
+    by_worker: dict[str, list[TimedEpoch]] = defaultdict(list)
     for epoch in sorted(epochs, key=lambda e: e.reported):
         by_worker[epoch.worker].append(epoch)
     return [
@@ -94,7 +94,7 @@ class Stopwatch(UnsavedCallback):
     """Tune callback on the driver: notes when each epoch was reported."""
 
     def __init__(self) -> None:
-        self.epochs: list[Epoch] = []
+        self.epochs: list[TimedEpoch] = []
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
@@ -103,5 +103,5 @@ class Stopwatch(UnsavedCallback):
         if "epoch_s" in result:
             worker = f"{result['hostname']}:{result['pid']}"
             self.epochs.append(
-                Epoch(trial.trial_id, worker, time.monotonic(), result["epoch_s"], result["train_s"])
+                TimedEpoch(trial.trial_id, worker, time.monotonic(), result["epoch_s"], result["train_s"])
             )

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from feature_store import terminal
 from feature_store.command_line import cache_folder
 from feature_store.store import FeatureRequest, Features, fingerprint_of, open_features
 from feature_store.task_info import TaskInfo
@@ -20,6 +19,7 @@ from feature_store.wording import counted
 from infocal.errors import ConfigError, StateError
 from infocal.explainers import check_installed
 from infocal.nn.rationalizer import Rationalizer
+from pipeline.base import text_tables
 from pipeline.base.errors import PipelineError
 from pipeline.base.stored_files import copied
 from pipeline.tracking import descriptions, model_registry, record
@@ -306,16 +306,8 @@ def _cells(shown: Sequence[Column], score: Callable[[str], float | None]) -> lis
 
 def _table(labels: Sequence[str], rows: Mapping[str, Sequence[str]], width: int | None) -> list[str]:
     """Rows with their names; where they are wider than there is room, several tables, one below the other."""
-    first = max(terminal.columns(title) for title in rows)
-    wide = max(11, 2 + max(len(label) for label in labels))
-    room = len(labels) if width is None else max(1, (width - first) // wide)
-    lines = []
-    for start in range(0, len(labels), room):
-        lines += [""] if start else []
-        for name, row in {"": labels, **rows}.items():
-            cells = "".join(f"{cell:>{wide}}" for cell in row[start : start + room])
-            lines.append(f"{name}{' ' * (first - terminal.columns(name))}{cells}")
-    return lines
+    cells = [[name, *row] for name, row in {"": labels, **rows}.items()]
+    return "\n\n".join(map(text_tables.aligned, text_tables.parts(cells, width))).split("\n")
 
 
 def _group_lines(reading: TestReading, dataset: str, width: int | None) -> list[str]:

@@ -46,7 +46,7 @@ _MANY_UNKNOWN = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PretrainedFiles:
     """A pretrained encoder where it lies."""
 
     folder: Path
@@ -92,7 +92,7 @@ def inputs_of(features: Features, config: MethodConfig) -> torch.Tensor | Pretra
     )
 
 
-def opened(name: str) -> Source:
+def opened(name: str) -> PretrainedFiles:
     """Find a pretrained encoder and read all but its weights.
 
     Args:
@@ -126,7 +126,7 @@ def opened(name: str) -> Source:
             where=where,
             hint="use a BERT-like encoder, whose tokenizer adds such marks",
         )
-    return Source(folder, name, architecture, tokenizer, prefix, suffix)
+    return PretrainedFiles(folder, name, architecture, tokenizer, prefix, suffix)
 
 
 def _quiet() -> None:
@@ -235,7 +235,7 @@ def _tokenizer(folder: Path, where: str) -> "PreTrainedTokenizerBase":
     return found
 
 
-def read_weights(source: Source) -> dict[str, torch.Tensor]:
+def read_weights(source: PretrainedFiles) -> dict[str, torch.Tensor]:
     """The encoder's weights, float32, without heads.
 
     Raises:
@@ -267,7 +267,7 @@ def read_weights(source: Source) -> dict[str, torch.Tensor]:
     return {name: value for name, value in found.items() if not name.startswith("pooler.")}
 
 
-def pieces(features: Features, source: Source) -> tuple[torch.Tensor, torch.Tensor]:
+def pieces(features: Features, source: PretrainedFiles) -> tuple[torch.Tensor, torch.Tensor]:
     """The pieces of each word of the features' vocabulary, cached beside them under the tokenizer's digest.
 
     Returns:
@@ -286,7 +286,7 @@ def pieces(features: Features, source: Source) -> tuple[torch.Tensor, torch.Tens
     return torch.from_numpy(values.astype(np.int64)), torch.from_numpy(first.astype(np.int64))
 
 
-def split_words(words: list[str], source: Source) -> list[list[int]]:
+def split_words(words: list[str], source: PretrainedFiles) -> list[list[int]]:
     """The pieces of each word; none of the first one, the padding, and the unknown piece where there is none.
 
     The second word, which stands for all unknown ones, is the unknown piece.

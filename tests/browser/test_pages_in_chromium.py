@@ -16,7 +16,7 @@ import pytest
 from infocal.metrics.resampling import Difference, Interval
 from pipeline.reporting import language_model_tables, pages, paper_tables
 from pipeline.reporting.results import Findings, Links, ScoreRow, Searched, TrialResult
-from pipeline.reporting.standings import MeanScore, Row, Standings
+from pipeline.reporting.standings import MeanScore, Standings, StandingsRow
 from pipeline.tracking.tracking import TrackedRun
 from pipeline.training.columns import compared
 from pipeline.training.epochs import EpochMetrics
@@ -285,9 +285,13 @@ def comparison_of_two(folder: Path) -> Path:
     cells = {column.score: MeanScore(0.751, 0.0123) for column in columns}
     gap = {"token_f1": Difference(0.043, Interval(0.028, 0.059, 0.01), 0.001)}
     rows = [
-        Row(name="InfoCal", kind="ours", cells=cells, marks="†"),
-        Row(name="HardKuma", kind="ours", cells=cells, differences=gap, corrected={"token_f1": 0.0001}),
-        Row(name="[Sha2023] table 2: HardKuma", kind="paper", cells=cells, note="test, tuned to select 7 %"),
+        StandingsRow(name="InfoCal", kind="ours", cells=cells, marks="†"),
+        StandingsRow(
+            name="HardKuma", kind="ours", cells=cells, differences=gap, corrected={"token_f1": 0.0001}
+        ),
+        StandingsRow(
+            name="[Sha2023] table 2: HardKuma", kind="paper", cells=cells, note="test, tuned to select 7 %"
+        ),
     ]
     headline = next(column for column in columns if column.score == "token_f1")
     table = Standings(title="t", columns=columns, rows=rows, headline=headline, notes=[], num_seeds=2)

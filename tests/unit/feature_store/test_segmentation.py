@@ -11,7 +11,7 @@ from feature_store import cache, segmentation
 from feature_store.errors import FeatureStoreError, RequestError
 from feature_store.sample_cail import make_case
 from feature_store.segmentation import TextFile, segment, word_lengths
-from feature_store.segmenter import Segmenter, Word
+from feature_store.segmenter import DictionaryWord, Segmenter
 
 RNG = random.Random(7)
 TEXTS = [make_case(RNG)["fact"] for _ in range(400)]
@@ -42,7 +42,7 @@ def test_any_number_of_processes_gives_jiebas_words_in_order(small_chunks: None,
 
 
 def test_processes_know_the_users_words(small_chunks: None):
-    words = (Word("某在家中", 100_000),)
+    words = (DictionaryWord("某在家中", 100_000),)
     found = one_by_one(segment(TEXTS, 2, words))
     assert found == one_by_one(segment(TEXTS, 1, words)) != PLAIN
 
@@ -98,7 +98,7 @@ def test_what_was_cut_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_another_content_or_dictionary_is_another_entry(tmp_path: Path):
-    words = (Word("某在家中", 100_000),)
+    words = (DictionaryWord("某在家中", 100_000),)
     list(word_lengths(text_file(), tmp_path))
     list(word_lengths(text_file(digest="e" * 64), tmp_path))
     other = list(word_lengths(text_file(), tmp_path, words=words, dictionary_digest="f" * 64))

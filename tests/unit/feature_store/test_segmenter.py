@@ -15,7 +15,7 @@ from feature_store import segmenter as module
 from feature_store.errors import BadInputError
 from feature_store.own_words import OwnWords, never_cut
 from feature_store.sample_cail import make_case
-from feature_store.segmenter import Segmenter, Word, measure, parse_dictionary, parse_stop_words
+from feature_store.segmenter import DictionaryWord, Segmenter, measure, parse_dictionary, parse_stop_words
 
 ROOT = Path(module.__file__).parents[1]
 PLAIN, FAST = Segmenter(fast=False), Segmenter()
@@ -104,7 +104,7 @@ def test_without_rjieba_it_is_jieba(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_words_of_the_user():
-    words = (Word("盗窃手机", None), Word("张某盗", 5))
+    words = (DictionaryWord("盗窃手机", None), DictionaryWord("张某盗", 5))
     own = Segmenter(words)
     assert own.cut("被告人张某盗窃手机") == ["被告人", "张某", "盗窃手机"]
     assert FAST.cut("被告人张某盗窃手机") == ["被告人", "张某", "盗窃", "手机"]
@@ -113,26 +113,26 @@ def test_words_of_the_user():
 def test_a_dictionary():
     lines = enumerate(["盗窃手机 3 n", "", "  云计算  ", "创新办 4", "甲 乙 x"], start=1)
     assert parse_dictionary(lines, "f") == (
-        Word("盗窃手机", 3),
-        Word("云计算", None),
-        Word("创新办", 4),
-        Word("甲 乙", None),
+        DictionaryWord("盗窃手机", 3),
+        DictionaryWord("云计算", None),
+        DictionaryWord("创新办", 4),
+        DictionaryWord("甲 乙", None),
     )
 
 
 @pytest.mark.parametrize(
     ("line", "word"),
     [
-        ("创新办\t4\tn", Word("创新办", 4)),
-        ("创新办\t4", Word("创新办", 4)),
-        ("创新办 \t 4  nz", Word("创新办", 4)),
-        ("创新办\tNR", Word("创新办", None)),
-        ("\ufeff创新办\t\r", Word("创新办", None)),
-        ("\u3000创新办 7\r", Word("创新办", 7)),
-        ("iPhone15\t30\teng", Word("iPhone15", 30)),
+        ("创新办\t4\tn", DictionaryWord("创新办", 4)),
+        ("创新办\t4", DictionaryWord("创新办", 4)),
+        ("创新办 \t 4  nz", DictionaryWord("创新办", 4)),
+        ("创新办\tNR", DictionaryWord("创新办", None)),
+        ("\ufeff创新办\t\r", DictionaryWord("创新办", None)),
+        ("\u3000创新办 7\r", DictionaryWord("创新办", 7)),
+        ("iPhone15\t30\teng", DictionaryWord("iPhone15", 30)),
     ],
 )
-def test_layouts_of_public_dictionaries(line: str, word: Word):
+def test_layouts_of_public_dictionaries(line: str, word: DictionaryWord):
     assert parse_dictionary([(1, line)], "f") == (word,)
 
 
@@ -156,7 +156,9 @@ def test_entries_that_never_apply_are_those_that_no_text_is_cut_into():
 
 
 def test_a_note_counts_what_the_texts_have_and_names_what_they_cannot_have():
-    own = OwnWords((Word("盗窃手机", None), Word("甲 乙", None)), frozenset(["的", "a b", "无"]))
+    own = OwnWords(
+        (DictionaryWord("盗窃手机", None), DictionaryWord("甲 乙", None)), frozenset(["的", "a b", "无"])
+    )
     assert own.notes()[0].startswith("dictionary: 0 of 2 words occur in the texts; 1 has no effect")
     own.see(["盗窃手机", "的", "的"])
     apart = "1 has no effect, because the tokenizer always splits it"

@@ -11,7 +11,7 @@ from pipeline.base.storage import Storage
 from pipeline.base.stored_files import write_json
 from pipeline.comparing import all_tables
 from pipeline.comparing.comparison_settings import ComparisonSettings
-from pipeline.reporting.standings import Outcome, Row, over_seeds, standings
+from pipeline.reporting.standings import Outcome, StandingsRow, over_seeds, standings
 from tests.small_store import law_features, sample_cache
 from tests.small_study import run_settings
 from tests.unit.pipeline.html_reader import read
@@ -41,8 +41,10 @@ def compare(folder, name="first", outcomes=("infocal", "hardkuma"), is_whole=Tru
         write_json(place / "outcomes" / f"{one.method}-seed0.json", dataclasses.asdict(one))
     if is_whole:
         beside = [
-            Row(name="first_k", kind="trivial", cells={"token_f1": over_seeds([0.125])}),
-            Row(name="masks of Lei et al. (2016)", kind="paper", cells={"token_f1": over_seeds([0.375])}),
+            StandingsRow(name="first_k", kind="trivial", cells={"token_f1": over_seeds([0.125])}),
+            StandingsRow(
+                name="masks of Lei et al. (2016)", kind="paper", cells={"token_f1": over_seeds([0.375])}
+            ),
         ]
         table = standings("beer", "palate", made, target_rate=0.18, beside=beside)
         write_json(place / "table.json", table.as_json())

@@ -16,7 +16,7 @@ from infocal.metrics.scores import Mask, ranked_mask_scores, token_scores
 from pipeline import score
 from pipeline.base.errors import run_command
 from pipeline.marks.audit import Audit, as_json, audit, page
-from pipeline.marks.printed import Interval, read_table
+from pipeline.marks.printed import ValueRange, read_table
 from pipeline.reporting import published
 
 TABLES = Path(__file__).parents[2] / "data" / "published"
@@ -25,7 +25,7 @@ TABLES = Path(__file__).parents[2] / "data" / "published"
 def checked(tmp_path: Path, text: str, density: float | None = None) -> Audit:
     path = tmp_path / "table.csv"
     path.write_text(text, encoding="utf-8")
-    return audit(read_table(path), None if density is None else Interval(density, density))
+    return audit(read_table(path), None if density is None else ValueRange(density, density))
 
 
 def found(result: Audit) -> list[tuple[int, str, tuple[str, ...]]]:

@@ -27,7 +27,7 @@ NEW = ["creamy", "palate", "goodish", "B", "beer"]
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> pretrained.Source:
+def source(tmp_path_factory: pytest.TempPathFactory) -> pretrained.PretrainedFiles:
     folder = write_encoder(tmp_path_factory.mktemp("encoder") / "small", ["the", "beer", "good", "is", "!"])
     # as the files of sentence encoders have it
     read = json.loads((folder / "tokenizer.json").read_text())
@@ -38,7 +38,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> pretrained.Source:
     return pretrained.opened(str(folder))
 
 
-def given(source: pretrained.Source, words: list[str], *, has_tokenizer: bool = True) -> Pretrained:
+def given(source: pretrained.PretrainedFiles, words: list[str], *, has_tokenizer: bool = True) -> Pretrained:
     """What a model of this vocabulary is made from."""
     rows = pretrained.split_words(words, source)
     first = torch.tensor([0, *np.cumsum([len(row) for row in rows]).tolist()])
@@ -53,7 +53,7 @@ def given(source: pretrained.Source, words: list[str], *, has_tokenizer: bool = 
     )
 
 
-def package(source: pretrained.Source, words: list[str], folder: Path, **more: bool) -> Package:
+def package(source: pretrained.PretrainedFiles, words: list[str], folder: Path, **more: bool) -> Package:
     config = InfoCalConfig(
         encoder="transformer", pretrained="small", start_selection_rate=0.5, window_size=16, feature_size=4
     )
@@ -75,14 +75,14 @@ def approximately(found: list[tuple[list[float], list[float]]]) -> list[object]:
 @pytest.mark.parametrize(
     "word", ["beer", "Beer", "good!", "abc", "[SEP]", "\u200b", "酒", "beerx", "a" * 600]
 )
-def test_a_word_is_split_as_those_of_the_vocabulary(source: pretrained.Source, word: str):
+def test_a_word_is_split_as_those_of_the_vocabulary(source: pretrained.PretrainedFiles, word: str):
     splitter = given(source, WORDS).splitter
     assert splitter is not None
     assert list(splitter.pieces(word)) == pretrained.split_words(["<pad>", "<unk>", word], source)[2]
     assert splitter.knows(word) == (word not in ("[SEP]", "\u200b", "酒"))
 
 
-def test_a_new_word_is_read_as_if_the_vocabulary_had_it(source: pretrained.Source, tmp_path: Path):
+def test_a_new_word_is_read_as_if_the_vocabulary_had_it(source: pretrained.PretrainedFiles, tmp_path: Path):
     lacking = package(source, WORDS, tmp_path / "a")
     having = package(source, WORDS + NEW[:-1], tmp_path / "b")
     texts = ["the creamy beer", "palate goodish palate B", "the beer is good"]
@@ -92,7 +92,7 @@ def test_a_new_word_is_read_as_if_the_vocabulary_had_it(source: pretrained.Sourc
     assert first[0] != pytest.approx(second[0], abs=1e-6), "two new words are told apart"
 
 
-def test_texts_together_are_answered_as_alone(source: pretrained.Source, tmp_path: Path):
+def test_texts_together_are_answered_as_alone(source: pretrained.PretrainedFiles, tmp_path: Path):
     read = package(source, WORDS, tmp_path / "a")
     texts = ["creamy", "the beer is goodish and chewy", "palate creamy"]
     alone = [answers(read, text)[0] for text in texts]
@@ -103,7 +103,7 @@ def test_texts_together_are_answered_as_alone(source: pretrained.Source, tmp_pat
     assert whole != pytest.approx(part, abs=1e-6)
 
 
-def test_a_word_of_600_pieces_is_read_whole(source: pretrained.Source, tmp_path: Path):
+def test_a_word_of_600_pieces_is_read_whole(source: pretrained.PretrainedFiles, tmp_path: Path):
     read = package(source, WORDS, tmp_path / "a")
     (found,) = answers(read, "a" * 600)
     (other,) = answers(read, "a" * 590 + "b" * 10)
@@ -112,7 +112,7 @@ def test_a_word_of_600_pieces_is_read_whole(source: pretrained.Source, tmp_path:
     assert [token.token for token in explained.tokens] == ["a" * 600]
 
 
-def test_only_words_without_a_piece_are_called_unknown(source: pretrained.Source, tmp_path: Path):
+def test_only_words_without_a_piece_are_called_unknown(source: pretrained.PretrainedFiles, tmp_path: Path):
     explainer = Explainer(package(source, WORDS, tmp_path / "a"))
     found = explainer.explain(["the creamy beer", "the 酒 beer", "[SEP] good"])
     assert [one.num_unknown for one in found] == [0, 1, 1]
@@ -120,7 +120,7 @@ def test_only_words_without_a_piece_are_called_unknown(source: pretrained.Source
 
 
 def test_a_package_without_a_tokenizer_reads_one_word_for_all_that_it_lacks(
-    source: pretrained.Source, tmp_path: Path
+    source: pretrained.PretrainedFiles, tmp_path: Path
 ):
     older = package(source, WORDS, tmp_path / "a", has_tokenizer=False)
     config = json.loads((tmp_path / "a" / checkpoints.CONFIG).read_text())
@@ -158,7 +158,7 @@ def layout(batch: Batch, made: Pretrained) -> tuple[list[list[int]], list[list[i
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3], [3], [2, 0]])
-def test_features_give_new_words_their_pieces(source: pretrained.Source, rows: list[int]):
+def test_features_give_new_words_their_pieces(source: pretrained.PretrainedFiles, rows: list[int]):
     lacking, having = given(source, WORDS), given(source, WORDS + NEW[:-1])
     batch = Loader(table(TEXTS, WORDS), CLASSES, splitter=lacking.splitter).batch(np.array(rows))
     whole = Loader(table(TEXTS, WORDS + NEW[:-1]), CLASSES).batch(np.array(rows))
@@ -170,7 +170,7 @@ def test_features_give_new_words_their_pieces(source: pretrained.Source, rows: l
     assert plain.words.further is None
 
 
-def test_a_text_of_known_words_has_no_further_ones(source: pretrained.Source):
+def test_a_text_of_known_words_has_no_further_ones(source: pretrained.PretrainedFiles):
     splitter = given(source, WORDS).splitter
     assert splitter is not None
     ids = torch.tensor([[2, 3, 0]])
@@ -178,7 +178,7 @@ def test_a_text_of_known_words_has_no_further_ones(source: pretrained.Source):
     assert Words.of(ids).further is None
 
 
-def test_a_splitter_forgets_what_files_say_of_whole_texts(source: pretrained.Source):
+def test_a_splitter_forgets_what_files_say_of_whole_texts(source: pretrained.PretrainedFiles):
     text = json.dumps(
         json.loads(source.tokenizer.backend_tokenizer.to_str())
         | {"truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}}
@@ -186,7 +186,9 @@ def test_a_splitter_forgets_what_files_say_of_whole_texts(source: pretrained.Sou
     assert len(Splitter(text, UNKNOWN, 7).pieces("a" * 600)) == 600
 
 
-def test_scores_on_validation_read_new_words(source: pretrained.Source, monkeypatch: pytest.MonkeyPatch):
+def test_scores_on_validation_read_new_words(
+    source: pretrained.PretrainedFiles, monkeypatch: pytest.MonkeyPatch
+):
     """What a trial and `evaluate` score with has the splitter of the model."""
     seen = []
 

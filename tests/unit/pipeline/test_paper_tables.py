@@ -6,9 +6,10 @@ import re
 import pytest
 
 from infocal.metrics.resampling import TextCounts, mean_interval
+from pipeline.base import text_tables
 from pipeline.reporting import pages, paper_tables, published, typeset
 from pipeline.reporting.paper_tables import NOT_MEASURED, Compared, PaperTable, sections, state
-from pipeline.reporting.standings import Outcome, Row, over_seeds
+from pipeline.reporting.standings import Outcome, StandingsRow, over_seeds
 from tests.unit.pipeline.html_reader import read
 
 NUM_TEXTS = 20
@@ -43,7 +44,7 @@ def compared(outcomes, name="first", **changes) -> Compared:
         **{"target_rate": 0.2, "num_epochs": 3, "is_sample": False, "methods": methods, "seeds": seeds},
         **{"outcomes": outcomes, "num_all": len(methods) * len(seeds)},
         "counts": {"train_rows": 8981, "train_tokens": 1331527, "test_rows": 401},
-        "beside": [Row(name="random_k", kind="trivial", cells={"token_f1": over_seeds([0.1])})],
+        "beside": [StandingsRow(name="random_k", kind="trivial", cells={"token_f1": over_seeds([0.1])})],
     }
     return Compared(**{**values, **changes})
 
@@ -257,7 +258,7 @@ def test_all_formats_have_every_row():
     latex = typeset.paper_latex(made, ["a note"])
     for one in (line for section in made for of in section.tables for line in of.rows):
         assert one.name in page.words and one.name in markdown
-        assert typeset.escaped(one.name) in latex
+        assert text_tables.latex_escaped(one.name) in latex
     num = sum(len(section.tables) for section in made)
     assert latex.count(r"\begin{table}") == latex.count(r"\end{table}") == num
     assert len(page.find("h3")) == num

@@ -14,7 +14,7 @@ from pipeline.reporting import comparison_plots, epoch_plots, optuna_plots, plot
 from pipeline.reporting.plots import Plot
 from pipeline.reporting.published import rows as published_rows
 from pipeline.reporting.results import Findings, ScoreRow, Searched, TrialResult
-from pipeline.reporting.standings import MeanScore, Row, Standings
+from pipeline.reporting.standings import MeanScore, Standings, StandingsRow
 from pipeline.training.columns import Column
 from pipeline.training.epochs import EpochMetrics
 from search_spaces.base import Bound, Criterion
@@ -370,13 +370,15 @@ def test_marks_of_published_methods_are_told_apart():
 F1 = Column("token_f1", "F1")
 
 
-def table(*rows: Row) -> Standings:
+def table(*rows: StandingsRow) -> Standings:
     return Standings(title="t", columns=[F1], rows=rows, headline=F1, notes=[])
 
 
-def row(name, mean, kind="ours", deviation=None, gap=None) -> Row:
+def row(name, mean, kind="ours", deviation=None, gap=None) -> StandingsRow:
     cells = {"token_f1": MeanScore(mean, deviation)}
-    return Row(name=name, kind=kind, cells=cells, differences={} if gap is None else {"token_f1": gap})
+    return StandingsRow(
+        name=name, kind=kind, cells=cells, differences={} if gap is None else {"token_f1": gap}
+    )
 
 
 def test_methods_stand_in_the_order_of_the_table_with_their_deviation():

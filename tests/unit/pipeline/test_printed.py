@@ -7,10 +7,10 @@ import pytest
 from feature_store.errors import MissingDataError
 from pipeline.base.errors import PipelineError
 from pipeline.marks import printed
-from pipeline.marks.printed import Interval, Table, read_table, span_of, stated_share
+from pipeline.marks.printed import PrintedTable, ValueRange, read_table, span_of, stated_share
 
 
-def table(tmp_path: Path, text: str) -> Table:
+def table(tmp_path: Path, text: str) -> PrintedTable:
     path = tmp_path / "table.csv"
     path.write_text(text, encoding="utf-8")
     return read_table(path)
@@ -38,7 +38,7 @@ def test_a_cell_stands_for_all_that_rounds_to_it(number: str, is_percent: bool, 
     [((0, 1), (1, 2), True), ((0, 1), (1.1, 2), False), ((0, 5), (2, 3), True), ((2, 3), (0, 1), False)],
 )
 def test_intervals_meet(one: tuple[float, float], other: tuple[float, float], expected: bool):
-    assert Interval(*one).meets(Interval(*other)) is expected
+    assert ValueRange(*one).meets(ValueRange(*other)) is expected
 
 
 def test_columns_are_read_in_their_own_unit(tmp_path: Path):

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.study import race
 from pipeline.study.criterion import Candidate
-from pipeline.study.race import Outcome, Race, stands
+from pipeline.study.race import Race, SeedOutcome, stands
 from tests.small_study import POINT, candidate
 
 FIRST_SEED = 7
@@ -28,9 +28,9 @@ def ran(trials: list[Candidate], values: Mapping[tuple[str, int], float | None])
     def key(config: Mapping[str, Any]) -> tuple[str, int]:
         return names[config["lambda_ib"]], config["seed"]
 
-    def again(config: Mapping[str, Any]) -> Outcome:
+    def again(config: Mapping[str, Any]) -> SeedOutcome:
         name = "{}{}".format(*key(config))
-        return Outcome(is_over=name in trained, result=trained.get(name))
+        return SeedOutcome(is_over=name in trained, result=trained.get(name))
 
     for _ in range(10):
         found = stands(trials, FIRST_SEED, again)
@@ -115,6 +115,6 @@ def test_a_race_that_is_interrupted_asks_for_what_is_missing_alone():
     trials = [trial("a", 0.5), trial("b", 0.4)]
     done = {(ord("a"), 8)}
     found = stands(
-        trials, FIRST_SEED, lambda config: Outcome((int(config["lambda_ib"]), config["seed"]) in done)
+        trials, FIRST_SEED, lambda config: SeedOutcome((int(config["lambda_ib"]), config["seed"]) in done)
     )
     assert [(chr(int(one["lambda_ib"])), one["seed"]) for one in found.missing] == [("b", 8)]

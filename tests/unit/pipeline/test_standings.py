@@ -7,6 +7,7 @@ from statistics import stdev
 import pytest
 
 from infocal.metrics.resampling import TextCounts, paired_difference
+from pipeline.base import text_tables
 from pipeline.reporting import pages, standings, typeset
 from pipeline.reporting.paper_tables import PaperRow, PaperSection, PaperTable
 from pipeline.reporting.significance import holm, smallest_difference, smallest_paired_difference
@@ -17,8 +18,8 @@ from pipeline.reporting.standings import (
     UNFINISHED,
     MeanScore,
     Outcome,
-    Row,
     Standings,
+    StandingsRow,
     over_seeds,
     paired_p,
 )
@@ -43,7 +44,7 @@ def table(outcomes, **changes) -> Standings:
     return standings.standings("beer", "palate", outcomes, **{"target_rate": 0.07, **changes})
 
 
-def row(found: Standings, name: str) -> Row:
+def row(found: Standings, name: str) -> StandingsRow:
     (only,) = [row for row in found.rows if row.name == name]
     return only
 
@@ -206,7 +207,7 @@ def test_a_table_is_set_as_several_where_the_terminal_is_narrow(width: int):
     ],
 )
 def test_a_text_is_shown_in_markdown_as_it_is(text: str, expected: str | None):
-    assert typeset.markdown_escaped(text) == (text if expected is None else expected)
+    assert text_tables.markdown_escaped(text) == (text if expected is None else expected)
 
 
 def test_every_markdown_table_escapes_its_title_and_cells():
@@ -231,7 +232,7 @@ def test_markdown_is_aligned_and_has_its_notes():
 
 
 def test_latex_escapes_what_it_would_read_as_commands():
-    assert typeset.escaped(r"a_b & 5 % $x$ {#} \ ^~ <> ± †") == (
+    assert text_tables.latex_escaped(r"a_b & 5 % $x$ {#} \ ^~ <> ± †") == (
         r"a\_b \& 5 \% \$x\$ \{\#\} \textbackslash{} \textasciicircum{}\textasciitilde{} "
         r"\textless{}\textgreater{} $\pm$ \dag{}"
     )

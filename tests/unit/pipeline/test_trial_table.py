@@ -3,7 +3,7 @@
 import pytest
 
 from feature_store.terminal import columns
-from pipeline.study.trial_table import Row, lines
+from pipeline.study.trial_table import TrialRow, lines
 
 SCORES = {
     "val_token_precision": 0.1844,
@@ -25,12 +25,12 @@ POSTS = {
 POINT = {"lambda_g": 1.0, "lambda_ib": 0.0003, "lambda_lm": 0.005, "lambda_mi": 0.1}
 
 
-def row(number: int, **changes: object) -> Row:
+def row(number: int, **changes: object) -> TrialRow:
     given = {"state": "running", "num_epochs": number % 51, "scores": SCORES, "searched": POINT}
-    return Row(name=f"{number:02d}", **{**given, **changes})
+    return TrialRow(name=f"{number:02d}", **{**given, **changes})
 
 
-def table(rows: list[Row], width: int, height: int = 30, dataset: str = "beer") -> list[str]:
+def table(rows: list[TrialRow], width: int, height: int = 30, dataset: str = "beer") -> list[str]:
     decisive = ["val_token_recall", "val_token_precision"]
     if dataset == "hatexplain":
         decisive = ["val_hatexplain_token_f1", "val_accuracy"]

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.study.utilisation import Epoch, Stopwatch, Utilisation, utilisation
+from pipeline.study.utilisation import Stopwatch, TimedEpoch, Utilisation, utilisation
 
 
-def epoch(trial: str, worker: str, reported: float, epoch_s: float = 2.0, train_s: float = 1.5) -> Epoch:
-    return Epoch(trial, worker, reported, epoch_s, train_s)
+def epoch(trial: str, worker: str, reported: float, epoch_s: float = 2.0, train_s: float = 1.5) -> TimedEpoch:
+    return TimedEpoch(trial, worker, reported, epoch_s, train_s)
 
 
 def test_training_between_the_first_and_the_last_report_counts():
@@ -50,7 +50,7 @@ def test_the_overhead_is_the_median_gap_between_trials_of_a_worker():
 
 
 @pytest.mark.parametrize("epochs", [[], [epoch("a", "1", 1.0)], [epoch("a", "1", 1.0), epoch("b", "2", 1.0)]])
-def test_nothing_is_said_where_nothing_lies_between(epochs: list[Epoch]):
+def test_nothing_is_said_where_nothing_lies_between(epochs: list[TimedEpoch]):
     assert utilisation(epochs, 2, 1) is None
 
 

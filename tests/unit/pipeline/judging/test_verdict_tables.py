@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.judging import verdict_tables
 from pipeline.judging.ratings import Estimate
-from pipeline.judging.verdict_tables import Table
+from pipeline.judging.verdict_tables import TextTable
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_a_number_that_rounds_to_nothing_has_no_sign(
 
 def test_names_are_shown_as_they_are_in_markdown():
     names = ["A<script>alert(1)</script>", "a|b", "<b>", "two\nlines"]
-    text = verdict_tables.markdown([Table("by <i>me</i>", ["method"], [[name] for name in names])], [])
+    text = verdict_tables.markdown([TextTable("by <i>me</i>", ["method"], [[name] for name in names])], [])
     lines = text.splitlines()
     assert lines[0] == r"### by \<i>me\</i>"
     cells = [line[2:-2].strip() for line in lines[4:8]]
