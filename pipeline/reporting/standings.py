@@ -527,8 +527,8 @@ def _method_notes(by_method: Mapping[str, Sequence[Outcome]]) -> list[str]:
 
 
 def trivial_rows(lines: Mapping[str, Mapping[str, float]]) -> list[StandingsRow]:
-    """Rows of the trivial lines, by their names."""
-    return [given_row(name, scores, "trivial") for name, scores in lines.items()]
+    """Rows of the trivial lines, by their names; without annotations they have no score, and no row."""
+    return [given_row(name, scores, "trivial") for name, scores in lines.items() if _F1 in scores]
 
 
 def given_row(name: str, scores: Mapping[str, float], kind: str, note: str = "") -> StandingsRow:

@@ -238,6 +238,12 @@ def test_latex_escapes_what_it_would_read_as_commands():
     )
 
 
+def test_trivial_lines_of_texts_without_annotations_have_no_row():
+    assert standings.trivial_rows({"first_k": {"selection_rate": 0.13, "num_skipped": 9}}) == []
+    (row,) = standings.trivial_rows({"first_k": {"selection_rate": 0.13, "token_f1": 0.2}})
+    assert row.name == "first_k"
+
+
 def test_latex_is_a_booktabs_table():
     trivial = standings.trivial_rows({"random_k": {"token_f1": 0.1}})
     text = typeset.latex(table([outcome("infocal-no-lm"), outcome("infocal-no-lm", 1)], beside=trivial))
