@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -24,6 +25,10 @@ _resumes: list[Callable[[], str]] = []
 """Tells how what runs now is resumed; nothing where nothing is to be resumed."""
 _received: list[int] = []
 """The first signal, once it has come: Ray raises a KeyboardInterrupt of its own in place of ours."""
+_first_at = [0.0]
+"""When it came, by the monotonic clock."""
+SAME_S = 0.05
+"""A further signal so soon is the same request: `timeout` signals a process, and then its group."""
 
 
 @contextlib.contextmanager
@@ -89,7 +94,7 @@ def _first(number: int, frame: FrameType | None) -> None:
         terminal.notice(_FIRST)  # shown by the thread that draws: a line in its midst would tear the table
     else:
         os.write(2, f"\n{_FIRST}\n".encode())  # not `print`, whose buffer may be in use just now
-    _received[:] = [number]
+    _received[:], _first_at[:] = [number], [time.monotonic()]
     raise KeyboardInterrupt
 
 
@@ -113,6 +118,8 @@ def _unless_interrupt(
 
 
 def _second(number: int, frame: FrameType | None) -> None:
+    if time.monotonic() - _first_at[0] < SAME_S:
+        return
     said = b"".join(f"{tells()}\n".encode() for tells in _resumes)
     _kill_children()
     os.write(2, (terminal.SHOW_CURSOR + b"\n" if terminal.is_open() else b"") + said + _SECOND)

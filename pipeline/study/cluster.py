@@ -64,7 +64,8 @@ def session(address: str | None, num_cpus: int | None = None) -> Iterator[None]:
         yield
     finally:
         with terminal.step("leaving Ray"):
-            ray_private.shut_down()
+            ray.shutdown()
+            interruption.renew()
 
 
 _ahead: list[Future[None]] = []
@@ -91,7 +92,7 @@ def started_ahead(address: str | None) -> Iterator[None]:
         finally:
             _ahead.clear()
             if start.exception() is None and ray.is_initialized():
-                ray_private.shut_down()
+                ray.shutdown()
 
 
 def _start(num_cpus: int | None) -> None:
@@ -104,7 +105,7 @@ def _start(num_cpus: int | None) -> None:
     temporary = os.path.join(tempfile.gettempdir(), "ray")
     for left in reversed(range(_NUM_STARTS)):
         try:
-            with ray_private.without_api_server():
+            with ray_private.without_api_server(), ray_private.in_their_own_groups():
                 ray.init(
                     address=LOCAL,
                     num_cpus=num_cpus,
@@ -279,6 +280,8 @@ def prepare_environment(address: str | None = None) -> None:
         # a line of ours says what became of a trial; the traceback is in its folder
         "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
         "RAY_IGNORE_UNHANDLED_ERRORS": "1",
+        # it would print a stack of C++ at SIGTERM, and answer in place of us
+        "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",
         # Tune would end the search at an interrupt as if all had been trained
         "TUNE_DISABLE_SIGINT_HANDLER": "1",
         # workers keep freed memory: asking the kernel for it again at each step costs a tenth of the time

@@ -6,11 +6,10 @@ longer works. `READ` has the private attributes that subclasses of Tune's classe
 """
 
 import contextlib
+import functools
+import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
-
-from pipeline.base import interruption
 
 READ = {
     "ray.tune.schedulers.ASHAScheduler": ("_brackets",),
@@ -19,8 +18,6 @@ READ = {
 """Class -> private attributes of its objects that a subclass of this project reads."""
 STARTS_LATE = "timed out during startup"
 """What Ray says, as a plain `Exception`, where a node has not started within its 30 s."""
-_RENEW_S = 0.01
-"""How long, while Ray is left, SIGTERM may end this process at once."""
 
 
 @contextlib.contextmanager
@@ -46,19 +43,21 @@ def without_api_server() -> Iterator[None]:
         kind.start_api_server = start
 
 
-def shut_down() -> None:
-    """Disconnect from Ray, and keep answering SIGTERM.
+@contextlib.contextmanager
+def in_their_own_groups() -> Iterator[None]:
+    """Let `ray.init` start Ray's processes outside of this process's group.
 
-    Ray's core worker, which is C++, gives SIGTERM back to the system when it shuts down, so the signal would
-    end the process before its runs are closed in MLflow. No option prevents it, and Python does not hear of
-    it. So Ray shuts down in a thread, and this thread sets the handlers again until that is done.
+    `kill %1` of a shell and `timeout` signal the whole group, and raylet would end at SIGTERM, before the
+    trials have saved their state. `ray.init` has no option for it. Only on Linux: elsewhere Ray finds by
+    their group what it has to end after a driver that was killed.
     """
-    import ray
+    from ray._private import services
 
-    with ThreadPoolExecutor(1) as other:
-        done = other.submit(ray.shutdown)
-        while not done.done():
-            interruption.renew()
-            wait([done], _RENEW_S)
-        interruption.renew()
-        done.result()
+    module: Any = services
+    popen = module.ConsolePopen
+    if sys.platform == "linux":
+        module.ConsolePopen = functools.partial(popen, process_group=0)
+    try:
+        yield
+    finally:
+        module.ConsolePopen = popen

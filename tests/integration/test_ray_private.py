@@ -21,10 +21,10 @@ from pipeline.study import ray_private
 ROOT = Path(__file__).resolve().parents[2]
 MEND = "Ray has changed: see pipeline/study/ray_private.py"
 SESSION = """
-import json, os, signal, sys
+import contextlib, json, os, signal, sys, time
 from pathlib import Path
 from pipeline.base import interruption
-from pipeline.study import cluster
+from pipeline.study import cluster, ray_private
 
 cluster.prepare_environment()
 import psutil
@@ -43,6 +43,13 @@ def listening(pids):
     lines = [line.split() for table in tables for line in table]
     return [line[1].partition(":")[0] for line in lines if line[3] == "0A" and line[9] in mine]
 
+def beside(parts):
+    return sorted({one.name() for one in parts if os.getpgid(one.pid) == os.getpgid(0)})
+
+if "alone" in sys.argv:
+    ray_private.in_their_own_groups = contextlib.nullcontext
+    del os.environ["RAY_DISABLE_FAILURE_SIGNAL_HANDLER"]
+
 with interruption.handled():
     before = signal.getsignal(signal.SIGTERM)
     if "ahead" in sys.argv:
@@ -50,6 +57,9 @@ with interruption.handled():
             cluster._ahead[0].result()
             print("answered", is_answered() and signal.getsignal(signal.SIGTERM) is before)
             parts = psutil.Process().children(recursive=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(20)
         print("left", psutil.wait_procs(parts, 30)[1])
         sys.exit()
     with cluster.session(None, num_cpus=1):
@@ -59,6 +69,7 @@ with interruption.handled():
         print("commands", json.dumps([" ".join(one.cmdline()) for one in ours[1:]]))
         print("listening", json.dumps(listening([one.pid for one in ours])))
         print("ours", signal.getsignal(signal.SIGTERM) is before)
+        print("beside", json.dumps(beside(ours[1:])))
         if "alone" in sys.argv:
             interruption.renew = lambda: None
     print("answered", is_answered())
@@ -84,6 +95,7 @@ def session(*arguments: str) -> dict[str, str]:
         timeout=240,
     )
     assert done.returncode == 0, done.stderr
+    assert "SIGTERM received" not in done.stderr, "Ray's C++ answers no signal"
     return dict(line.split(" ", 1) for line in done.stdout.splitlines())
 
 
@@ -95,6 +107,7 @@ def test_no_api_server_is_started_and_sigterm_stays_ours():
     assert not [one for one in commands if "dashboard/dashboard.py" in one], MEND
     assert found["ours"] == "True"
     assert found["answered"] == "True", MEND
+    assert json.loads(found["beside"]) == [], "a signal to the driver's group does not reach Ray"
 
 
 def test_a_ray_that_is_started_ahead_leaves_sigterm_ours_and_nothing_behind():
@@ -108,9 +121,11 @@ def test_every_port_of_a_private_ray_is_on_the_loopback_device():
     assert set(listening) <= set(LOOPBACK)
 
 
-def test_left_alone_ray_gives_sigterm_to_the_system():
-    """If this fails, `ray_private.shut_down` is `ray.shutdown`."""
-    assert session("alone")["answered"] == "False"
+def test_left_alone_ray_shares_its_drivers_group_and_takes_sigterm():
+    """If this fails, `in_their_own_groups` or RAY_DISABLE_FAILURE_SIGNAL_HANDLER is no longer needed."""
+    found = session("alone")
+    assert {"gcs_server", "raylet"} <= set(json.loads(found["beside"]))
+    assert found["answered"] == "False"
 
 
 def test_ray_always_starts_an_api_server():

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -183,10 +184,21 @@ def test_the_second_signal_stops_at_once(number: int, code: int):
         one.send_signal(number)
         assert one.stdout is not None
         assert one.stdout.readline() == "cleaning\n"
+        time.sleep(2 * interruption.SAME_S)
         one.send_signal(number)
         _, err = one.communicate(timeout=30)
     assert one.returncode == code
     assert err.endswith("\nto resume: a command\nstopped at once\n")
+
+
+def test_signals_in_one_breath_are_one():
+    """As of `timeout`, which signals a process and then its group."""
+    with process("careful") as one:
+        one.send_signal(signal.SIGTERM)
+        one.send_signal(signal.SIGTERM)
+        out, err = one.communicate(timeout=60)
+    assert (one.returncode, out) == (143, "cleaning\ncleaned\n")
+    assert "stopped at once" not in err
 
 
 def test_the_second_signal_ends_what_was_started_too():
@@ -195,6 +207,7 @@ def test_the_second_signal_ends_what_was_started_too():
         assert one.stdout is not None
         child = psutil.Process(int(one.stdout.readline()))
         assert one.stdout.readline() == "cleaning\n"
+        time.sleep(2 * interruption.SAME_S)
         one.send_signal(signal.SIGINT)
         one.communicate(timeout=30)
     _, alive = psutil.wait_procs([child], 10)
