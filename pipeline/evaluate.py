@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.evaluate`."""
     parser = common_flags.parser(
-        "pipeline.evaluate", "Score a trial or a registered model on the sealed test split."
+        "pipeline.evaluate", "Score a trial or a registered model on the test split."
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--run", metavar="RUN_ID", help="MLflow run of a trial")
-    which.add_argument("--model", metavar="URI", help="models:/NAME@ALIAS or models:/NAME/VERSION")
+    which.add_argument("--model", type=models.model_uri, metavar="URI", help=models.URI_HELP)
     parser.add_argument(
         "--json",
         metavar="FILE",

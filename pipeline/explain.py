@@ -28,7 +28,7 @@ def build_parser() -> argparse.ArgumentParser:
         "pipeline.explain", "Predict the label or score of texts and mark the words of the rationale."
     )
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--model", metavar="URI", help="models:/NAME@ALIAS or models:/NAME/VERSION")
+    which.add_argument("--model", type=models.model_uri, metavar="URI", help=models.URI_HELP)
     which.add_argument(
         "--package", metavar="DIR", help="folder of a model that `pipeline.train` or a search wrote"
     )

@@ -18,7 +18,7 @@ from search_spaces import lookup
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.promote`."""
     parser = common_flags.parser(
-        "pipeline.promote", "Score a registered model on the sealed test split and make it the champion."
+        "pipeline.promote", "Score a registered model on the test split and make it the champion."
     )
     common_flags.add_data_arguments(parser)
     parser.add_argument("--embedding", help="the value of `--embedding` in the search (default: none)")

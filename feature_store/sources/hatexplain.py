@@ -354,9 +354,7 @@ _NOTES = {
 def _tell(report: Report, cases: _Cases) -> None:
     """Counts and notes of every label and rationale that is not plain."""
     if dropped := report.counts["dropped_undecided"]:
-        report.notes.append(
-            f"{counted(dropped, 'post')} on whose label most annotators do not agree: dropped"
-        )
+        report.notes.append(f"{counted(dropped, 'post')} without a majority label: left out")
     for case, (one, several, note) in _NOTES.items():
         if case not in cases:
             continue

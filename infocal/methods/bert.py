@@ -1,4 +1,4 @@
-"""BERT as a classifier [Mathew2021]: the state of the mark before a text, and two linear layers.
+"""BERT as a classifier [Mathew2021]: the state of the special token before a text, and two linear layers.
 
 Shapes: B texts, T positions.
 """
@@ -72,7 +72,10 @@ class BertModel(Classifier):
         encoder = self.new_encoder()
         assert isinstance(encoder, Transformer)  # the config has no other choice
         if not isinstance(embeddings, Pretrained) or not embeddings.prefix:
-            raise ConfigError("BERT reads the mark before a text, but this tokenizer puts none there")
+            raise ConfigError(
+                "BERT predicts from the special token before a text (such as [CLS]), but this tokenizer adds "
+                "none there"
+            )
         encoder.show_attention()
         self.encoder = encoder
         self.feature = nn.Linear(encoder.output_size, encoder.output_size)

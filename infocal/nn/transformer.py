@@ -17,7 +17,7 @@ from infocal.nn.pieces import EXTRA, Layout, Pretrained
 
 
 class FirstMark(NamedTuple):
-    """What the mark before a text, such as `[CLS]`, makes of it in the last block."""
+    """What the special token before a text, such as `[CLS]`, makes of it in the last block."""
 
     state: Float[Tensor, "B Z"]
     attention: Float[Tensor, "B H T"]

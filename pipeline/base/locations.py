@@ -18,6 +18,23 @@ def storage(given: str | None, sample: bool) -> Storage:
     return Storage(given or (SAMPLE_STORAGE if sample else STORAGE))
 
 
+def check_above_is_folder(path: Path, where: str) -> Path:
+    """The folder in which a file, or its missing folders, would be made.
+
+    Args:
+        where: flag that named it.
+
+    Raises:
+        PipelineError: if a file is in the way.
+    """
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise PipelineError(
+            f"expected a folder, but `{above}` is a file", where=where, hint="name a folder of your own"
+        )
+    return above
+
+
 def make_folder(path: Path, where: str) -> None:
     """Make a folder and those above it, where they are missing.
 
@@ -28,6 +45,7 @@ def make_folder(path: Path, where: str) -> None:
         PipelineError: if it cannot be made.
     """
     try:
+        check_above_is_folder(path / "any", where)
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise PipelineError(

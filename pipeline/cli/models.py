@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from pipeline.training.checkpoints import Package
 
 
+URI_HELP = "models:/NAME@ALIAS or models:/NAME/VERSION; NAME alone means models:/NAME@champion"
+"""Of a flag whose value `model_uri` completes."""
+
+
 def model_uri(place: str) -> str:
     """`models:/NAME@ALIAS` of `NAME` (the champion), `NAME@ALIAS` or `NAME/VERSION`; another URI as it is."""
     if ":/" in place.removeprefix("models:/"):
@@ -36,11 +40,8 @@ def parse_uri(uri: str) -> tuple[str, str | int]:
     """
     match = _MODEL_URI.fullmatch(uri)
     if match is None:
-        meant = model_uri(uri)
         raise PipelineError(
-            f"expected `models:/NAME@ALIAS` or `models:/NAME/VERSION`, but got `{uri}`",
-            where="--model",
-            hint=f"did you mean `--model {meant}`?" if _MODEL_URI.fullmatch(meant) else None,
+            f"expected `models:/NAME@ALIAS` or `models:/NAME/VERSION`, but got `{uri}`", where="--model"
         )
     return match["name"], match["alias"] or int(match["version"])
 

@@ -75,7 +75,7 @@ def run_settings(
     lookup.check_number_of_targets(given.method, given.dataset, aspect, "--method")
     _check_variant(base, given.method)
     _check(base, given, aspect)
-    check_pretrained(base.get("encoder", "rcnn"), base.get("pretrained"), _flags(given))
+    check_pretrained(base.get("encoder", "rcnn"), base.get("pretrained"), _flags(given) or "--method")
     criterion = lookup.criterion(given.dataset, aspect)
     own_rationales = base.get("rationales") == "per_head"
     criterion = _for_target(criterion, aspect, getattr(given, "criterion_target", None), own_rationales)
@@ -311,7 +311,7 @@ def check_pretrained(encoder: str, pretrained: Any, where: str | None) -> None:
     """
     if ENCODERS[encoder].is_pretrained and not pretrained:
         raise PipelineError(
-            f"`encoder` {encoder} needs `pretrained`, a folder or a model's name on the hub",
+            f"the encoder `{encoder}` needs `pretrained`, a folder or a model's name on the hub",
             where=where,
             hint="add `--set pretrained=FOLDER`",
         )

@@ -41,7 +41,7 @@ from pipeline.study.scheduler import Listed, resumed
 from pipeline.study.study_folder import TUNE, StudyFolder
 from pipeline.tracking import descriptions
 from pipeline.tracking.studies import end_children
-from pipeline.tracking.tracking import NAME_TAG, NOTE_TAG, Tracker
+from pipeline.tracking.tracking import COMPARISON_TAG, NAME_TAG, NOTE_TAG, Tracker
 from pipeline.training import data_options, feature_copies, midway
 from pipeline.training.scoring import trivial_test
 from pipeline.training.settings import RUN, RunSettings
@@ -301,7 +301,7 @@ def _with_parent(prepared: ComparisonSettings, tracker: Tracker) -> ComparisonSe
         "command": prepared.command,
     }
     # no study's tag: `pipeline.report` would take it for the latest one
-    tags = {"comparison": prepared.name, NAME_TAG: prepared.name}
+    tags = {COMPARISON_TAG: prepared.name, NAME_TAG: prepared.name}
     target = data_options.target_of_run(run)
     tags[NOTE_TAG] = descriptions.of_comparison(target, methods, prepared.seeds, run.num_epochs)
     tags |= data_options.tags(run.dataset, run.options)

@@ -30,7 +30,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--import", dest="take_back", nargs="+", metavar="FILE", default=[], help="read the filled-in files"
     )
     group.add_argument("--replace", action="store_true", help="let `--import` replace existing answers")
-    group = parser.add_argument_group("results")
+    group = parser.add_argument_group("with --results")
     group.add_argument(
         "--vote",
         choices=_VOTES,

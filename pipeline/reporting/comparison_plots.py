@@ -97,7 +97,7 @@ def difference_plot(table: Standings) -> Plot | None:
     )
     level(figure, 0, "InfoCal", is_upright=True)
     _list_names(figure, names)
-    figure.update_xaxes(title_text=f"{column.heading}, less InfoCal's")
+    figure.update_xaxes(title_text=f"{column.heading} minus InfoCal's")
     apart = [
         row.name for row, gap in zip(rows, gaps, strict=True) if gap.interval.low * gap.interval.high > 0
     ]

@@ -303,7 +303,7 @@ def _comparison(findings: Findings, published: Sequence[PublishedRow]) -> list[d
     groups = [
         {"heading": "This study, validation", "kind": "ours", "rows": _own_rows(findings)},
         {
-            "heading": "This study, sealed test split",
+            "heading": "This study, test split",
             "kind": "ours",
             "rows": findings.readings or [ScoreRow(name="not read yet", note=how_to_read)],
         },

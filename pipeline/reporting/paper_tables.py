@@ -304,7 +304,7 @@ def _table(group: Sequence[Compared], printed: Sequence[PublishedRow], shown: Se
         rows += [_published(row, shown, num_gaps) for row in printed if row.method == title]
     beside = next((of.beside for of in group if of.beside), ())
     rows += [_given(row, shown, num_gaps) for row in beside if row.name not in titles]
-    gap = [f"{headline.label}, less InfoCal's [95 %]"] if headline else []
+    gap = [f"{headline.label} minus InfoCal's [95 %]"] if headline else []
     signs = {sign for row in own for sign in row.marks}
     return PaperTable(
         title=f"{target(one.dataset, one.aspect, one.options)}: "
@@ -469,7 +469,9 @@ def _first_here(own: Sequence[_Own], shown: Sequence[Column], group: Sequence[Co
         for some in (infocal, rivals)
     )
     said = _places(ours, theirs, shown)
-    said = [f"here: {so_far}{text}" for text in said or ["no other method is measured that compares"]]
+    said = [
+        f"here: {so_far}{text}" for text in said or ["no other measured method can be compared with InfoCal"]
+    ]
     if left_out:
         said[-1] += f"; left out, because dense or trivial: {', '.join(sorted(left_out))}"
     if marks := "".join(dict.fromkeys(sign for row in infocal for sign in row.marks)):

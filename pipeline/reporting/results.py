@@ -213,7 +213,7 @@ class Findings:
     trivial_note: str = ""
     """On which texts they were computed."""
     readings: Sequence[ScoreRow] = ()
-    """The winner on the sealed test split, where that was read."""
+    """The winner on the test split, where that was read."""
 
     links: Mapping[str, Links] = field(default_factory=dict)
     """By the id of a trial's run."""

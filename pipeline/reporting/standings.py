@@ -42,7 +42,8 @@ MAX_OFF_TARGET = 0.01
 """Selection rates further than one point from the target are marked: such rows do not compare."""
 OFF_TARGET, DEGENERATE, DENSE, UNFINISHED = "†", "‡", "§", "¶"
 MARKS = {
-    OFF_TARGET: "with at least one seed, selects more than one point off the target: not at equal selection",
+    OFF_TARGET: "with at least one seed, the selection rate on test differs from the target by more than one "
+    "point, so the row is not at the same selection rate",
     DEGENERATE: "with at least one seed, the mask is a trivial one, on validation or on test",
     DENSE: "reads every token by definition, so the target does not hold for it",
     UNFINISHED: "with at least one seed, the best epoch is in the start phase, before all losses had their "
@@ -138,7 +139,7 @@ class Standings:
         if self.headline is None:
             return labels
         label = self.headline.label
-        more = [f"{label}, less InfoCal's [95 %]", "p, Holm"] if self._has_differences else []
+        more = [f"{label} minus InfoCal's [95 %]", "p, Holm"] if self._has_differences else []
         return [*labels, f"p ({label})", *more]
 
     def texts(self, row: StandingsRow) -> list[str]:
@@ -398,7 +399,7 @@ def _notes_on_differences(
     said = []
     if any(headline.score in row.differences for row in rows):
         said.append(
-            f"{headline.label}, less InfoCal's: interval of 95 % over bootstrap resamples of texts and seeds,"
+            f"{headline.label} minus InfoCal's: interval of 95 % over bootstrap resamples of texts and seeds,"
             " both paired; p, Holm: two-sided, of the same resamples, corrected for the number of methods"
         )
     said += _smallest_in_words(smallest, headline, num_seeds)
@@ -516,9 +517,10 @@ def _method_notes(by_method: Mapping[str, Sequence[Outcome]]) -> list[str]:
     seeds = sorted({outcome.seed for outcomes in by_method.values() for outcome in outcomes})
     spread = "mean ± sample standard deviation over seeds" if len(seeds) > 1 else "one seed"
     said = [
-        f"{spread} ({', '.join(map(str, seeds))}); each the best epoch on validation, read on test once",
+        f"{spread} ({', '.join(map(str, seeds))}); each training's best epoch on validation, scored once on "
+        "test",
         "p: two-sided paired t-test over seeds against InfoCal; "
-        f"{NOT_KNOWN} with fewer than two common seeds or without InfoCal",
+        f"`{NOT_KNOWN}` means: fewer than two common seeds, or no InfoCal",
     ]
     for name, outcomes in by_method.items():
         if reason := failures(outcomes):

@@ -3,6 +3,7 @@
 import argparse
 
 from pipeline.base.errors import PipelineError
+from pipeline.cli.models import URI_HELP
 from pipeline.web import flags as web_flags
 from pipeline.web.words import CHINESE, ENGLISH
 
@@ -17,7 +18,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="URI",
-        help="models:/NAME@ALIAS or models:/NAME/VERSION; NAME alone means models:/NAME@champion",
+        help=URI_HELP,
     )
     group.add_argument(
         "--package", action="append", default=[], metavar="DIR", help="folder of a model, instead of a URI"

@@ -1,4 +1,4 @@
-"""The criterion that a registered model must meet on the sealed test split."""
+"""The criterion that a registered model must meet on the test split."""
 
 import dataclasses
 import math

@@ -1,7 +1,7 @@
 """Gathers what a study found from the tracker, and writes its page.
 
 What the tracker does not hold stays missing: nothing is estimated, and trials are never trained or scored
-here. The sealed test split is not read either; a reading that was logged on the winner's run is shown.
+here. The test split is not read either; a reading that was logged on the winner's run is shown.
 """
 
 import dataclasses
@@ -463,7 +463,7 @@ def _predictions(tracker: Tracker, run_id: str) -> list[dict[str, Any]]:
 
 
 def _readings(run: TrackedRun, shown: Sequence[str]) -> list[ScoreRow]:
-    """What was read of the sealed test split with this trial's model."""
+    """What was read of the test split with this trial's model."""
     count = run.tags.get(READINGS_TAG, "")
     note = "" if not count else "read once" if count == "1" else f"last of {count} readings"
     rows = [

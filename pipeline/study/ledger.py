@@ -305,7 +305,7 @@ class Ledger:
                     hint="if a power failure interrupted the writing of this line, remove the line; the "
                     "epoch is then trained again"
                     if number == len(lines) > 1
-                    else None,
+                    else "restore this file from a backup, or start a new study with another `--name`",
                 ) from error
             if isinstance(event, Begin):
                 trial_id = event.trial_id

@@ -1,4 +1,4 @@
-"""Whether a registered model becomes the champion: the sealed test split decides."""
+"""Whether a registered model becomes the champion: the test split decides."""
 
 import argparse
 import shlex

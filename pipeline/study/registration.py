@@ -179,7 +179,10 @@ def _check_scores(criterion: Criterion, known: Mapping[str, float], run: RunSett
             main = columns.of_validation(run.dataset, known, run.criterion.metrics).values()
             # every name begins with `val_`, which makes no two names alike
             bare = [other.removeprefix(_VALIDATION) for other in known]
-            near = did_you_mean(name.removeprefix(_VALIDATION), bare, prefix=_VALIDATION)
+            meant = name.removeprefix(_VALIDATION)
+            longer = next((one for one in main if one.endswith(f"_{meant}")), None)  # `f1` of `token_f1`
+            near = did_you_mean(meant, bare, prefix=_VALIDATION)
+            near = f"did you mean `{longer}`?" if longer else near
             raise PipelineError(
                 f"no validation score `{name}`; the main scores are {', '.join(main)}",
                 where="--criterion",

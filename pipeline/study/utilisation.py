@@ -48,7 +48,7 @@ class Utilisation:
             "training"
         )
         if self.trial_overhead_s is not None:
-            text += f"; a further trial cost {self.trial_overhead_s:.2f} s besides its epochs"
+            text += f"; each further trial took {self.trial_overhead_s:.2f} s in addition to its epochs"
         return text
 
     def metrics(self) -> dict[str, float]:

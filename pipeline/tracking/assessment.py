@@ -1,4 +1,4 @@
-"""A finished model on the sealed test split: what `pipeline.evaluate` and `pipeline.promote` share."""
+"""A finished model on the test split: what `pipeline.evaluate` and `pipeline.promote` share."""
 
 import argparse
 import dataclasses

@@ -12,7 +12,7 @@ from search_spaces.base import Criterion
 
 _METRICS = (
     "- `best/` has the scores of a trial's best epoch on validation, `val/` those of every epoch, `train/` "
-    "the losses, `test/` what was read of the sealed test split. `best_objective` is the criterion's value, "
+    "the losses, `test/` what was read of the test split. `best_objective` is the criterion's value, "
     "below 0 where a bound is broken.\n"
     "- Epochs count from 1, and so do the steps of their metrics (in runs of older versions, without a tag "
     "`first_epoch`, steps count from 0)."
@@ -161,7 +161,7 @@ def _data(tags: Mapping[str, str]) -> list[str]:
 
 WHAT_A_MODEL_IS = (
     "Text in, prediction and rationale out. `challenger` is the newest version, which met its criterion on "
-    "validation; `champion` met it on the sealed test split, too."
+    "validation; `champion` met it on the test split, too."
 )
 """Begins the description of a registered model; in older versions it was all of it."""
 

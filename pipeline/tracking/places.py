@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from pipeline.base import credentials, reach, tracking_address, uris
+from pipeline.base import credentials, locations, reach, tracking_address, uris
 from pipeline.base.errors import PipelineError
 from pipeline.base.storage import Storage
 from pipeline.tracking import export_place
@@ -89,11 +89,7 @@ def check_can_be_made(file: Path, flag: str) -> None:
         raise PipelineError(
             f"expected a file, but `{file}` is a folder", where=flag, hint="name another file"
         )
-    above = next(parent for parent in file.absolute().parents if parent.exists())
-    if not above.is_dir():
-        raise PipelineError(
-            f"cannot make `{file}`: `{above}` is not a folder", where=flag, hint="name a folder of your own"
-        )
+    above = locations.check_above_is_folder(file, flag)
     place = file if file.exists() else above
     if not os.access(place, os.W_OK):
         raise PipelineError(

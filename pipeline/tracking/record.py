@@ -12,7 +12,7 @@ from pipeline.base.stored_files import copied, read_settings
 from pipeline.base.trajectories import Failure, Trajectory
 from pipeline.tracking import epoch_steps, model_registry
 from pipeline.tracking.studies import config_of
-from pipeline.tracking.tracking import CONFIG_ARTIFACT, TrackedRun, Tracker
+from pipeline.tracking.tracking import COMPARISON_TAG, CONFIG_ARTIFACT, TrackedRun, Tracker
 from pipeline.training import checkpoints
 from pipeline.training.epochs import FAILURE, FAILURE_MESSAGE
 from pipeline.training.settings import RunSettings
@@ -85,7 +85,7 @@ def read_record(tracker: Tracker, run_id: str) -> Record:
 
 def _check_is_trial(run: TrackedRun) -> None:
     named = f"run {run.run_id} (`{run.name}`)"
-    if "comparison" in run.tags:
+    if COMPARISON_TAG in run.tags:
         raise PipelineError(
             f"{named} is a comparison", hint="give the run of one of the comparison's trainings"
         )

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from feature_store.errors import did_you_mean
@@ -10,6 +10,7 @@ from pipeline.base.errors import USER_ERRORS, PipelineError
 from pipeline.tracking import descriptions, mlflow_page, mlflow_view
 from pipeline.tracking.tracked_run import TrackedRun, made_by, read_back, written
 from pipeline.tracking.tracking import (
+    COMPARISON_TAG,
     MAX_TAG,
     NAME_TAG,
     NOTE_TAG,
@@ -219,6 +220,12 @@ def study_of_target(tracker: Tracker, dataset: str, aspect: str, name: str | Non
     return found
 
 
+def _names(tracker: Tracker, experiments: Collection[str], tag: str) -> list[str]:
+    """Names of the runs that have a tag and are no part of another run."""
+    runs = tracker.search(list(experiments), f"tags.{tag} != ''") if experiments else []
+    return [run.name for run in runs if PARENT_TAG not in run.tags]
+
+
 def study_named(tracker: Tracker, name: str) -> TrackedRun:
     """The run of the study of that name, of whatever data set.
 
@@ -230,10 +237,11 @@ def study_named(tracker: Tracker, name: str) -> TrackedRun:
     tried = {title: latest_study(tracker, number, name) for title, number in experiments.items()}
     found = {title: study for title, study in tried.items() if study is not None}
     if not found:
-        runs = tracker.search(list(experiments.values()), f"tags.{STUDY_TAG} != ''") if experiments else []
-        names = [run.name for run in runs if PARENT_TAG not in run.tags]
+        names = _names(tracker, experiments.values(), STUDY_TAG)
         elsewhere = "name the place of the results with `--storage`, `--tracking-uri` or `--sample`"
         near = did_you_mean(name, names) or (names and f"studies in this store: {', '.join(names[:5])}")
+        if name in _names(tracker, experiments.values(), COMPARISON_TAG):
+            near = f"`{name}` is a comparison; its page is STORAGE/comparisons/{name}/table.html"
         raise PipelineError(
             f"there is no study `{name}` in {tracker.uri}",
             where="--name",

@@ -56,7 +56,7 @@ CONFIG_ARTIFACT = "config.json"
 PARENT_TAG, NAME_TAG = "mlflow.parentRunId", "mlflow.runName"
 NOTE_TAG = "mlflow.note.content"
 """Shown as the description of a run, in Markdown."""
-STUDY_TAG, TRIAL_TAG = "study", "tune_trial_id"
+STUDY_TAG, COMPARISON_TAG, TRIAL_TAG = "study", "comparison", "tune_trial_id"
 RESULTS_TAG = "results"
 """Where a study's results are: tells it from another one of its name on the same server."""
 

@@ -74,7 +74,7 @@ def inputs_of(features: Features, config: MethodConfig) -> torch.Tensor | Pretra
         return embeddings_of(features)
     if not config.pretrained:
         raise PipelineError(
-            f"`encoder` {config.encoder} needs `pretrained`, a folder or a model's name on the hub",
+            f"the encoder `{config.encoder}` needs `pretrained`, a folder or a model's name on the hub",
             hint="add `--set pretrained=FOLDER`",
         )
     source = opened(config.pretrained)
@@ -122,9 +122,9 @@ def opened(name: str) -> PretrainedFiles:
     prefix, suffix = marked[:start], marked[start + len(alone) :]
     if not prefix and not suffix:
         raise PipelineError(
-            "the tokenizer puts no mark such as [CLS] around a text",
+            "the tokenizer adds no special token such as [CLS] around a text",
             where=where,
-            hint="use a BERT-like encoder, whose tokenizer adds such marks",
+            hint="use a BERT-like encoder, whose tokenizer adds one",
         )
     return PretrainedFiles(folder, name, architecture, tokenizer, prefix, suffix)
 

@@ -295,7 +295,7 @@ def rationale_scores(
 
 @dataclass(frozen=True, slots=True)
 class TestReading:
-    """One reading of the sealed test split."""
+    """One reading of the test split."""
 
     __test__ = False  # not a test class, whatever pytest reads into the name
 
@@ -318,7 +318,7 @@ def score_test(
     calibrated_threshold: float | None,
     log_reading: Callable[[Scores], None],
 ) -> TestReading:
-    """Open the sealed test split and score a finished model on it.
+    """Open the test split and score a finished model on it.
 
     Args:
         model: the model, in evaluation mode.
@@ -367,7 +367,7 @@ def texts_of_language_models(features: Features) -> Loader:
 def texts_for_people(features: Features, split: str) -> pa.Table:
     """Texts of a split that people are to read: to judge rationales on them, or to mark their own.
 
-    Nothing is computed here. Whoever shows the rationales of a model on the sealed split records a reading.
+    Nothing is computed here. Whoever shows the rationales of a model on the test split records a reading.
     """
     return features.table(split)
 

@@ -62,7 +62,9 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
         raise StateError(f"cannot read the weights: {reason(error)}", where=str(path)) from error
     for name, other in _tied(header, path).items():
         if other not in found:
-            raise StateError(f"`{name}` is stored as a name of `{other}`, which is missing", where=str(path))
+            raise StateError(
+                f"`{name}` shares the weights of `{other}`, but `{other}` is not in the file", where=str(path)
+            )
         found[name] = found[other]
     return found
 

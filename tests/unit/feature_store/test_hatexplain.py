@@ -100,7 +100,7 @@ def test_undecided_posts_are_dropped_counted_and_said(tmp_path: Path):
     examples, report = read(write(tmp_path, posts, train=["0"]))
     assert "u" not in examples
     assert report.counts["dropped_undecided"] == 1
-    assert report.notes == ["1 post on whose label most annotators do not agree: dropped"]
+    assert report.notes == ["1 post without a majority label: left out"]
 
 
 def test_a_group_needs_two_annotators_and_none_is_no_group(tmp_path: Path):

@@ -170,7 +170,7 @@ def test_a_text_in_several_windows_has_the_mean_of_their_marks():
 
 def test_an_encoder_without_a_mark_before_the_text_is_refused():
     unmarked = dataclasses.replace(small_pretrained(), prefix=[])
-    message = "BERT reads the mark before a text, but this tokenizer puts none there"
+    message = "BERT predicts from the special token before a text"
     with pytest.raises(ConfigError, match=message):
         BertModel(BertConfig(pretrained="small"), CLASSES, unmarked)
 

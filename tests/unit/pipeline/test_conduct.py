@@ -656,6 +656,11 @@ def test_a_criterion_that_is_missed_is_answered_with_one_that_would_do(
             "did you mean `val_token_f1`?",
         ),
         (
+            Wanted(criterion=Criterion.parse("f1")),
+            "no validation score `f1`; the main scores are val_token_precision, ",
+            "did you mean `val_token_f1`?",
+        ),
+        (
             Wanted(criterion=Criterion.parse("val_loss")),  # of `val_mse`, only the `val_` is near
             "no validation score `val_loss`; the main scores are val_token_precision, ",
             "the page of a trial in MLflow shows all scores",

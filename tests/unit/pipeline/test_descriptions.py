@@ -125,7 +125,7 @@ def test_a_score_that_rounds_to_zero_has_no_sign():
 )
 def test_a_registered_model_names_its_data_set_and_target(tags: dict[str, str], said: list[str]):
     description = descriptions.of_model(tags)
-    for part in [*said, "`champion` met it on the sealed test split"]:
+    for part in [*said, "`champion` met it on the test split"]:
         assert part in description
     assert "None" not in description and "target ``" not in description
 

@@ -73,7 +73,7 @@ def test_a_trial_is_scored_by_its_run(tracker: Tracker, tmp_path: Path, capsys: 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "infocal"], "error: --model: expected `models:/NAME@ALIAS`"),
+        (["--model", "models:/a/b"], "error: --model: expected `models:/NAME@ALIAS`"),
         (["--run", "nope"], "error: there is no run `nope`"),
         (["--model", f"models:/{NAME}@best"], f"no alias `best` of model `{NAME}`"),
         (["--run", "nope", "--json", "missing/folder/a.json"], "there is no folder `missing/folder`"),

@@ -334,7 +334,7 @@ def test_a_line_that_is_not_utf8_is_named_after_the_lines_before_it():
             "error: --input missing.txt: cannot read the file: No such",
         ),
         (["--package", "none", "--input", "."], "error: --input .: cannot read the file: Is a directory"),
-        (["--model", "champion", "--text", "a"], "error: --model: expected `models:/NAME@ALIAS`"),
+        (["--model", "models:/a/b", "--text", "a"], "error: --model: expected `models:/NAME@ALIAS`"),
         (["--model", f"models:/{NAME}@champion", "--storage", "none", "--text", "a"], "no tracking database"),
     ],
 )

@@ -65,9 +65,7 @@ def test_results_at_a_uri_need_a_tracking_server(monkeypatch: pytest.MonkeyPatch
 
 def test_a_folder_that_cannot_be_made_is_named_with_its_flag(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(
-        PipelineError, match="--storage: cannot make the folder .*file/studies`: Not a directory"
-    ):
+    with pytest.raises(PipelineError, match="--storage: expected a folder, but `.*file` is a file"):
         locations.make_folder(tmp_path / "file" / "studies", "--storage")
 
 

@@ -13,7 +13,7 @@ from infocal.errors import StateError
 from pipeline import register
 from pipeline.base import stored_files
 from pipeline.base.errors import PipelineError
-from pipeline.cli.models import parse_uri
+from pipeline.cli.models import model_uri, parse_uri
 from pipeline.tracking import descriptions, model_registry
 from pipeline.tracking.model_registry import CHALLENGER, CHAMPION
 from pipeline.tracking.studies import start_study
@@ -73,21 +73,25 @@ def test_a_version_in_a_database_needs_no_global_store(
 
 
 @pytest.mark.parametrize(
-    ("uri", "meant"),
+    ("given", "meant"),
     [
         ("infocal-beer-palate", "models:/infocal-beer-palate@champion"),
         ("a/7", "models:/a/7"),
         ("a@b", "models:/a@b"),
         ("models:/a", "models:/a@champion"),
-        ("models:/a/b", None),
-        ("runs:/1/model", None),
-        ("models:/a@b@c", None),
+        ("models:/a@b", "models:/a@b"),
     ],
 )
-def test_other_uris_are_refused(uri: str, meant: str | None):
-    with pytest.raises(PipelineError, match=f"or `models:/NAME/VERSION`, but got `{uri}`") as caught:
-        parse_uri(uri)
-    assert caught.value.hint == (meant and f"did you mean `--model {meant}`?")
+def test_a_short_uri_is_completed(given: str, meant: str):
+    assert model_uri(given) == meant
+    parse_uri(meant)
+
+
+@pytest.mark.parametrize("uri", ["models:/a/b", "runs:/1/model", "models:/a@b@c", ""])
+def test_other_uris_are_refused(uri: str):
+    completed = model_uri(uri)
+    with pytest.raises(PipelineError, match=f"or `models:/NAME/VERSION`, but got `{completed}`"):
+        parse_uri(completed)
 
 
 def test_registered_version_is_challenger_and_knows_its_run(tracker: Tracker, tmp_path: Path):

@@ -234,7 +234,8 @@ def test_trivial_rows_do_not_take_part():
     trivial = [outcome("hardkuma", 0, 2, degenerate="first_k"), outcome("infocal", 0, 1)]
     said = table(compared(trivial)).first[0]
     assert said == (
-        "here: no other method is measured that compares; left out, because dense or trivial: HardKuma ‡"
+        "here: no other measured method can be compared with InfoCal; left out, because dense or trivial: "
+        "HardKuma ‡"
     )
 
 

@@ -240,7 +240,10 @@ def test_without_the_extra(written: Path, monkeypatch: pytest.MonkeyPatch):
     ("flags", "message"),
     [
         (["pretrained=/none/such"], "error: --set pretrained: no folder `/none/such`"),
-        ([], "error: --set: `encoder` transformer needs `pretrained`, a folder or a model's name on the hub"),
+        (
+            [],
+            "error: --set: the encoder `transformer` needs `pretrained`, a folder or a model's name",
+        ),
     ],
 )
 def test_a_command_says_it_in_one_line(
@@ -259,13 +262,19 @@ def test_a_command_says_it_in_one_line(
     ]
     assert run_command(train_command.main, arguments) == 2
     said = capsys.readouterr().err
-    assert said.startswith(message + "\n")
+    assert said.startswith(message)
     assert "hint: " in said
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_method_whose_encoder_is_pretrained_names_its_flag(capsys: pytest.CaptureFixture):
+    arguments = ["--sample", "--dataset", "hatexplain", "--method", "bert"]
+    assert run_command(train_command.main, arguments) == 2
+    assert capsys.readouterr().err.startswith("error: --method: the encoder `transformer` needs `pretrained`")
+
+
 def test_a_model_that_names_no_weights():
-    with pytest.raises(PipelineError, match="^`encoder` transformer needs `pretrained`, a folder or a"):
+    with pytest.raises(PipelineError, match="^the encoder `transformer` needs `pretrained`, a folder or a"):
         pretrained.inputs_of(sample_features(), InfoCalConfig(encoder="transformer"))
 
 
@@ -290,7 +299,7 @@ def searched(space: str, flags: list[str], tmp_path: Path) -> int:
 
 def test_a_search_may_choose_the_encoder(written: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     assert searched(SPACE, [], tmp_path) == 2
-    assert "space.toml: `encoder` transformer needs `pretrained`, a folder or" in capsys.readouterr().err
+    assert "space.toml: the encoder `transformer` needs `pretrained`, a folder or" in capsys.readouterr().err
     assert searched(SPACE, ["--set", f"pretrained={written}"], tmp_path) == 0
     assert str(written) in capsys.readouterr().out
     both = SPACE + FOLDERS.format(folder=written, other="nreimers/MiniLM-L6-H384-uncased")

@@ -7,7 +7,7 @@ import pytest
 from pipeline import report
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.tracking.studies import start_study
-from pipeline.tracking.tracking import PARENT_TAG, TRIAL_TAG
+from pipeline.tracking.tracking import COMPARISON_TAG, PARENT_TAG, TRIAL_TAG
 from tests.small_store import new_store
 from tests.unit.pipeline.html_reader import read
 
@@ -107,6 +107,15 @@ def test_a_name_is_enough_whatever_the_data_set(store, tmp_path):
         with pytest.raises(PipelineError, match=f"--name: there is no study `{name}` in sqlite") as caught:
             report.main(store.arguments("--name", name))
         assert str(caught.value.hint).startswith(hint)
+
+
+def test_the_name_of_a_comparison_is_known_for_one(store):
+    store.tracker.start_run(store.experiment, "rivals", {}, {COMPARISON_TAG: "rivals"})
+    with pytest.raises(PipelineError, match="--name: there is no study `rivals` in sqlite") as caught:
+        report.main(store.arguments("--name", "rivals"))
+    assert str(caught.value.hint).startswith(
+        "`rivals` is a comparison; its page is STORAGE/comparisons/rivals/"
+    )
 
 
 def test_a_study_is_found_by_its_run(store, tmp_path):

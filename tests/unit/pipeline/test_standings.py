@@ -294,7 +294,7 @@ def test_a_difference_from_infocal_has_an_interval_over_texts_and_seeds():
     assert gap == paired_difference("token_f1", theirs, ours)
     assert gap.estimate == pytest.approx(sum(map(sum, WORSE)) / 48 - sum(map(sum, OURS)) / 48)
     assert gap.interval.high < 0 and row(found, "HardKuma").corrected["token_f1"] == gap.p_value
-    assert found.header()[-3:] == ["p (F1)", "F1, less InfoCal's [95 %]", "p, Holm"]
+    assert found.header()[-3:] == ["p (F1)", "F1 minus InfoCal's [95 %]", "p, Holm"]
     ends = 100 * gap.interval.low, 100 * gap.interval.high
     assert (
         found.texts(row(found, "HardKuma"))[-2]

@@ -57,7 +57,7 @@ def test_nothing_is_said_where_nothing_lies_between(epochs: list[TimedEpoch]):
 def test_words_and_metrics():
     assert str(Utilisation(0.875, 0.256)) == (
         "88% of the cores' time between the first and the last report was spent on training; "
-        "a further trial cost 0.26 s besides its epochs"
+        "each further trial took 0.26 s in addition to its epochs"
     )
     assert Utilisation(0.5, None).metrics() == {"useful_rate": 0.5}
     assert Utilisation(0.5, 0.1).metrics() == {"useful_rate": 0.5, "trial_overhead_s": 0.1}

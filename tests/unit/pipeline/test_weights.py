@@ -51,7 +51,7 @@ def test_equal_tensors_that_are_not_one_stay_two(tmp_path: Path):
         ("{", "the names of tied weights are not JSON"),
         ("[1]", "expected names of tied weights, but got \\[1\\]"),
         ('{"b": 1}', "expected names of tied weights"),
-        ('{"b": "c"}', "`b` is stored as a name of `c`, which is missing"),
+        ('{"b": "c"}', "`b` shares the weights of `c`, but `c` is not in the file"),
     ],
 )
 def test_a_damaged_header_is_refused(tmp_path: Path, tied: str, message: str):
