@@ -54,6 +54,7 @@ MARKS = {
 _F1 = "token_f1"
 CEILING_SHARE = Column("ceiling_share", "of the ceiling")
 """Token F1 over that of the oracle which selects the target share of the annotated texts' tokens."""
+_OF_MICRO = f"micro F1 {CEILING_SHARE.label}"
 _AT_RATE = frozenset({"random_k", "first_k", "oracle_k"})
 """Trivial lines that select the target share."""
 NOT_KNOWN = "-"
@@ -250,7 +251,8 @@ def standings(
     has_own = any(_has_own_rates(outcome, sides_of(aspect)) for outcome in outcomes)
     every = [*compared(dataset, aspect, first=target_of(chosen_by), has_own_rates=has_own)]
     place = max((i + 1 for i, c in enumerate(every) if c.score in (_F1, "hatexplain_token_f1")), default=0)
-    every.insert(place, CEILING_SHARE)
+    is_shown = any(column.score == _F1 for column in every)  # elsewhere token F1 is a mean over texts
+    every.insert(place, CEILING_SHARE if is_shown else replace(CEILING_SHARE, label=_OF_MICRO))
     shown = [c for c in every if any(c.score in row.cells for row in rows)] or list(columns(dataset))
     of = naming.title(own_title, aspect) if own_title else target(dataset, aspect, options)
     headline = headline_of(shown)
@@ -326,9 +328,10 @@ def _notes_on_ceiling(ceiling: float | None, target_rate: float) -> list[str]:
     if ceiling is None:
         return []
     return [
-        f"{CEILING_SHARE.label}: token F1 as a share of {100 * ceiling:.1f}, the F1 of an oracle that "
-        f"selects {100 * target_rate:g} % of the annotated texts' tokens. A method that selects little in "
-        "texts without human marks selects more in the others, and may pass this ceiling"
+        f"{CEILING_SHARE.label}: micro token F1 (over the tokens of all annotated texts) as a share of "
+        f"{100 * ceiling:.1f}, the F1 of an oracle that selects {100 * target_rate:g} % of these tokens. A "
+        "method that selects little in texts without human marks selects more in the others, and may pass "
+        "this ceiling"
     ]
 
 

@@ -378,8 +378,19 @@ def test_the_share_of_the_ceiling_is_f1_over_the_oracles_at_the_target_rate():
     labels = found.header()
     assert labels[labels.index("F1 %") + 1] == "of the ceiling %"
     assert any(
-        "token F1 as a share of 40.0, the F1 of an oracle that selects 5 %" in note for note in found.notes
+        "micro token F1 (over the tokens of all annotated texts) as a share of 40.0, the F1 of an oracle that "
+        "selects 5 %" in note
+        for note in found.notes
     )
+
+
+def test_the_ceiling_is_that_of_micro_f1_also_beside_another_token_f1():
+    scores = {"hatexplain_token_f1": 0.5, "token_f1": 0.2, "gold_density": 0.25, "selection_rate": 0.5}
+    own = Outcome(method="infocal", seed=0, epoch=1, scores=scores)
+    found = standings.standings("hatexplain", "", [own], target_rate=0.5)
+    labels = found.header()
+    assert labels[labels.index("token F1 %") + 1] == "micro F1 of the ceiling %"
+    assert row(found, "InfoCal").cells["ceiling_share"].mean == pytest.approx(0.2 / (2 * 0.25 / 0.75))
 
 
 # --------------------------------------------------------------------------------------- several targets
