@@ -378,8 +378,8 @@ def test_the_share_of_the_ceiling_is_f1_over_the_oracles_at_the_target_rate():
     labels = found.header()
     assert labels[labels.index("F1 %") + 1] == "of the ceiling %"
     assert any(
-        "micro token F1 (over the tokens of all annotated texts) as a share of 40.0, the F1 of an oracle that "
-        "selects 5 %" in note
+        "micro token F1 (over the tokens of all annotated texts) as a share of 40.0, the F1 of an oracle "
+        "that selects 5 %" in note
         for note in found.notes
     )
 
