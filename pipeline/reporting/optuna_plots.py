@@ -26,14 +26,13 @@ from pipeline.reporting.plots import (
     log_ticks,
 )
 from pipeline.reporting.results import Findings, Searched, TrialResult, percent, setting
-from pipeline.reporting.trial_plots import HOLLOW, MET, UNMET, said
-from pipeline.training.best import best_first
+from pipeline.reporting.trial_plots import HOLLOW, MET, STAR, UNMET, name_of, said
 
 if TYPE_CHECKING:
     import optuna
 
 _TARGET = "criterion's value"
-_BEST = "best so far"
+_BEST = "highest value so far"
 _SEED = 0
 """Of the forest in fANOVA, so that two reports of a study agree."""
 
@@ -91,10 +90,7 @@ def _frozen(
 ) -> "optuna.trial.FrozenTrial":
     from optuna.trial import TrialState, create_trial
 
-    named = {
-        escaped(name): escaped(value) if isinstance(value, str) else value
-        for name, value in trial.searched.items()
-    }
+    named = {escaped(name): _drawn(value) for name, value in trial.searched.items()}
     params = {name: value for name, value in named.items() if name in ranges}
     state = TrialState.COMPLETE if trial.is_complete else TrialState.FAIL
     if trial.status == "RUNNING":
@@ -196,11 +192,59 @@ def _mark_zero(figure: go.Figure, trials: Sequence[TrialResult]) -> None:
         level(figure, 0, "")
 
 
+# ------------------------------------------------------------------------------------------ the winner
+
+
+def _winner_of(findings: Findings, shown: Sequence[TrialResult]) -> TrialResult | None:
+    """The winner, where a chart shows it."""
+    winner = findings.winner
+    return next((trial for trial in shown if winner is not None and trial.run_id == winner.run_id), None)
+
+
+def _mark(figure: go.Figure, winner: TrialResult, x: Any, y: Any, *, is_named: bool = True) -> None:
+    """Draw the winner's star, over its other mark.
+
+    Args:
+        is_named: whether the star has an entry in the legend.
+    """
+    star = go.Scatter(name=name_of(winner), x=[x], y=[y], mode="markers", marker=STAR)
+    star.update(hoverinfo="text", hovertext=[said(winner)], showlegend=is_named)
+    figure.add_trace(star)
+
+
+def _drawn(value: float | str) -> float | str:
+    """A hyper-parameter's value as the study of `frozen_study` has it."""
+    return escaped(value) if isinstance(value, str) else value
+
+
+def _told(findings: Findings, shown: Sequence[TrialResult], name: str = "", place: str = "is") -> str:
+    """Which trial has the star, and which one the highest value, where that is another.
+
+    Args:
+        shown: the trials of a chart, at least one.
+        name: hyper-parameter whose values are told; empty: none.
+        place: of the star, as a verb.
+    """
+    winner, highest = _winner_of(findings, shown), max(shown, key=lambda trial: trial.objective or 0.0)
+    top = f"{highest.name} has the highest value{_at(highest, name)}."
+    if winner is None:
+        return f"{top} The best trial has no mark in this chart."
+    star = "the best trial" if winner.is_met else "the trial nearest to the criterion"
+    text = f"The star {place} {star}{_at(winner, name)}"
+    if winner.objective == highest.objective:
+        return f"{text}."
+    return f"{text}{': its interval begins highest' if findings.is_winner_by_interval else ''}. {top}"
+
+
+def _at(trial: TrialResult, name: str) -> str:
+    return f", at {setting(trial.searched[name])}" if name else ""
+
+
 # --------------------------------------------------------------------------------- how the search went
 
 
 def history_plot(findings: Findings) -> Plot | None:
-    """The criterion's value of each trial, and the best so far; None with fewer than two complete trials."""
+    """Each trial's value of the criterion, and the highest so far; None with fewer than two such trials."""
     from optuna.visualization import plot_optimization_history
 
     complete = _complete(findings)
@@ -219,16 +263,23 @@ def history_plot(findings: Findings) -> Plot | None:
         trace.y = [y if y is not None and math.isfinite(y) else None for y in trace.y]
     figure.data = [trace for trace in figure.data if any(y is not None for y in trace.y)]
     _mark_zero(figure, complete)
+    if (winner := _winner_of(findings, complete)) is not None:
+        _mark(figure, winner, findings.trials.index(winner), winner.objective)
     step = {"dtick": 1} if len(findings.trials) < 12 else {}
     figure.update_xaxes(title_text="trial, in the order of their start", tickformat="d", **step)
     values = [trial.objective or 0.0 for trial in complete]
+    line = ""
+    if any(trace.name == _BEST for trace in figure.data):
+        line = (
+            "The line is the highest value so far. Where it stays flat for long, more trials found no higher "
+            "value. "
+        )
     return Plot(
         name="history",
         title="The criterion's value, trial by trial",
         caption=(
             "Each mark is a trial that was trained to its end; point at it to read its hyper-parameters. "
-            "The line is the best value so far. Where it stays flat for long, more trials found nothing "
-            "better."
+            f"{line}{_told(findings, complete)}"
         ),
         description=f"{counted(len(complete), 'trial')} with values from {min(values):.3g} "
         f"to {max(values):.3g}.",
@@ -309,7 +360,6 @@ def slice_plots(findings: Findings) -> list[Plot]:
         complete = [trial for trial in _complete(findings) if one.name in trial.searched]
         study = frozen_study(complete, findings.searched)
         values = [trial.searched[one.name] for trial in complete]
-        best = best_first(complete, lambda trial: trial.standing)[0].searched[one.name]
         drawn = plot_slice(study, params=[escaped(one.name)], target_name=_TARGET)
         figure = _mended(drawn, _points(complete))
         figure.update_traces(marker_showscale=False, selector={"name": MET})
@@ -320,11 +370,13 @@ def slice_plots(findings: Findings) -> list[Plot]:
         ticks = log_ticks(numbers) if one.log and min(numbers) > 0 else {}
         figure.update_xaxes(title_text=escaped(one.name), **ticks)
         _mark_zero(figure, complete)
+        if (winner := _winner_of(findings, complete)) is not None:
+            _mark(figure, winner, _drawn(winner.searched[one.name]), winner.objective, is_named=False)
         plots.append(
             Plot(
                 name=f"by-{one.name}",
                 title=one.name,
-                caption=f"The best of these trials is at {setting(best)}.",
+                caption=_told(findings, complete, one.name),
                 description=f"{counted(len(complete), 'trial')} by {one.name}, {ends}.",
                 figure=figure,
                 height=270,
@@ -342,10 +394,13 @@ def parallel_plot(findings: Findings) -> Plot | None:
         return None
     study = frozen_study(complete, varied)
     figure = _mended(plot_parallel_coordinate(study, target_name="criterion"), {})
+    winner = _winner_of(findings, complete)
     for trial, trace in zip(complete, figure.data, strict=False):  # behind them, entries of the legend
         shade = f"var(--q{round(4 * trace.y[0])})"
         trace.update(hovertext=said(trial), hoverinfo="text", hovertemplate=None, opacity=0.85)
         trace.update(customdata=None, line={"color": shade, "width": 2})
+        if winner is trial:
+            _mark(figure, trial, trace.x[0], trace.y[0])
     figure.update_annotations(font={"color": INK, "size": 11}, bgcolor=PAPER, borderpad=1)
     names = ["criterion", *sorted(escaped(one.name) for one in varied)]  # whole, which Optuna cuts
     figure.update_layout(margin_t=40, xaxis={"ticktext": names, "showline": False, "ticks": ""})
@@ -355,7 +410,7 @@ def parallel_plot(findings: Findings) -> Plot | None:
         caption=(
             "Each line is a trial; it crosses each axis at the trial's value. Darker lines (in dark mode, "
             "lighter ones) have a higher value of the criterion: look where they come together. Point at "
-            "an axis to read a trial."
+            f"an axis to read a trial. {_told(findings, complete, place='is on the line of')}"
         ),
         description=f"{counted(len(complete), 'trial')} through {counted(len(varied), 'hyper-parameter')}.",
         figure=figure,
@@ -380,7 +435,12 @@ def contour_plot(findings: Findings) -> Plot | None:
     for name, colour in ((MET, COLOURS[1]), (UNMET, PAPER)):
         mark = {"color": colour, "size": 10, "line": {"color": PAPER, "width": 1.5}}
         figure.update_traces(marker=mark, selector={"name": name})
-    for axis in (figure.layout.xaxis, figure.layout.yaxis):
+    axes = (figure.layout.xaxis, figure.layout.yaxis)
+    if (winner := _winner_of(findings, complete)) is not None:
+        shown = {escaped(name): name for name in pair}
+        x, y = (_drawn(winner.searched[shown[axis.title.text]]) for axis in axes)
+        _mark(figure, winner, x, y)
+    for axis in axes:
         if axis.type == "log":
             axis.dtick = 1 if axis.range[1] - axis.range[0] > 2 else "D2"
     return Plot(
@@ -388,7 +448,8 @@ def contour_plot(findings: Findings) -> Plot | None:
         title=f"{pair[0]} and {pair[1]} together",
         caption=(
             "The two most important hyper-parameters. Dots are trials that meet the criterion, hollow ones "
-            "miss it. The colour between them is interpolated, and says little where there are few dots."
+            "miss it. The colour between them is interpolated, and says little where there are few dots. "
+            f"{_told(findings, complete)}"
         ),
         description=f"{counted(len(complete), 'trial')} over {pair[0]} and {pair[1]}.",
         figure=figure,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.training.best import Standing, prediction_of
+from pipeline.training.best import Standing, best_first, prediction_of
 from pipeline.training.epochs import EpochMetrics
 from search_spaces.base import Criterion
 
@@ -232,6 +232,17 @@ class Findings:
     """The command that scores the winner on the test split; empty: there is no winner."""
     table: str = ""
     """Where MLflow shows the trials as a table; empty where it has no such view."""
+
+    @property
+    def is_winner_by_interval(self) -> bool:
+        """Whether the winner meets the criterion and its interval begins highest.
+
+        Not so where no interval was drawn, and where `--seeds auto` chose the winner by its mean over seeds.
+        """
+        scored = [trial for trial in self.trials if trial.objective is not None]
+        if self.winner is None or not scored or self.winner.lower_bound is None or not self.winner.is_met:
+            return False
+        return best_first(scored, lambda trial: trial.standing)[0].run_id == self.winner.run_id
 
     @property
     def front(self) -> list[TrialResult]:

@@ -31,6 +31,8 @@ MAIN_SOURCE = "[Sha2023] table 2"
 MET, UNMET = "meets the criterion", "does not meet it"
 HOLLOW = {"symbol": "circle-open", "size": 9, "color": COLOURS[0], "line": {"width": 1.6}}
 """The mark of a trial that does not meet the criterion."""
+STAR = {"symbol": "star", "size": 16, "color": COLOURS[1], "line": {"color": PAPER, "width": 1}}
+"""The mark of the winner."""
 
 
 def said(trial: TrialResult) -> str:
@@ -54,6 +56,11 @@ _SHOWN = {
 }
 
 
+def name_of(winner: TrialResult) -> str:
+    """What the winner of a study is called beside its star."""
+    return "best trial" if winner.is_met else "nearest to the criterion"
+
+
 def marks(trials: Sequence[tuple[TrialResult, float, float]], winner: TrialResult | None) -> list[go.Scatter]:
     """Marks at x and y: filled where the criterion is met, hollow where it is not, a star for the winner."""
     groups: dict[str, list[tuple[TrialResult, float, float]]] = {MET: [], UNMET: [], "winner": []}
@@ -63,12 +70,11 @@ def marks(trials: Sequence[tuple[TrialResult, float, float]], winner: TrialResul
     looks = {
         MET: {"symbol": "circle", "size": 9, "color": COLOURS[0], "line": {"color": PAPER, "width": 1}},
         UNMET: HOLLOW,
-        "winner": {"symbol": "star", "size": 16, "color": COLOURS[1], "line": {"color": PAPER, "width": 1}},
+        "winner": STAR,
     }
-    name_of_winner = "best trial" if winner is not None and winner.is_met else "nearest to the criterion"
     return [
         go.Scatter(
-            name=name_of_winner if kind == "winner" else kind,
+            name=name_of(winner) if kind == "winner" and winner is not None else kind,
             x=[x for _, x, _ in group],
             y=[y for _, _, y in group],
             mode="markers",

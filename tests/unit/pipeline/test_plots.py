@@ -280,11 +280,12 @@ def test_hyper_parameters_that_all_trials_share_have_no_chart():
 def test_the_history_follows_the_best_trial_that_meets_the_criterion():
     made = findings(searched(0, -0.2), searched(1, 0.3), searched(2, 0.2), searched(3, 0.5))
     plot = optuna_plots.history_plot(made)
-    assert points(traces(plot)["best so far"]) == [(0, None), (1, 0.3), (2, 0.3), (3, 0.5)]
+    assert points(traces(plot)["highest value so far"]) == [(0, None), (1, 0.3), (2, 0.3), (3, 0.5)]
     assert points(traces(plot)["does not meet it"]) == [(0, -0.2)]
     assert "Infinity" not in plot.json
     missed = optuna_plots.history_plot(findings(searched(0, -0.2), searched(1, -0.3)))
-    assert set(traces(missed)) == {"does not meet it"}
+    assert set(traces(missed)) == {"does not meet it", "nearest to the criterion"}
+    assert "The line is" in plot.caption and "The line is" not in missed.caption, "no line without a value"
 
 
 def test_parallel_coordinates_tell_the_trial_of_each_line():
@@ -310,6 +311,66 @@ def test_importance_and_contour_are_of_what_was_found():
     assert contour.title == f"{' and '.join(made.importance)} together"
     assert len(traces(contour)["meets the criterion"].x) == 20
     assert len(all_of_optuna(made)) == 7
+
+
+def where_another_is_highest(**changes) -> Findings:
+    """Twenty trials; trial-02 has the highest value, trial-05 the interval that begins highest."""
+    made = many()
+    trials = [dataclasses.replace(one, lower_bound=0.05) for one in made.trials]
+    trials[2] = dataclasses.replace(trials[2], objective=0.95)
+    trials[5] = dataclasses.replace(trials[5], objective=0.94, lower_bound=0.9)
+    return dataclasses.replace(made, **{"trials": trials, "winner": trials[5], **changes})
+
+
+def with_marks(made: Findings) -> list[Plot]:
+    return [plot for plot in all_of_optuna(made) if plot.name not in ("importance", "timeline")]
+
+
+def stars(plot: Plot) -> list:
+    return [trace for trace in plot.figure.data if trace.type == "scatter" and trace.marker.symbol == "star"]
+
+
+def test_each_chart_of_trials_has_the_star_of_the_winner():
+    made = where_another_is_highest()
+    drawn = with_marks(made)
+    assert len(drawn) == 5
+    for plot in drawn:
+        (star,) = stars(plot)
+        assert star.name == "best trial" and star.hovertext[0].startswith("trial-05"), plot.name
+        others = [t for t in plot.figure.data if t.type == "scatter" and t.x is not None and t is not star]
+        marks = [point for trace in others for point in points(trace)]
+        assert points(star)[0] in marks, f"{plot.name}: over its other mark"
+
+
+def test_a_caption_says_which_trial_has_the_highest_value_where_it_is_not_the_winner():
+    for plot in with_marks(where_another_is_highest()):
+        assert re.search(r"The star is [^.]*the best trial\b.*: its interval begins highest\.", plot.caption)
+        assert "trial-02 has the highest value" in plot.caption, plot.name
+    by_ib, _ = optuna_plots.slice_plots(where_another_is_highest())
+    assert by_ib.caption == (
+        "The star is the best trial, at 0.006: its interval begins highest. "
+        "trial-02 has the highest value, at 0.003."
+    )
+    raced = where_another_is_highest(winner=where_another_is_highest().trials[4])
+    by_ib, _ = optuna_plots.slice_plots(raced)
+    assert by_ib.caption == "The star is the best trial, at 0.005. trial-02 has the highest value, at 0.003."
+
+
+def test_a_caption_speaks_of_the_winner_alone_where_its_value_is_the_highest():
+    met = optuna_plots.slice_plots(findings(searched(0, 0.4), searched(1, 0.3)))[0]
+    assert met.caption == "The star is the best trial, at 0.001."
+    missed = optuna_plots.slice_plots(findings(searched(0, -0.1), searched(1, -0.3)))[0]
+    assert missed.caption == "The star is the trial nearest to the criterion, at 0.001."
+    assert [star.name for star in stars(missed)] == ["nearest to the criterion"]
+
+
+def test_a_winner_that_a_chart_does_not_show_has_no_star_and_the_caption_says_so():
+    stopped = searched(0, 0.9, stopped=True)
+    made = findings(stopped, searched(1, 0.4), searched(2, 0.3))
+    for plot in (optuna_plots.history_plot(made), *optuna_plots.slice_plots(made)):
+        assert stars(plot) == []
+        assert "trial-01 has the highest value" in plot.caption
+        assert plot.caption.endswith("The best trial has no mark in this chart.")
 
 
 # ----------------------------------------------------------------------------------- curves of the best
