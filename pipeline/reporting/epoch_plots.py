@@ -58,20 +58,20 @@ def score_plot(history: Epochs, criterion: Criterion, best: int | None, dataset:
     shown = {key: label for key, label in scores if any(key in epoch.metrics for epoch in history)}
     figure = _figure(_lines(history, shown), history, "score")
     figure.update_yaxes(range=[-0.03, 1.03])
-    for bound in criterion.bounds:
-        if bound.metric in shown:
-            level(figure, bound.limit, f"{shown[bound.metric]} {SIGNS[bound.kind]} {bound.limit:g}")
+    drawn = [bound for bound in criterion.bounds if bound.metric in shown]
+    for bound in drawn:
+        level(figure, bound.limit, f"{shown[bound.metric]} {SIGNS[bound.kind]} {bound.limit:g}")
     _mark_best(figure, best, "best epoch")
     marked = (
         "No epoch has every score that the criterion reads."
         if best is None
         else f"The dotted line is epoch {best + 1}, the best by the criterion."
     )
-    bounds = " The dashed lines are the criterion's bounds." if figure.layout.shapes else ""
+    bounds = " A dashed line across the chart is a bound of the criterion." if drawn else ""
     return Plot(
         name="scores",
         title="Validation scores by epoch",
-        caption=f"Each line is a score on the validation texts. {marked}{bounds if criterion.bounds else ''}",
+        caption=f"Each line is a score on the validation texts. {marked}{bounds}",
         description=_description(history, shown, best),
         figure=figure,
         height=420,

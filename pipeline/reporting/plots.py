@@ -8,6 +8,7 @@ import base64
 import functools
 import html
 import math
+import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,6 +89,7 @@ class Plot:
     def json(self) -> Markup:
         """The figure for the page's script; `<`, `>` and `/` are written as their code points."""
         _widen_constants(self.figure)
+        _fold_titles(self.figure, self.height)
         self.figure.update_layout(template=_TEMPLATE, height=self.height)
         return Markup(self.figure.to_json(engine="json"))
 
@@ -124,6 +126,29 @@ def _widen_constants(figure: go.Figure) -> None:
             else:
                 air = abs(value) / 2 or 0.5
                 axis.range = [value - air, value + air]
+
+
+_PIXELS_PER_LETTER = 7
+_PIXELS_AROUND = 100
+"""Of a chart's height: what its axis with names, its legend and its margins take."""
+
+
+def _fold_titles(figure: go.Figure, height: int) -> None:
+    """Set the title of an upright axis in several lines, where its line is longer than the axis.
+
+    A line ends at a space or after an underscore. Plotly would cut off both ends of the title.
+    """
+    most = max(1, (height - _PIXELS_AROUND) // _PIXELS_PER_LETTER)
+    for axis in figure.select_yaxes():
+        text = axis.title.text or ""
+        if len(text) <= most or "<br>" in text:
+            continue
+        lines = [""]
+        for part in re.findall(r"[^ _]*[ _]*", text):
+            if lines[-1] and len(lines[-1] + part.rstrip()) > most:
+                lines.append("")
+            lines[-1] += part
+        axis.title.text = "<br>".join(line.rstrip() for line in lines)
 
 
 def _values_on(figure: go.Figure, letter: str, number_of_axis: str) -> list[float]:
@@ -193,8 +218,21 @@ def level(figure: go.Figure, value: float, text: str, *, is_upright: bool = Fals
             "bgcolor": PAPER,
             key: math.log10(value) if axis.type == "log" else value,
         }
-        options["annotation_position"] = "bottom right" if is_upright else "top left"
+        options["annotation_position"] = _beside(figure, value) if is_upright else "top left"
     if is_upright:
         figure.add_vline(x=value, **options)
     else:
         figure.add_hline(y=value, **options)
+
+
+def _beside(figure: go.Figure, value: float) -> str:
+    """Where the name of an upright line has room: on the side of the longer part of the axis."""
+    axis = figure.layout.xaxis
+    low, high = axis.range or (None, None)
+    if low is None or high is None:
+        drawn = [x for trace in figure.data for x in trace.x or () if x is not None]
+        low, high = min([value, *drawn]), max([value, *drawn])
+    elif axis.type == "log":
+        low, high = 10**low, 10**high
+    middle = math.sqrt(low * high) if axis.type == "log" else (low + high) / 2
+    return "bottom left" if value > middle else "bottom right"

@@ -84,6 +84,9 @@ def test_epochs_are_counted_from_one():
     bound, best = plot.figure.layout.shapes
     assert (bound.y0, best.x0) == (0.8, 2)
     assert "the best epoch is 2" in plot.description and "The dotted line is epoch 2" in plot.caption
+    assert "A dashed line across the chart is a bound" in plot.caption
+    unread = [EpochMetrics(number=0, metrics={"val_token_recall": 0.5})]
+    assert "dashed" not in epoch_plots.score_plot(unread, CRITERION, best=0, dataset="beer").caption
 
 
 def test_upper_bounds_are_drawn_as_such():
@@ -637,6 +640,55 @@ def test_a_line_and_its_name_are_at_one_place(is_log: bool, is_upright: bool):
     (line,), (name,) = figure.layout.shapes, figure.layout.annotations
     assert line[f"{key}0"] == 20.0
     assert (10 ** name[key] if is_log else name[key]) == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(
+    ("xs", "ends", "value", "side"),
+    [
+        ([1, 6], [0.85, 6.15], 6, "left"),
+        ([1, 6], [0.85, 6.15], 1, "right"),
+        ([1, 6], [0.85, 6.15], 3, "right"),
+        ([-5, -2], None, 0, "left"),
+        ([2, 5, None], None, 0, "right"),
+        (["a"], [-0.5, 0.5], 0.4, "left"),
+    ],
+)
+def test_the_name_of_an_upright_line_stands_where_there_is_room(xs: list, ends, value: float, side: str):
+    figure = go.Figure(go.Scatter(x=xs, y=[0] * len(xs)))
+    figure.update_xaxes(range=ends)
+    plots.level(figure, value, "best epoch", is_upright=True)
+    (name,) = figure.layout.annotations
+    # a text to the left of the line ends at it
+    assert (name.x, name.xanchor) == (value, "right" if side == "left" else "left")
+
+
+def test_the_last_epoch_is_named_inside_the_chart():
+    history = [entry(i, 0.5, 0.9) for i in range(6)]
+    for best, anchor in ((5, "right"), (0, "left")):
+        figure = epoch_plots.score_plot(history, CRITERION, best, "beer").figure
+        (name,) = [one for one in figure.layout.annotations if one.text == "best epoch"]
+        assert name.xanchor == anchor
+
+
+def test_the_title_of_an_upright_axis_is_no_longer_than_the_axis():
+    history = [entry(0, 0.5, 0.9, train_guider_minus_predictor=0.1, train_sp=0.2)]
+    shown = {plot.name: json.loads(plot.json)["layout"] for plot in epoch_plots.loss_plots(history, 0)}
+    titles = {name: layout["yaxis"]["title"]["text"] for name, layout in shown.items()}
+    assert titles == {
+        "loss-train_guider_minus_predictor": "train_guider_<br>minus_predictor",
+        "loss-train_sp": "train_sp",
+    }
+
+
+def test_a_title_is_folded_once_and_only_where_it_is_too_long():
+    figure = go.Figure(go.Scatter(x=[1, 2], y=[1, 2]))
+    figure.update_yaxes(title_text="a share of the gradient of a loss")
+    plot = Plot(name="n", title="t", caption="", description="1", figure=figure, height=230)
+    found = [json.loads(plot.json)["layout"]["yaxis"]["title"]["text"] for _ in range(2)]
+    assert found == ["a share of the<br>gradient of a loss"] * 2
+    high = Plot(name="n", title="t", caption="", description="1", figure=go.Figure(figure), height=420)
+    high.figure.update_yaxes(title_text="a share of the gradient of a loss")
+    assert "<br>" not in json.loads(high.json)["layout"]["yaxis"]["title"]["text"]
 
 
 def test_the_script_is_plotlys_own():
