@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from feature_store import terminal
 from infocal.methods.registry import INFOCAL
 from pipeline.base import command_text, locations
 from pipeline.base.errors import PipelineError
-from pipeline.base.storage import Location
+from pipeline.base.storage import Location, Storage
 from pipeline.cli import planning
 from pipeline.comparing.places import LANGUAGE_MODEL_SETTINGS, LANGUAGE_MODELS
 from pipeline.study import study_folder
@@ -52,7 +53,9 @@ def run(given: argparse.Namespace, arguments: Sequence[str], defaults: argparse.
         return 0
     with (
         study_folder.opened(storage, name, resume=given.resume, kind=LANGUAGE_MODELS) as folder,
-        study_folder.resume_hint(folder.directory / LANGUAGE_MODEL_SETTINGS, _again(given, name), "model"),
+        study_folder.resume_hint(
+            folder.directory / LANGUAGE_MODEL_SETTINGS, _again(storage, name, sample=given.sample), "model"
+        ),
     ):
         logger.info("results: %s", directory)
         with terminal.opened(), contextlib.redirect_stdout(sys.stderr):
@@ -66,11 +69,10 @@ def run(given: argparse.Namespace, arguments: Sequence[str], defaults: argparse.
     return 0
 
 
-def _again(given: argparse.Namespace, name: str) -> str:
-    flags = f"--table language-models --resume --name {name}"
-    if given.storage:
-        flags += f" --storage {given.storage}"
-    return f"python -m pipeline.compare {flags}{' --sample' if given.sample else ''}"
+def _again(storage: Storage, name: str, *, sample: bool) -> str:
+    words = ["python", "-m", "pipeline.compare", "--table", "language-models", "--resume", "--name", name]
+    words += command_text.storage_flags(storage, sample=sample)
+    return shlex.join([*words, *(["--sample"] if sample else [])])
 
 
 def _refuse_flags_of_methods(given: argparse.Namespace, defaults: argparse.Namespace) -> None:

@@ -36,4 +36,4 @@ def write(given: argparse.Namespace, storage: Storage, output: Path | None) -> l
     with terminal.opened(), terminal.step("collecting the comparisons"):
         from pipeline.comparing import all_tables  # loads torch
 
-        return all_tables.write(storage.opened(), output)
+        return all_tables.write(storage, output, sample=given.sample)

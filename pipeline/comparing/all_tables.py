@@ -1,19 +1,21 @@
 """Every comparison of a storage on one page: the paper's tables, as HTML, Markdown and LaTeX."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from feature_store.store import Features, load_features
-from pipeline.base.storage import Location
+from pipeline.base.command_text import storage_flags
+from pipeline.base.storage import Location, Storage
 from pipeline.base.stored_files import read_settings, write_page
 from pipeline.comparing import language_models
 from pipeline.comparing.comparison_settings import ComparisonSettings, entries
 from pipeline.comparing.comparison_table import TABLE, remarks
 from pipeline.comparing.places import COMPARISON, OUTCOMES, SETTINGS, read_each
 from pipeline.reporting import pages, published, typeset
-from pipeline.reporting.language_model_tables import section
+from pipeline.reporting.language_model_tables import MeasuredModels, section
 from pipeline.reporting.paper_tables import Compared, PaperSection, sections
 from pipeline.reporting.standings import MeanScore, Outcome, StandingsRow, trivial_rows
 from pipeline.training.scoring import trivial_test
@@ -97,23 +99,35 @@ def _beside(stored: Path, features: Features | None, rate: float) -> Sequence[St
     return [] if features is None else trivial_rows(trivial_test(features, rate))
 
 
-def write(home: Location, output: Path | None) -> list[str]:
+def write(storage: Storage, output: Path | None, *, sample: bool = False) -> list[str]:
     """Write the page of all tables; returns where the files are.
 
     Args:
         output: the HTML file, the other formats beside it; None: in the storage.
+        sample: whether a storage without comparisons is one of the sample corpus.
 
     Raises:
         PipelineError: if a file cannot be written.
     """
-    found = gather(home)
-    made = [*sections(found), section(language_models.gather(home), _LANGUAGE_MODEL_DATASETS)]
+    home = storage.opened()
+    found, models = gather(home), language_models.gather(home)
+    places = _places(storage, [*found, *models], sample=sample)
+    made = [*sections(found, places), section(models, _LANGUAGE_MODEL_DATASETS, places)]
     files: list[Location | Path] = []
     for suffix, text in _texts(made, found, home).items():
         place = home / FOLDER / Path(PAGE).with_suffix(suffix).name
         files.append(place if output is None else output.with_suffix(suffix))
         write_page(files[-1], text, "--output")
     return list(map(str, files))
+
+
+def _places(storage: Storage, found: Sequence[Compared | MeasuredModels], *, sample: bool) -> str:
+    """Flags with which `pipeline.compare` fills this page: its storage, and `--sample` on a page of samples.
+
+    There is no `--tracking-uri` among them: nothing of the page is read from MLflow.
+    """
+    is_sample = all(one.is_sample for one in found) if found else sample
+    return shlex.join([*storage_flags(storage, sample=is_sample), *(["--sample"] if is_sample else [])])
 
 
 def _texts(made: Sequence[PaperSection], found: Sequence[Compared], home: Location) -> dict[str, str]:

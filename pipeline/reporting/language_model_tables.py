@@ -58,17 +58,18 @@ class MeasuredModels:
         return {model for model, *_ in _MODELS} <= {one.model for one in self.outcomes}
 
 
-def section(found: Sequence[MeasuredModels], datasets: Sequence[str] = ()) -> PaperSection:
+def section(found: Sequence[MeasuredModels], datasets: Sequence[str] = (), places: str = "") -> PaperSection:
     """The tables of language models.
 
     Args:
         datasets: for which a published table without ours is shown where none was measured.
+        places: flags with which a printed command fills this page, quoted for a shell.
     """
     printed = [row for row in published.all_rows() if row.dataset == LANGUAGE_MODELS]
     tables = [_table(one, [row for row in printed if row.task == one.dataset]) for one in found]
     known = {one.dataset for one in found}
     tables += [
-        _unmeasured(dataset, [row for row in printed if row.task == dataset])
+        _unmeasured(dataset, [row for row in printed if row.task == dataset], places)
         for dataset in datasets
         if dataset not in known
     ]
@@ -104,9 +105,10 @@ def _table(one: MeasuredModels, printed: Sequence[PublishedRow]) -> PaperTable:
     )
 
 
-def _unmeasured(dataset: str, printed: Sequence[PublishedRow]) -> PaperTable:
+def _unmeasured(dataset: str, printed: Sequence[PublishedRow], places: str) -> PaperTable:
     aspect = next(iter(get_source(dataset).aspects), "")
-    command = f"python -m pipeline.compare --table language-models {target_flags(dataset, aspect)}"
+    flags = " ".join(filter(None, [target_flags(dataset, aspect), places]))
+    command = f"python -m pipeline.compare --table language-models {flags}"
     return PaperTable(
         title=f"{dataset}: language models",
         head=["", PERPLEXITY],

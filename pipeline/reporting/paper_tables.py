@@ -172,8 +172,12 @@ class _Own:
         return math.fsum(values) / len(values) if values else None
 
 
-def sections(found: Sequence[Compared]) -> list[PaperSection]:
-    """Every table of the paper that comparisons can fill, and then the comparisons of other data."""
+def sections(found: Sequence[Compared], places: str = "") -> list[PaperSection]:
+    """Every table of the paper that comparisons can fill, and then the comparisons of other data.
+
+    Args:
+        places: flags with which a printed command fills this page, quoted for a shell.
+    """
     wanted = {"beer", "cail-small", "hatexplain", *(one.dataset for one in found)}
     rows = [row for row in published.all_rows() if row.dataset in wanted]
     found = [part for one in found for part in _by_target(one)]
@@ -195,11 +199,11 @@ def sections(found: Sequence[Compared]) -> list[PaperSection]:
                     if _printed_key(one) == (dataset, aspect, "")
                 ]
                 others = [row for row in published.rows(dataset, aspect) if not row.source.startswith(PAPER)]
-                tables += _tables(dataset, aspect, chosen, [*printed_rows, *others])
+                tables += _tables(dataset, aspect, chosen, [*printed_rows, *others], places)
             label = source.removeprefix(PAPER).capitalize()
             made.append(PaperSection(label=label, title=f"{label} of the paper: {dataset}", tables=tables))
             spare = set()
-    if polar := list(_polar_tables(found, rows)):
+    if polar := list(_polar_tables(found, rows, places)):
         title = "Rationale models of 2022 to 2025, on the polar reviews of beer"
         made.append(PaperSection(label="Polar reviews", title=title, tables=polar))
     printed = {(row.dataset, row.task, row.protocol) for row in published.all_rows()}
@@ -207,7 +211,7 @@ def sections(found: Sequence[Compared]) -> list[PaperSection]:
     beyond = [
         table
         for (dataset, aspect), group in _grouped(unprinted, lambda one: (one.dataset, one.aspect))
-        for table in _tables(dataset, aspect, group, [])
+        for table in _tables(dataset, aspect, group, [], places)
     ]
     if beyond:
         made.append(
@@ -245,12 +249,14 @@ def _printed_key(one: Compared) -> tuple[str, str, str]:
     return one.dataset, one.aspect, published.protocol_of(one.options)
 
 
-def _polar_tables(found: Sequence[Compared], rows: Sequence[PublishedRow]) -> Iterator[PaperTable]:
+def _polar_tables(
+    found: Sequence[Compared], rows: Sequence[PublishedRow], places: str
+) -> Iterator[PaperTable]:
     """A table for each aspect whose classes were compared, here or in print."""
     of_polar = [row for row in rows if row.protocol == POLAR]
     for (dataset, aspect), printed in _grouped(of_polar, lambda row: (row.dataset, row.task)):
         chosen = [one for one in found if _printed_key(one) == (dataset, aspect, POLAR)]
-        yield from _tables(dataset, aspect, chosen, printed, {"target": POLAR})
+        yield from _tables(dataset, aspect, chosen, printed, places, {"target": POLAR})
 
 
 def _grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> list[tuple[_Key, list[_Item]]]:
@@ -266,12 +272,13 @@ def _tables(
     aspect: str,
     found: Sequence[Compared],
     printed: Sequence[PublishedRow],
+    places: str,
     options: Mapping[str, str] = NO_OPTIONS,
 ) -> Iterator[PaperTable]:
     """A table for each protocol; one without our numbers where nothing was compared."""
     shown = _columns(dataset, printed)
     if not found:
-        command = _how_to_measure(dataset, aspect, printed, options)
+        command = _how_to_measure(dataset, aspect, printed, options, places)
         yield PaperTable(
             title=target(dataset, aspect, options),
             head=["", *(column.heading for column in shown)],
@@ -432,7 +439,7 @@ def published_protocol(printed: Sequence[PublishedRow]) -> list[str]:
 
 
 def _how_to_measure(
-    dataset: str, aspect: str, printed: Sequence[PublishedRow], options: Mapping[str, str]
+    dataset: str, aspect: str, printed: Sequence[PublishedRow], options: Mapping[str, str], places: str
 ) -> str:
     titles = {row.method for row in printed}
     known = [name for name in lookup.method_names() if lookup.title(name) in titles]
@@ -444,7 +451,7 @@ def _how_to_measure(
     every = joined([aspect, *(one for one in get_source(dataset).side_targets if one != aspect)])
     commands = [
         f"`python -m pipeline.compare {target_flags(dataset, of)}{more} "
-        f"--methods {','.join(names)} --seeds 8`"
+        f"--methods {','.join(names)} --seeds 8{places and f' {places}'}`"
         for of, names in ((aspect, alone), (every, joint))
         if names
     ]

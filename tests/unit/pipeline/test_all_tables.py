@@ -1,11 +1,16 @@
 """`pipeline.report --tables`: what is read of a storage, what is written, and what is said of a mistake."""
 
 import dataclasses
+import json
+import re
+import shlex
 
 import pytest
 
 from feature_store.store import FeatureRequest, open_features
+from pipeline import compare as compare_command
 from pipeline import report
+from pipeline.base import locations
 from pipeline.base.errors import PipelineError, run_command
 from pipeline.base.storage import Storage
 from pipeline.base.stored_files import write_json
@@ -83,6 +88,48 @@ def test_features_that_are_gone_leave_the_sizes_unknown(tmp_path):
     compare(tmp_path, is_whole=False, features_dir=str(tmp_path / "gone"))
     (found,) = all_tables.gather(Storage(str(tmp_path)).opened())
     assert found.counts == {} and found.beside == []
+
+
+def printed_commands(folder) -> list[list[str]]:
+    """The commands that the page prints, as a shell reads them."""
+    text = (folder / "tables" / "tables.md").read_text("utf-8")
+    return [shlex.split(command) for command in re.findall(r"`(python -m pipeline\.compare [^`]*)`", text)]
+
+
+@pytest.mark.parametrize(
+    ("is_sample", "storage", "flags", "ends"),
+    [
+        (True, "my results", ["--storage", "my results"], ["--storage", "my results", "--sample"]),
+        (False, "my results", ["--storage", "my results"], ["--storage", "my results"]),
+        (True, "runs/sample", ["--sample"], ["--sample"]),
+        (True, "runs", [], ["--storage", "runs", "--sample"]),
+        (False, "runs", [], []),
+        (None, "runs/sample", ["--sample"], ["--sample"]),
+        (None, "runs", [], []),
+    ],
+)
+def test_a_printed_command_fills_the_page_that_prints_it(
+    is_sample, storage, flags, ends, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / storage
+    folder.mkdir(parents=True)
+    if is_sample is not None:
+        place = compare(folder)
+        stored = json.loads((place / "comparison.json").read_text("utf-8"))
+        write_json(place / "comparison.json", stored | {"sample": is_sample})
+    assert run_command(report.main, ["--tables", *flags]) == 0
+    commands = printed_commands(folder)
+    assert {given_to(command).table for command in commands} == {"methods", "language-models"}
+    for command in commands:
+        given = given_to(command)
+        assert command[len(command) - len(ends) :] == ends and command.count("--sample") == given.sample
+        assert str(locations.storage(given.storage, given.sample)) == storage
+        assert given.sample == (storage == "runs/sample" if is_sample is None else is_sample)
+
+
+def given_to(command: list[str]):
+    return compare_command.build_parser().parse_args(command[3:])
 
 
 def test_a_damaged_comparison_does_not_hide_the_others(tmp_path, caplog):

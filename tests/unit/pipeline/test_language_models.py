@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -126,17 +127,17 @@ def test_an_interrupted_table_keeps_what_is_done_and_says_how_to_go_on(tmp_path,
 
     monkeypatch.setattr(models, "measure", measure)
     caplog.set_level("INFO")
-    assert run_command(compare.main, command(tmp_path)) != 0
-    hint = (
-        f"python -m pipeline.compare --table language-models --resume --name lm --storage {tmp_path} --sample"
-    )
+    folder = tmp_path / "my results"
+    assert run_command(compare.main, command(folder)) != 0
+    flags = f"--table language-models --resume --name lm --storage '{folder}' --sample"
+    hint = f"python -m pipeline.compare {flags}"
     assert f"to resume: {hint}" in caplog.text
-    place = tmp_path / "language-models" / "lm"
+    place = folder / "language-models" / "lm"
     assert [path.name for path in (place / "outcomes").iterdir()] == [f"{KNESER_NEY}.json"]
     assert not (place / "table.md").exists()
-    (one,) = language_models.gather(language_models_home(tmp_path))
+    (one,) = language_models.gather(language_models_home(folder))
     assert not one.is_complete
-    assert run_command(compare.main, hint.split()[3:]) == 0
+    assert run_command(compare.main, shlex.split(flags)) == 0
     assert done == [KNESER_NEY, "interrupted", RNNLM, CONTINUOUS]
     assert (place / "table.md").is_file()
 
