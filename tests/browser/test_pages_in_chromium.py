@@ -20,6 +20,7 @@ from pipeline.reporting.standings import MeanScore, Standings, StandingsRow
 from pipeline.tracking.tracking import TrackedRun
 from pipeline.training.columns import compared
 from pipeline.training.epochs import EpochMetrics
+from search_spaces.base import Criterion
 from tests.browser.chromium import PAGE_TIMEOUT_MS, Browser, Visited, browser
 from tests.integration.servers import free_port, served
 from tests.integration.studies import Searched as FinishedSearch
@@ -89,10 +90,11 @@ def test_the_runs_of_an_experiment_are_nested_under_their_study(chromium: Browse
     check(visited)
 
 
-@pytest.mark.parametrize("width", [800, 1280])
+@pytest.mark.parametrize("width", [700, 800, 1280])
 def test_the_page_of_all_tables_fits_the_window(chromium: Browser, tmp_path: Path, width: int):
-    models = language_model_tables.section([], ["beer", "hatexplain"])
-    made = [*paper_tables.sections([]), models]
+    places = f"--storage {'a' * 200} --sample"
+    models = language_model_tables.section([], ["beer", "hatexplain"], places)
+    made = [*paper_tables.sections([], places), models]
     page = tmp_path / "tables.html"
     page.write_text(pages.paper_page(title="All tables", sections=made, notes=[]), encoding="utf-8")
     with chromium.visit(page.as_uri(), f"tables-{width}", width=width) as visited:
@@ -298,6 +300,37 @@ def comparison_of_two(folder: Path) -> Path:
     path = folder / "comparison.html"
     path.write_text(pages.comparison_page(table, command="a command", is_sample=False), encoding="utf-8")
     return path
+
+
+def curve_of_six_epochs(folder: Path) -> Path:
+    """A trial's curves; the last epoch is the best, and a loss has a long name."""
+    names = ("val_token_precision", "val_token_recall", "train_guider_minus_predictor", "train_sp")
+    history = [EpochMetrics(number=i, metrics=dict.fromkeys(names, 0.1 * i)) for i in range(6)]
+    criterion = Criterion(metric="val_token_recall", bounds=(), why="a test")
+    path = folder / "curve.html"
+    made = pages.curve_page(title="t", history=history, criterion=criterion, best=5, dataset="beer")
+    path.write_text(made, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("width", [400, 700, 1300])
+@pytest.mark.parametrize("made", [curve_of_six_epochs, study_of_four_weights, comparison_of_two])
+def test_no_text_of_a_chart_is_cut_off_and_no_page_is_wider_than_its_window(
+    made: Callable[[Path], Path], width: int, chromium: Browser, tmp_path: Path
+):
+    outside = """[...document.querySelectorAll(".plot")].flatMap(plot => {
+      const box = plot.getBoundingClientRect();
+      return [...plot.querySelectorAll(".main-svg text")].filter(text => {
+        const { left, right, top, bottom, width } = text.getBoundingClientRect();
+        const over = [box.left - left, right - box.right, box.top - top, bottom - box.bottom];
+        return width && Math.max(...over) > 1;
+      }).map(text => `${plot.id}: ${text.textContent}`);
+    })"""
+    with chromium.visit(made(tmp_path).as_uri(), f"whole-{made.__name__}-{width}", width=width) as visited:
+        wait_for_charts(visited)
+        assert visited.page.evaluate(outside) == []
+        assert not visited.is_cut_off()
+    assert visited.complaints == []
 
 
 @pytest.mark.parametrize("width", [800, 1280])
