@@ -74,7 +74,8 @@ def unheard(searched: Sequence[Searched], trials: Sequence[TrialResult], space_n
     found = []
     for one in searched:
         share = at_the_top(one, trials)
-        if share is None or share >= LEAST:
+        highest = max((share for _, _, share in measured(one.name, trials)), default=0.0)
+        if share is None or max(share, highest) >= LEAST:
             continue
         part, loss = ("guider", "L_guide") if one.name == "lambda_mi" else ("selector", "L_sp")
         hint = "" if space_name != "paper" else " `--space wide` reaches further."

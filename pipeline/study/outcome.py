@@ -214,11 +214,14 @@ def _outcome_tags(
     settings, run_id = study.settings.run, tracking.runs[winner.trial_id]
     experiment_id = tracking.tracker.run(tracking.study_run_id).experiment_id
     registered = None if version is None else f"{study.settings.model_name} version {version}"
+    is_default = not data_options.stated(settings.dataset, settings.options)
+    data = [] if is_default else [f"Data: **{data_options.target_of_run(settings)}**."]
     # MLflow folds away what follows the first lines
     note = [
         f"Open [the trials as a table]({mlflow_view.table(experiment_id, tracking.study_run_id)}), "
         f"[as a chart]({mlflow_view.chart(experiment_id, tracking.study_run_id)}), "
         f"or [the best one]({mlflow_view.run(experiment_id, run_id)}).",
+        *data,
         summary.note(winner, run_id, settings.criterion, settings.dataset, registered, before),
         *raced,
     ]

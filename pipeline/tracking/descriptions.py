@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from feature_store.wording import counted
-from pipeline.training import columns
+from pipeline.training import columns, data_options
 from pipeline.training.epochs import Epoch
 from pipeline.training.naming import title
 from search_spaces import lookup
@@ -120,9 +120,14 @@ def of_version(tags: Mapping[str, str], run_id: str) -> str:
     dataset = tags["dataset"]
     epoch = f", after its epoch {tags['epoch']}" if "epoch" in tags else ""
     study = f" of the study `{tags['study']}`" if "study" in tags else ""
+    options = {
+        name.removeprefix(data_options.TAG): value
+        for name, value in tags.items()
+        if name.startswith(data_options.TAG)
+    }
     lines = [
-        f"A model of **{_called(tags)}** (method `{tags.get('method', 'infocal')}`): "
-        f"the trial{study} with the run `{run_id}`{epoch}."
+        f"A model of **{_called(tags)}{data_options.bracketed(options)}** "
+        f"(method `{tags.get('method', 'infocal')}`): the trial{study} with the run `{run_id}`{epoch}."
     ]
     if "criterion" in tags:
         lines.append(f"Chosen on validation by its criterion: {tags['criterion']}.")

@@ -158,6 +158,7 @@ def test_a_winner_that_meets_the_criterion_is_registered_with_its_origin(
     assert (run.status, run.tags["criterion_met"]) == ("FINISHED", "true")
     for tags in (run.tags, version.tags, tracker.run(version.run_id).tags):
         assert tags["option.pool"] == "plain"
+    assert "Data: **beer/palate (pool=plain)**." in parent(tracker).tags[NOTE_TAG]
     assert "beer/palate (pool=plain)" in text
     assert run.tags["winner_trial_id"] == "a"
     assert version.run_id == run.tags["winner_run_id"]

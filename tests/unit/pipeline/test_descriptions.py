@@ -159,6 +159,11 @@ def test_own_data_are_called_by_their_title_where_they_have_one():
     assert "Predictions with rationales on your own data (`jsonl`)" in descriptions.of_experiment("jsonl", "")
 
 
+def test_a_version_says_the_options_of_its_data():
+    said = descriptions.of_version(TAGS | {"option.pool": "plain"}, "abc123")
+    assert said.startswith("A model of **inns (pool=plain)** (method `hardkuma`): ")
+
+
 def test_a_version_of_which_little_is_known_says_no_more():
     said = descriptions.of_version({"dataset": "beer", "aspect": "smell", "corpus": "sample"}, "abc")
     assert said.startswith("A model of **beer/smell** (method `infocal`): the trial with the run `abc`.")

@@ -45,6 +45,10 @@ def test_a_weight_is_named_only_where_its_whole_range_is_too_low():
     ]
     just = LEAST * 0.0001 / 0.001
     assert weight_shares.unheard([IB], [trial(0.0001, just)], "paper") == []
+    # one trial heard it, though the others say that it cannot be
+    trials = [trial(0.0001, 0.002), trial(0.0002, 0.004), trial(0.001, LEAST)]
+    assert weight_shares.at_the_top(IB, trials) < LEAST
+    assert weight_shares.unheard([IB], trials, "paper") == []
     (guider,) = weight_shares.unheard(
         [Searched(name="lambda_mi", high=1.0)], [trial(0.1, 0.001, "lambda_mi")], "wide"
     )
