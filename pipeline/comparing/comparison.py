@@ -182,8 +182,8 @@ class Comparison:
         """Write the table in every format; returns the files by their names."""
         prepared = self.prepared
         texts = {
-            f"{TABLE}.md": typeset.markdown(table) + "\n",
-            f"{TABLE}.tex": typeset.latex(table),
+            f"{TABLE}.md": typeset.markdown(table, is_sample=prepared.sample) + "\n",
+            f"{TABLE}.tex": typeset.latex(table, is_sample=prepared.sample),
             f"{TABLE}.html": pages.comparison_page(
                 table, command=prepared.command, is_sample=prepared.sample
             ),
@@ -243,7 +243,7 @@ def conduct(
         tracker.log_metrics(prepared.run_id, metrics(table), step=0)
         if not comparison.broken:
             comparison.sweep()
-    return typeset.markdown(table, width), comparison.broken
+    return typeset.markdown(table, width, is_sample=prepared.sample), comparison.broken
 
 
 @contextmanager

@@ -7,21 +7,31 @@ from pipeline.base.text_tables import markdown_escaped
 from pipeline.reporting.paper_tables import PaperSection, PaperTable
 from pipeline.reporting.standings import Standings, StandingsRow
 
+_SAMPLE = "**Made-up sample corpus**: the published rows say nothing about these numbers."
 
-def markdown(table: Standings, width: int | None = None) -> str:
+
+def markdown(table: Standings, width: int | None = None, *, is_sample: bool = False) -> str:
     """The table in GitHub's Markdown, its notes below; columns are aligned to be read as text, too.
 
     Args:
         width: characters of a line: a wider table is set as several, each with all rows; None: one table.
+        is_sample: whether the corpus was the made-up one, which is said below the title.
     """
     notes = [f"- {note}" for note in [*table.used_marks(), *table.notes]]
     title = f"### {markdown_escaped(table.title)}"
-    return "\n".join([title, "", text_tables.markdown(_cells(table), width), "", *notes])
+    head = [title, "", *([_SAMPLE, ""] if is_sample else [])]
+    return "\n".join([*head, text_tables.markdown(_cells(table), width), "", *notes])
 
 
-def latex(table: Standings) -> str:
-    """The table for a paper, its notes below; needs the package booktabs."""
+def latex(table: Standings, *, is_sample: bool = False) -> str:
+    """The table for a paper, its notes below; needs the package booktabs.
+
+    Args:
+        is_sample: whether the corpus was the made-up one, which is the first note.
+    """
     notes = [f"{note}." for note in [*table.used_marks(), *table.notes]]
+    if is_sample:
+        notes.insert(0, _plain(_SAMPLE))
     return text_tables.latex(table.title, _cells(table), notes, _rules(table.rows)) + "\n"
 
 
@@ -64,7 +74,7 @@ def paper_markdown(title: str, sections: Sequence[PaperSection], notes: Sequence
 def _stated(table: PaperTable) -> list[str]:
     said = []
     if table.is_sample:
-        said.append("**Made-up sample corpus**: the published rows say nothing about these numbers.")
+        said.append(_SAMPLE)
     if table.is_unfinished:
         said.append("**Unfinished**: some trainings have not ended.")
     return [*said, ""] if said else []
@@ -86,5 +96,10 @@ def paper_latex(sections: Sequence[PaperSection], notes: Sequence[str]) -> str:
 def _paper_latex_table(section: PaperSection, table: PaperTable) -> str:
     rows = [[_noted(row.name, row.note), *row.cells] for row in table.rows]
     said = [*(text for text in _stated(table) if text), *table.first, *table.protocol, *table.notes]
-    plain = [text.replace("`", "").replace("**", "") for text in said]
-    return text_tables.latex(f"{section.label}: {table.title}", [table.head, *rows], plain)
+    title = f"{section.label}: {table.title}"
+    return text_tables.latex(title, [table.head, *rows], [_plain(text) for text in said])
+
+
+def _plain(text: str) -> str:
+    """A text without the signs of Markdown."""
+    return text.replace("`", "").replace("**", "")

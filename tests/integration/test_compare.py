@@ -41,6 +41,7 @@ def test_the_table_is_printed_and_kept_with_the_parent(compared: Compared, tmp_p
     files = [str(compared.directory / f"table.{kind}") for kind in ("html", "json", "md", "tex")]
     assert compared.stderr.endswith(f"tables: {', '.join(files)}\n")
     assert compared.stdout.startswith("### beer/palate: methods at 18 % of the tokens, on test\n")
+    assert compared.stdout.splitlines()[2].startswith("**Made-up sample corpus**: the published rows say")
     for name in ("InfoCal", "HardKuma", "[Sha2023] table 2: HardKuma", "random_k", "oracle_k"):
         assert f"\n| {name} " in compared.stdout
     assert (

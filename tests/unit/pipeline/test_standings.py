@@ -220,6 +220,17 @@ def test_every_markdown_table_escapes_its_title_and_cells():
     assert odd not in page and page.count(shown) == 4
 
 
+def test_a_table_of_the_sample_corpus_says_so_directly_below_its_title():
+    found, said = table([outcome(rate=0.2)], notes=["a note"]), "the published rows say nothing about these"
+    for width in (None, 60):
+        title, _, warning, _, head, *_ = typeset.markdown(found, width, is_sample=True).splitlines()
+        assert title.startswith("### ") and head.startswith("| rationales ")
+        assert warning == f"**Made-up sample corpus**: {said} numbers."
+    latex = typeset.latex(found, is_sample=True)
+    assert latex.index(f"Made-up sample corpus: {said}") < latex.index("a note") and "**" not in latex
+    assert said not in typeset.markdown(found) + typeset.latex(found)
+
+
 def test_markdown_is_aligned_and_has_its_notes():
     text = typeset.markdown(table([outcome(rate=0.2)], notes=["a | b"]))
     lines = text.splitlines()
