@@ -1,5 +1,6 @@
 """The two kinds of criterion: with the paper's fixed thresholds, and relative to a rival's precision."""
 
+import math
 import re
 from dataclasses import replace
 
@@ -41,7 +42,22 @@ def for_rival(stated: Criterion) -> Criterion:
     return replace(stated, bounds=tuple(bound for bound in stated.bounds if bound.metric != PRECISION))
 
 
-def relative(stated: Criterion, precision: float, rival: str, told: str) -> Criterion:
+def below_rival(precision: float, density: float) -> tuple[float, str]:
+    """The threshold on precision that a rival sets, and how it follows from the rival's precision.
+
+    Args:
+        precision: the rival's, in [0, 1].
+        density: share of the annotated texts' tokens that humans marked, in [0, 1]. It is the precision that
+            is expected of a random mask, and the threshold is not below it.
+    """
+    told = f" of {precision:.3f} minus {MARGIN:g}"
+    limit, chance = round(precision - MARGIN, 3), math.floor(1000 * density) / 1000
+    if limit >= chance:
+        return limit, told
+    return chance, f"{told}, raised to the {chance:.3f} of random rationales"
+
+
+def relative(stated: Criterion, precision: float, rival: str, told: str, density: float) -> Criterion:
     """The criterion whose threshold on precision is the rival's, less `MARGIN`.
 
     Args:
@@ -49,10 +65,11 @@ def relative(stated: Criterion, precision: float, rival: str, told: str) -> Crit
         precision: the rival's on the annotated validation texts, in [0, 1].
         rival: how it is called.
         told: how it was measured.
+        density: of the same texts; see `below_rival`.
     """
-    bound = _at_least(round(max(0.0, precision - MARGIN), 3))
-    own = f"{rival}'s validation precision of {precision:.3f} minus {MARGIN:g}"
-    why = f"threshold {bound.limit:g}: {own}, {told}"
+    limit, reason = below_rival(precision, density)
+    bound = _at_least(limit)
+    why = f"threshold {limit:g}: {rival}'s validation precision{reason}, {told}"
     fixed = paper_bar(stated)
     return replace(
         stated,

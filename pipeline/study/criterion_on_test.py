@@ -14,7 +14,7 @@ from pipeline.tracking.model_registry import ModelVersion
 from pipeline.tracking.tracking import Tracker
 from pipeline.training.scoring import Scores, score_test
 from search_spaces.base import Bound, BoundKind, Criterion
-from search_spaces.criteria import MARGIN, PRECISION, with_min_precision
+from search_spaces.criteria import PRECISION, below_rival, with_min_precision
 
 
 def threshold(
@@ -197,10 +197,10 @@ def against_rival(tracker: Tracker, subject: Subject, criterion: Criterion) -> t
 
     reading = score_test(model_of(asked, subject.features), subject.features, None, log_reading)
     precision, own_rate = precision_at(asked.rate, reading.scores, "test_")
-    limit = round(max(0.0, precision - MARGIN), 3)
+    limit, reason = below_rival(precision, reading.scores.get("test_gold_density", 0.0))
     bounds = tuple(dataclasses.replace(b, limit=limit) if b == bound else b for b in criterion.bounds)
     told = f"where it selects {100 * reading.scores['test_selection_rate']:.1f} %"
     if own_rate is not None:
         told = f"where {filled_up(own_rate)}"
-    origin = f"{asked.name}'s test precision of {precision:.3f} ({told}) minus {MARGIN:g}"
+    origin = f"{asked.name}'s test precision{reason} ({told})"
     return dataclasses.replace(criterion, bounds=bounds, why=origin), origin

@@ -157,7 +157,7 @@ def settled(run: RunSettings, features: Features, *, sample: bool, is_asked_for:
     )
     if found.own_rate is not None:
         told += f"; {filled_up(found.own_rate)}"
-    criterion = criteria.relative(run.criterion, found.precision, found.name, told)
+    criterion = criteria.relative(run.criterion, found.precision, found.name, told, _density(features))
     logger.info("criterion: %s\n  %s", criterion, criterion.why)
     return dataclasses.replace(run, criterion=criterion, rival=dataclasses.asdict(found))
 

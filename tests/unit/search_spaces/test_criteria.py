@@ -12,7 +12,9 @@ from search_spaces.lookup import criterion
 
 def test_the_relative_threshold_is_the_rivals_precision_less_two_points():
     stated = criterion("beer", "palate").at_rate(0.08)
-    found = criteria.relative(stated, 0.7614, "HardKuma", "at 8 % of the tokens, best of 10 epochs, cached")
+    found = criteria.relative(
+        stated, 0.7614, "HardKuma", "at 8 % of the tokens, best of 10 epochs, cached", 0.1
+    )
     assert str(found) == "best val_token_recall with val_token_precision >= 0.741, at 8 % of the tokens"
     assert found.why == (
         "threshold 0.741: HardKuma's validation precision of 0.761 minus 0.02, at 8 % of the tokens, best of "
@@ -22,7 +24,7 @@ def test_the_relative_threshold_is_the_rivals_precision_less_two_points():
 
 def test_a_criterion_without_a_threshold_on_precision_gets_one_and_keeps_its_bounds():
     stated = criterion("hatexplain", "").at_rate(0.5)
-    found = criteria.relative(stated, 0.5, "HardKuma", "told")
+    found = criteria.relative(stated, 0.5, "HardKuma", "told", 0.4)
     assert str(found) == (
         "best val_hatexplain_token_f1 with val_token_precision >= 0.48, val_accuracy >= 0.61, "
         "val_selection_rate <= 0.52, at 50 % of the tokens"
@@ -30,9 +32,14 @@ def test_a_criterion_without_a_threshold_on_precision_gets_one_and_keeps_its_bou
     assert found.why == "threshold 0.48: HardKuma's validation precision of 0.500 minus 0.02, told"
 
 
-def test_a_rival_without_precision_asks_for_nothing():
-    found = criteria.relative(criterion("beer", "palate"), 0.01, "HardKuma", "told")
-    assert found.bounds == (Bound(metric="val_token_precision", limit=0.0, kind="at_least"),)
+@pytest.mark.parametrize("precision", [0.01, 0.1, 0.115])
+def test_a_rival_at_chance_asks_for_the_precision_of_random_rationales(precision: float):
+    found = criteria.relative(criterion("beer", "palate"), precision, "HardKuma", "told", 0.1)
+    assert found.bounds == (Bound(metric="val_token_precision", limit=0.1, kind="at_least"),)
+    assert found.why.startswith(
+        f"threshold 0.1: HardKuma's validation precision of {precision:.3f} minus 0.02, raised to the 0.100 "
+        "of random rationales, told"
+    )
 
 
 @pytest.mark.parametrize(("dataset", "aspect"), [("beer", "palate"), ("hatexplain", ""), ("jsonl", "")])
