@@ -7,7 +7,7 @@ from search_spaces.space import Range, Search, Space, without_noise
 
 _BEER_GRID = "the grid of [Sha2023] for beer, section 4.2"
 
-PAPER_BEER: Space = (
+PAPER_BEER: tuple[Range, ...] = (
     Range(
         name="lambda_ib",
         low=0.0001,
@@ -59,17 +59,18 @@ def _audible(values: Mapping[str, float], measured: Mapping[str, float]) -> Spac
         values: of the weights.
         measured: share of the gradient that each has there; it grows with the weight.
     """
-    return tuple(
-        Range(
-            name=name,
-            low=float(f"{value * _LEAST_SHARE / measured[name]:.1g}"),
-            high=float(f"{value * _MOST_SHARE / measured[name]:.1g}"),
-            log=True,
-            why=f"values whose share of the gradient is {_LEAST_SHARE:g} to {_MOST_SHARE:g} (at {value:g} "
-            f"the share is {measured[name]:g}); most of the paper's grid is below",
+    found = []
+    for one in PAPER_BEER:
+        value, share = values[one.name], measured[one.name]
+        low, high = (float(f"{value * s / share:.1g}") for s in (_LEAST_SHARE, _MOST_SHARE))
+        grid = one.grid
+        why = (
+            f"values whose share of the gradient is {_LEAST_SHARE:g} to {_MOST_SHARE:g} (at {value:g} the "
+            f"share is {share:g}); below them: {sum(point < low for point in grid)} of the paper's "
+            f"{len(grid)} values"
         )
-        for name, value in values.items()
-    )
+        found.append(Range(name=one.name, low=low, high=high, log=True, why=why))
+    return tuple(found)
 
 
 WIDE_BEER = _audible(PAPER_BEER_BEST, BEER_SHARES)
