@@ -193,11 +193,11 @@ def measured(
         RivalFailed: if its training comes to no result.
     """
     folder = asked.folder(features)
-    if (kept := _kept(folder)) is not None:
+    if (kept := _kept(folder, warns=False)) is not None:
         return _with_scores(asked, kept), True
     # as for the language model: one process trains, and the others wait for it
     with cache.locked(features.directory.parent.parent, f"{features.directory.name}-{folder.name}"):
-        if (kept := _kept(folder)) is not None:
+        if (kept := _kept(folder, warns=True)) is not None:
             return _with_scores(asked, kept), True
         with tempfile.TemporaryDirectory(prefix="infocal-") as working:
             run = RunSettings(
@@ -269,14 +269,15 @@ def _with_scores(asked: Rival, best: BestEpoch) -> Rival:
     return dataclasses.replace(asked, precision=precision, own_rate=own_rate, epoch=best.epoch)
 
 
-def _kept(folder: Path) -> BestEpoch | None:
-    """The kept epoch's scores; None where there is none, or it is damaged."""
+def _kept(folder: Path, *, warns: bool) -> BestEpoch | None:
+    """The kept epoch's scores; None where there is none, or it is damaged, which is said on request."""
     if not folder.is_dir():
         return None
     try:
         cache.verify_files(folder, cache.read_manifest(folder / cache.MANIFEST))
     except DamagedCacheError as error:
-        logger.warning("%s: the rival is trained again", error)
+        if warns:
+            logger.warning("%s: the rival is trained again", error)
         return None
     return checkpoints.load_scores(folder)
 
