@@ -74,7 +74,7 @@ def _add_build_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--max-length",
         type=positive_int,
-        help="largest number of tokens of a text in train (of beer in val and pool, too); longer texts are "
+        help="largest number of tokens of a text in train (for beer, also in val and pool); longer texts are "
         "cut. Texts on which models are scored stay whole (default: the data set's, as in a search)",
     )
     command.add_argument(

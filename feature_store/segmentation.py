@@ -152,7 +152,8 @@ def _if_whole(directory: Path, key: str, file: TextFile) -> pa.Table | None:
         manifest = cache.read_manifest(directory / cache.MANIFEST)
         if manifest.fingerprint != key or _TABLE not in manifest.files:
             raise DamagedCacheError(
-                f"expected the word lengths `{key[:16]}`, but got `{manifest.fingerprint[:16]}`",
+                f"expected word lengths with the fingerprint `{key[:16]}`, but the folder has those with "
+                f"`{manifest.fingerprint[:16]}`",
                 where=str(directory),
             )
         cache.verify_files(directory, manifest)

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     commands = command_text.next_commands(prepared.name, storage, stated, given.address, "pipeline.compare")
     if storage.is_remote:
         home.check()
-    planning.check_device(prepared.runs[0], given.address)
+    compare_settings.check_devices(prepared, given.address)
     if not given.resume:
         planning.check_data(given, prepared.runs[0])
     places.check(storage, uri)

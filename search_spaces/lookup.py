@@ -95,6 +95,12 @@ def method_names() -> list[str]:
     return [*_SEARCHES, *VARIANTS]
 
 
+def needs_pretrained(method: str) -> bool:
+    """Whether a method has no encoder but pretrained ones, so that `pretrained` must be given."""
+    encoders = implementation(method).encoders
+    return bool(encoders) and all(ENCODERS[known].is_pretrained for known in encoders)
+
+
 def unaided_names(aspect: str = "") -> list[str]:
     """The methods and variants that need nothing but texts and targets, and can predict these targets.
 
@@ -106,9 +112,7 @@ def unaided_names(aspect: str = "") -> list[str]:
     return [
         name
         for name in method_names()
-        if not (found := implementation(name)).is_supervised
-        and not any(ENCODERS[known].is_pretrained for known in found.encoders)
-        and can_predict(name, aspect)
+        if not implementation(name).is_supervised and not needs_pretrained(name) and can_predict(name, aspect)
     ]
 
 

@@ -155,10 +155,40 @@ def _run_settings(given: argparse.Namespace, method: str, rate: float) -> settin
     try:
         run = planning.run_settings(own, {}, num_threads=max(1, int(given.cpus_per_run)))
     except UserError as error:
-        raise PipelineError(f"{method}: {error.message}", where=error.where, hint=error.hint) from error
+        raise _of_method(method, error) from error
     if 0 < given.gpus_per_run < 1:
         run = dataclasses.replace(run, gpu_memory_rate=given.gpus_per_run)
     return run
+
+
+def _of_method(method: str, error: UserError) -> PipelineError:
+    """An error about one method, with the flags of a comparison."""
+    where = "--methods" if error.where == "--method" else error.where
+    hint = error.hint and error.hint.replace("--set pretrained=", f"--set {method}.pretrained=")
+    return PipelineError(f"{method}: {error.message}", where=where, hint=hint)
+
+
+def check_devices(prepared: "ComparisonSettings", address: str | None) -> None:
+    """Look whether the device, and each pretrained encoder, is there and can do what is asked of it.
+
+    Args:
+        address: of the Ray cluster on which the trainings run.
+
+    Raises:
+        UserError: as `planning.check_device`.
+    """
+    seen: set[tuple[str, str]] = set()
+    for run in prepared.runs:
+        config = run.config()
+        if (key := (config.encoder, config.pretrained)) in seen:
+            continue
+        seen.add(key)
+        try:
+            planning.check_device(run, address)
+        except PipelineError as error:
+            if not config.pretrained:
+                raise
+            raise _of_method(run.method, error) from error
 
 
 def stored_comparison(given: argparse.Namespace, home: Location) -> "ComparisonSettings":

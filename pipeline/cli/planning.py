@@ -487,8 +487,8 @@ def _check_annotated(
     """Refuse validation texts without a rationale where the criterion reads them."""
     if not num_annotated and reads_rationales(run.criterion):
         raise PipelineError(
-            f"none of the {num_texts} validation texts of {data_options.target_of_run(run)} that are "
-            "read for human rationales has one, so the criterion cannot choose an epoch",
+            f"none of the {num_texts} validation texts of {data_options.target_of_run(run)} for the "
+            "criterion has a human rationale, so the criterion cannot choose an epoch",
             where=given.data_dir,
             hint="the criterion needs annotated texts; check that the file of annotations is complete",
         )

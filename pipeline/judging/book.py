@@ -85,7 +85,8 @@ class Book:
         found = connection.execute("SELECT digest FROM sheet").fetchone()
         if found is None or found[0] != sheet.digest:
             raise PipelineError(
-                f"the answers belong to sheet {found and found[0]}, not to {sheet.digest}",
+                f"the answers belong to {'no sheet' if found is None else f'sheet {found[0]}'}, not to "
+                f"{sheet.digest}",
                 where=str(self.path),
             )
         for judge, slot, content in connection.execute("SELECT judge, slot, content FROM answer"):

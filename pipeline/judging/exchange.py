@@ -156,8 +156,8 @@ def _check_shown(sheet: Sheet, judge: int, number: int, record: dict[str, object
             )
         if key in _SHOWN and record[key] != expected:
             raise PipelineError(
-                f"`{key}` is not what number {number + 1} shows judge {judge + 1}: "
-                f"expected {shown(expected)}, but got {shown(record[key])}",
+                f"`{key}` differs from the sheet: number {number + 1} of judge {judge + 1} has "
+                f"{shown(expected)}, but the file has {shown(record[key])}",
                 where=where,
                 hint="change only the scores or the rationale in the files that `--export` writes",
             )

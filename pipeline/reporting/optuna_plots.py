@@ -309,7 +309,8 @@ def timeline_plot(findings: Findings) -> Plot | None:
         title="When each trial ran",
         caption=(
             f"Each bar is a trial from its start to its end. The longest is {slowest.name} with "
-            f"{_duration(slowest.seconds)}. Room between bars is time in which fewer trials ran."
+            f"{_duration(slowest.seconds)}. Room between bars is time in which fewer trials ran. "
+            "The bar of a resumed trial includes the time in which the search was stopped."
         ),
         description=f"{counted(len(timed), 'trial')}; the longest took {_duration(slowest.seconds)}.",
         figure=figure,

@@ -438,6 +438,13 @@ def published_protocol(printed: Sequence[PublishedRow]) -> list[str]:
     return list(said)
 
 
+def _pretrained(methods: Sequence[str]) -> str:
+    """The flags that the methods need which start from pretrained weights; the reader completes them."""
+    return "".join(
+        f" --set {name}.pretrained=FOLDER_OR_NAME" for name in methods if lookup.needs_pretrained(name)
+    )
+
+
 def _how_to_measure(
     dataset: str, aspect: str, printed: Sequence[PublishedRow], options: Mapping[str, str], places: str
 ) -> str:
@@ -451,7 +458,7 @@ def _how_to_measure(
     every = joined([aspect, *(one for one in get_source(dataset).side_targets if one != aspect)])
     commands = [
         f"`python -m pipeline.compare {target_flags(dataset, of)}{more} "
-        f"--methods {','.join(names)} --seeds 8{places and f' {places}'}`"
+        f"--methods {','.join(names)}{_pretrained(names)} --seeds 8{places and f' {places}'}`"
         for of, names in ((aspect, alone), (every, joint))
         if names
     ]

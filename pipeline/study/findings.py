@@ -375,7 +375,10 @@ def _trivial(
         for line, label in LINES.items()
     ]
     if any("token_f1" in row.scores for row in logged):
-        return logged, "on the annotated validation texts, selecting as many tokens as the winner"
+        return (
+            logged,
+            "on the annotated validation texts, selecting as many of their tokens as the best trial",
+        )
     human = [text["human"] for text in predictions]
     rate = None if winner is None else winner.scores.get("selection_rate")
     if rate is None or not any(marks is not None for marks in human):

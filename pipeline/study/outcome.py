@@ -142,7 +142,7 @@ def conclude(study: Study, features: Features, tracking: TrialTracking, used: Ut
     register = lost_weights.command_for_nearest(study, candidates, prepared.run.criterion, commands.register)
     if not winner.is_met:
         tags[findings.ADVICE_TAG] = summary.advice(
-            candidates, prepared.run, register, is_exhausted=study.is_exhausted
+            candidates, prepared.run, register, names, is_exhausted=study.is_exhausted
         )
     address = show_trials(tracker, study_run, prepared.name, _view(study, winner, study_run))
     metrics = _outcome_metrics(study, features, winner, replicates, used)

@@ -327,11 +327,17 @@ def _missed(
 
 
 def advice(
-    candidates: Sequence[Candidate], run: RunSettings, register: str, *, is_exhausted: bool = False
+    candidates: Sequence[Candidate],
+    run: RunSettings,
+    register: str,
+    names: Mapping[str, str],
+    *,
+    is_exhausted: bool = False,
 ) -> str:
     """What the study's page says to do where no trial meets the criterion; code stands between backticks.
 
     Args:
+        names: id of a trial -> its name.
         is_exhausted: whether every point of the space was tried.
     """
     reached = within_reach(candidates, run.criterion)
@@ -342,7 +348,8 @@ def advice(
         )
     relaxed, chosen = reached
     return (
-        f"`{register} {stated(relaxed, run.criterion)}` registers the trial with "
+        f"`{register} {stated(relaxed, run.criterion)}` registers "
+        f"{names.get(chosen.trial_id, 'the trial')}, with "
         f"{figures_of(chosen, run.dataset, run.criterion)}; or search "
         + ("with more `--epochs`." if is_exhausted else "with more `--trials` or `--epochs`.")
     )

@@ -203,6 +203,18 @@ def test_an_interrupted_comparison_says_how_to_go_on(
             "method\n",
         ),
         (["--methods", "infocal,fla"], "error: --methods fla: `fla` predicts several targets together, but"),
+        (
+            ["--methods", "infocal,fresh", "--set", "fresh.encoder=transformer"],
+            "error: --set: fresh: the encoder `transformer` needs `pretrained`, a folder or a model's name on "
+            "the hub\n\nhint: add `--set fresh.pretrained=FOLDER`",
+        ),
+        (
+            [
+                *("--methods", "infocal,fresh", "--set", "fresh.encoder=transformer"),
+                *("--set", "fresh.pretrained=/none/such"),
+            ],
+            "error: --set pretrained: fresh: no folder `/none/such`",
+        ),
         (["--set", "fresh.lambda_q=1"], "error: --set: fresh: unknown hyper-parameter `lambda_q`"),
         (
             ["--target-selection-rate", "1"],

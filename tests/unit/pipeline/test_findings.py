@@ -345,7 +345,10 @@ def test_damaged_predictions_are_an_error():
 def test_logged_trivial_lines_come_first():
     metrics = {"trivial_random_k_token_precision": 0.125, "trivial_random_k_token_f1": 0.1}
     found = gather(child(0, 0.5), study_run=study(metrics), artifacts={"run0": json.dumps(TEXTS)})
-    assert found.trivial_note == "on the annotated validation texts, selecting as many tokens as the winner"
+    assert (
+        found.trivial_note
+        == "on the annotated validation texts, selecting as many of their tokens as the best trial"
+    )
     rows = {row.name: row.scores for row in found.trivial}
     assert rows["random k"] == {"token_precision": 0.125, "token_f1": 0.1}
     assert rows["all tokens"] == {}, "what was not logged stays missing"

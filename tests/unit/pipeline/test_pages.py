@@ -161,7 +161,7 @@ def test_the_dashed_line_is_explained_where_it_is_drawn():
     assert missed in study_page().words
     met = [trial(i, 0.5 + 0.1 * i, 0.9, 0.5) for i in range(2)]
     assert missed not in study_page(trials=met).words
-    assert "All trials meet the bounds" in study_page(trials=met).words
+    assert "All trials drawn here meet the bounds" in study_page(trials=met).words
 
 
 def test_the_page_says_which_trials_the_charts_leave_out():

@@ -369,3 +369,7 @@ def test_methods_of_several_targets_have_a_command_of_their_own():
     )
     joint = "--aspect terms,charges,articles --methods fla,topjudge,mpbfn_wca --seeds 8`"
     assert said.endswith(joint) and said.count("topjudge") == 1
+
+
+def test_a_printed_command_asks_for_the_weights_that_a_method_needs():
+    assert paper_tables._pretrained(["infocal", "bert", "birnn"]) == " --set bert.pretrained=FOLDER_OR_NAME"

@@ -265,7 +265,7 @@ def test_data_without_a_human_rationale_are_refused_before_training(tmp_path: Pa
     cache = str(tmp_path / "cache")
     given = flags("--data-dir", str(tmp_path / "data"), "--embedding", "random", "--cache-dir", cache)
     with pytest.raises(
-        PipelineError, match="none of the 46 validation texts of beer/palate that are read for human"
+        PipelineError, match="none of the 46 validation texts of beer/palate for the criterion has a human"
     ):
         planning.with_features(given, planning.run_settings(given, {}))
 
@@ -405,7 +405,7 @@ def test_posts_without_a_rationale_are_refused_only_where_the_criterion_reads_th
     run = planning.run_settings(given, {})
     with pytest.raises(
         PipelineError,
-        match="none of the 200 validation texts of hatexplain that are read for human rationales",
+        match="none of the 200 validation texts of hatexplain for the criterion has a human rationale",
     ):
         planning.with_features(given, run)
     bound = Bound(metric="val_selection_rate", limit=0.5, kind="at_most")

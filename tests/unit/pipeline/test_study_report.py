@@ -18,7 +18,7 @@ from tests.small_store import new_store
 from tests.unit.pipeline.html_reader import read
 from tests.unit.pipeline.test_report import PARAMETERS, TEXT
 
-ADVICE = "`python -m pipeline.register --name first --min-precision 0.74` registers the trial with F1 0.6"
+ADVICE = "`python -m pipeline.register --name first --min-precision 0.74` registers trial-01, with F1 0.6"
 
 
 class Results:

@@ -111,9 +111,15 @@ def test_results_become_artifacts_of_the_run_that_is_named(made: Path, tmp_path:
         ({"usefulness": 6}, "expected a number from 1 to 5 as `usefulness`, but got 6"),
         ({"fluency": "good"}, "as `fluency`, but got 'good'"),
         ({"fluency": 4.25}, "expected `fluency` in tenths, as 4.2, but got 4.25"),
-        ({"label": "none"}, "`label` is not what number 3 shows judge 1: expected '[^']*', but got 'none'"),
-        ({"text": "another"}, "`text` is not what number 3 shows judge 1: .* but got 'another'"),
-        ({"judge": 2}, "`(text|label)` is not what number 3 shows judge 2"),
+        (
+            {"label": "none"},
+            "`label` differs from the sheet: number 3 of judge 1 has '[^']*', but the file has 'none'",
+        ),
+        (
+            {"text": "another"},
+            "`text` differs from the sheet: number 3 of judge 1 has .*, but the file has 'another'",
+        ),
+        ({"judge": 2}, "`(text|label)` differs from the sheet: number 3 of judge 2"),
         ({"fluency": KeyError}, "no key `fluency`; the keys are"),
         ({"text": KeyError}, "no key `text`; the keys are"),
         ({"sheet": "0" * 16}, "the line belongs to sheet '0000000000000000'"),
