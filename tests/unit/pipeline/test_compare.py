@@ -205,8 +205,8 @@ def test_an_interrupted_comparison_says_how_to_go_on(
         (["--methods", "infocal,fla"], "error: --methods fla: `fla` predicts several targets together, but"),
         (
             ["--methods", "infocal,fresh", "--set", "fresh.encoder=transformer"],
-            "error: --set: fresh: the encoder `transformer` needs `pretrained`, a folder or a model's name on "
-            "the hub\n\nhint: add `--set fresh.pretrained=FOLDER`",
+            "error: --set: fresh: the encoder `transformer` needs `pretrained`, a folder or a model's name "
+            "on the hub\n\nhint: add `--set fresh.pretrained=FOLDER`",
         ),
         (
             [
