@@ -64,10 +64,10 @@ def _audible(values: Mapping[str, float], measured: Mapping[str, float]) -> Spac
         value, share = values[one.name], measured[one.name]
         low, high = (float(f"{value * s / share:.1g}") for s in (_LEAST_SHARE, _MOST_SHARE))
         grid = one.grid
+        num_below = sum(point < low for point in grid)
         why = (
             f"values whose share of the gradient is {_LEAST_SHARE:g} to {_MOST_SHARE:g} (at {value:g} the "
-            f"share is {share:g}); below them: {sum(point < low for point in grid)} of the paper's "
-            f"{len(grid)} values"
+            f"share is {share:g}); {num_below} of the {len(grid)} values of the paper's grid are smaller"
         )
         found.append(Range(name=one.name, low=low, high=high, log=True, why=why))
     return tuple(found)

@@ -66,8 +66,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=flag_values.tolerance,
         metavar="SECONDS",
         default=60.0,
-        help="interval at which a trial saves its state within an epoch; if its worker dies, at most this "
-        "much training is lost. 0: save only after each epoch (default: %(default)g)",
+        help="interval at which a trial saves its state within an epoch; longer if saving would take more "
+        "than 2%% of the time. 0: save only after each epoch (default: %(default)g)",
     )
     common_flags.add_address(study)
     study.add_argument(

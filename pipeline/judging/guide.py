@@ -46,7 +46,7 @@ _ENGLISH = {
     "judge.keys": "1 to 5: score, and on to the next scale · . and a digit: tenths (4 . 2 is 4.2) · "
     "↑ ↓: scale · Enter or →: next text · ←: back",
     "annotate.ask": "Mark the words that explain the label: those from which you could name it.",
-    "annotate.ask_plain": "Mark the words that decide the matter.",
+    "annotate.ask_plain": "Mark the words that you were asked to look for.",
     "annotate.keys": "← → ↑ ↓: move · Space: mark or unmark a word · Shift + ← or →: move and mark · "
     "C: clear · Enter: done, next text · Page Up: back · mouse: click a word, or drag over several",
     "annotate.done": "Done, next",

@@ -225,7 +225,9 @@ def _told(findings: Findings, shown: Sequence[TrialResult], name: str = "", plac
         name: hyper-parameter whose values are told; empty: none.
         place: of the star, as a verb.
     """
-    winner, highest = _winner_of(findings, shown), max(shown, key=lambda trial: trial.objective or 0.0)
+    winner = _winner_of(findings, shown)
+    values = [trial.objective or 0.0 for trial in shown]
+    highest = shown[values.index(max(values))]  # of the chart's points, whatever its interval
     top = f"{highest.name} has the highest value{_at(highest, name)}."
     if winner is None:
         return f"{top} The best trial has no mark in this chart."

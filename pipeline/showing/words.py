@@ -22,7 +22,7 @@ _ENGLISH = {
     "about.run_id": "Run",
     "about.tokenizer": "Tokenizer",
     "about.threshold": "Model's own threshold; the page rescales p so that this is p = 0.5",
-    "about.max_tokens": "Most words of a text",
+    "about.max_tokens": "Longest text that is read, in words",
     "about.num_words": "Known words",
     "prediction": "Prediction",
     "prediction.of": "Prediction of {target}",

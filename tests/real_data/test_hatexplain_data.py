@@ -47,7 +47,7 @@ def test_the_official_split_without_the_undecided(features: Features):
     counts = features.provenance["counts"]
     assert {split: counts[f"{split}_rows"] for split in features.splits} == NUM_POSTS
     assert counts["dropped_undecided"] == 919
-    assert any(note.startswith("919 posts on whose label") for note in features.notes)
+    assert any(note.startswith("919 posts without a majority label") for note in features.notes)
     assert check_features(features) == []
 
 

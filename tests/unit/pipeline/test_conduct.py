@@ -743,7 +743,7 @@ def test_the_command_for_a_study_that_missed_names_the_trial_where_another_one_i
     text = conducted(tracker, tmp_path, num_trials=2, run=run_settings(criterion=criterion(0.9)))
     (printed,) = [line for line in text.splitlines() if "pipeline.register" in line]
     assert " --trial 0 --min-precision " in printed
-    assert f"`{printed.strip()}` registers the trial" in parent(tracker).tags[findings.ADVICE_TAG]
+    assert f"`{printed.strip()}` registers trial-0" in parent(tracker).tags[findings.ADVICE_TAG]
     prepared = StudySettings.load(tmp_path / "runs/studies/first", "first")
     with pytest.raises(CriterionNotMet) as refused:
         register(prepared, results(tmp_path), tracker.uri, Wanted())

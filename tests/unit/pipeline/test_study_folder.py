@@ -101,7 +101,7 @@ def test_another_process_is_kept_out_until_it_has_ended(tmp_path: Path, resume: 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path):
     (tmp_path / "file").touch()
-    refused = pytest.raises(PipelineError, match="cannot make the folder")
+    refused = pytest.raises(PipelineError, match="expected a folder, but `.*/file` is a file")
     with refused, claimed(tmp_path / "file/a", resume=False):
         pass
 

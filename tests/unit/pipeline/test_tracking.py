@@ -504,7 +504,7 @@ def test_an_empty_file_becomes_a_database(tmp_path: Path):
 
 def test_a_folder_for_a_store_that_cannot_be_made_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
-    message = f"^--tracking-uri: cannot make the folder `{tmp_path}/file/new`: "
+    message = f"^--tracking-uri: expected a folder, but `{tmp_path}/file` is a file"
     with pytest.raises(PipelineError, match=message):
         Tracker(f"sqlite:///{tmp_path}/file/new/mlflow.db")
 
