@@ -58,6 +58,8 @@ class TokenScores:
     """Selected tokens / tokens, over all texts, annotated or not."""
     selection_rate_per_document: float
     """Mean of the texts' selection rates, over all texts that have a token."""
+    empty_rationale_rate: float
+    """Share of the texts with no selected token, of all texts that have a token."""
     selection_rate_annotated: float
     """Selected tokens / tokens, over annotated texts."""
     gold_density: float
@@ -231,6 +233,7 @@ def scores_of_counts(
         precision_macro_selected=precision_macro_selected,
         selection_rate=_ratio_of_sums(selected, lengths),
         selection_rate_per_document=_mean(_ratio(selected[filled], lengths[filled])),
+        empty_rationale_rate=_mean(selected[filled] == 0),
         selection_rate_annotated=rate_annotated,
         gold_density=density,
         num_documents=len(lengths),
@@ -241,8 +244,8 @@ def scores_of_counts(
 def token_scores(masks: Masks, golds: Golds) -> TokenScores:
     """Precision, recall and F1 of selected tokens [DeYoung2020], with the selection rate.
 
-    Texts with gold None are counted as skipped and enter only `selection_rate` and
-    `selection_rate_per_document`. The precision of an empty selection is 0, as is the recall where nothing is
+    Texts with gold None are counted as skipped and enter only `selection_rate`, `selection_rate_per_document`
+    and `empty_rationale_rate`. The precision of an empty selection is 0, as is the recall where nothing is
     marked. The macro averages leave out texts with neither a selected nor a marked token.
 
     Args:

@@ -83,6 +83,7 @@ DEFINITIONS: dict[str, str] = {
     "gold_density": "marked tokens / tokens, over annotated texts",
     "selection_rate": "selected tokens / tokens, over all texts, annotated or not",
     "selection_rate_per_document": "mean over all texts of a text's selected tokens / tokens",
+    "empty_rationale_rate": "texts with no selected token / texts, annotated or not",
     "selection_rate_annotated": "selected tokens / tokens, over annotated texts",
     "token_precision": "selected and marked / selected, over all annotated texts at once; 0 for none",
     "token_recall": "selected and marked / marked, over all annotated texts at once",
@@ -233,6 +234,7 @@ def _in_modes(masks: Masks, golds: Golds, modes: Sequence[str]) -> dict[str, dic
     flat = {
         "selection_rate": tokens.selection_rate,
         "selection_rate_per_document": tokens.selection_rate_per_document,
+        "empty_rationale_rate": tokens.empty_rationale_rate,
     }
     if tokens.num_skipped == tokens.num_documents:
         return {mode: dict(flat) for mode in modes}

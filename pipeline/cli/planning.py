@@ -65,7 +65,7 @@ def run_settings(
     """
     aspect = resolve_aspect(get_source(given.dataset), given.aspect) or ""
     chosen = {**tracked, **flag_values.hyper_parameters(given.config, given.set)}
-    base = lookup.preset(given.method, given.dataset, aspect, given.sample) | chosen
+    base = lookup.preset(given.method, given.dataset, aspect, given.sample, chosen.get("encoder")) | chosen
     if given.target_selection_rate is not None:
         base["target_selection_rate"] = _target_rate(given)
     for name in ("pretrained", "article_texts"):

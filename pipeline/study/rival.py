@@ -113,7 +113,7 @@ def planned(run: RunSettings, features: Features, *, sample: bool) -> Rival:
     """
     searched = run.config()
     method = lookup.implementation(criteria.RIVAL).config_class()
-    values = lookup.preset(criteria.RIVAL, run.dataset, run.aspect, sample)
+    values = lookup.preset(criteria.RIVAL, run.dataset, run.aspect, sample, searched.encoder)
     settled = lookup.settled_preset(run.dataset, len(features.table("train")))
     known = {field.name for field in dataclasses.fields(method)}
     if not sample:

@@ -98,6 +98,7 @@ def test_the_flat_names_agree_with_the_structures():
     assert flat["token_f1"] == tokens.f1
     assert flat["token_recall_macro"] == tokens.macro.recall
     assert flat["selection_rate_per_document"] == tokens.selection_rate_per_document
+    assert flat["empty_rationale_rate"] == tokens.empty_rationale_rate
     assert flat["gold_density"] == pytest.approx(tokens.gold_density)
     assert (flat["auprc"], flat["average_precision"]) == (ranking.auprc, ranking.average_precision)
 
@@ -128,7 +129,8 @@ def test_without_annotation_there_are_rates_and_counts_only(mode):
     flat = rationale_scores(PROBABILITIES, [None, None], target_rate=1.0, mode=mode)
     plain = {name.removeprefix("calibrated_") for name in flat}
     assert plain == {
-        *("threshold", "selection_rate", "selection_rate_per_document", "num_documents", "num_skipped")
+        *("threshold", "selection_rate", "selection_rate_per_document", "empty_rationale_rate"),
+        *("num_documents", "num_skipped"),
     }
     assert flat["num_skipped"] == 2
     assert flat["calibrated_selection_rate"] == 1.0

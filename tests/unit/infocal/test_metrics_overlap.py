@@ -153,6 +153,7 @@ def test_token_scores_by_hand():
     assert scores.selection_rate == 6 / 10
     assert scores.selection_rate_annotated == 3 / 7
     assert scores.selection_rate_per_document == pytest.approx((2 / 4 + 1 / 3 + 3 / 3) / 3)
+    assert scores.empty_rationale_rate == 0.0
     assert scores.gold_density == 5 / 7
     assert (scores.num_documents, scores.num_skipped) == (3, 1)
     assert (scores.precision, scores.recall, scores.f1) == tuple(scores.micro)
@@ -194,6 +195,12 @@ def test_a_text_without_tokens_counts_as_a_text_and_in_no_average():
     assert scores.num_documents == 2
     assert scores.selection_rate_per_document == 0.5
     assert scores.macro == PrecisionRecallF1(1.0, 0.5, 2 / 3)
+
+
+def test_empty_rationales_are_counted_whether_annotated_or_not_but_for_texts_without_tokens():
+    masks = [bits("00"), bits("010"), bits("000"), bits("1"), bits("")]
+    scores = token_scores(masks, [bits("11"), bits("000"), None, bits("1"), None])
+    assert scores.empty_rationale_rate == 2 / 4
 
 
 @pytest.mark.parametrize("seed", range(3))

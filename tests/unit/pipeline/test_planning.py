@@ -84,6 +84,14 @@ def test_each_source_of_hyper_parameters_wins_over_the_one_before(tmp_path: Path
     assert base["target_selection_rate"] == preset["target_selection_rate"]  # preset
 
 
+def test_an_encoder_that_is_set_has_presets_of_its_own(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(planning, "check_pretrained", lambda *given: None)
+    chosen = ["--dataset", "hatexplain", "--set", "encoder=transformer", "--set", "pretrained=x"]
+    assert planning.run_settings(flags(*chosen, aspect=None), {}).base["lambda_coherence"] == 0.0
+    own = flags(*chosen, "--set", "lambda_coherence=0.02", aspect=None)
+    assert planning.run_settings(own, {}).base["lambda_coherence"] == 0.02
+
+
 def test_the_sample_has_presets_of_its_own():
     real, sample = (planning.run_settings(flags(*more), {}) for more in ([], ["--sample"]))
     assert sample.base == lookup.preset("infocal", "beer", "palate", sample=True)

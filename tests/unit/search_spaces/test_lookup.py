@@ -329,6 +329,16 @@ def test_a_preset_of_a_method_goes_over_those_of_all():
     assert PRESETS["infocal"].items() <= lookup.preset("infocal", "beer", "palate", sample=True).items()
 
 
+def test_a_preset_of_a_method_with_an_encoder_goes_over_the_methods():
+    plain, own = (
+        lookup.preset("infocal", "hatexplain", "", sample=False, encoder=encoder)
+        for encoder in (None, "transformer")
+    )
+    assert plain["lambda_coherence"] == 0.05
+    assert own == plain | {"lambda_coherence": 0.0}
+    assert plain == lookup.preset("infocal", "hatexplain", "", sample=False, encoder="lstm")
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_variant_is_its_method_with_what_it_fixes(name):
     variant = VARIANTS[name]
