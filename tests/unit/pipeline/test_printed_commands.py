@@ -145,7 +145,7 @@ def test_the_limit_that_is_offered_would_be_met(limit: float):
 
 # ------------------------------------------------------- what stands in messages and documents
 
-_FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+_FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
 def shown() -> list[tuple[str, str, str]]:
