@@ -84,12 +84,15 @@ def test_each_source_of_hyper_parameters_wins_over_the_one_before(tmp_path: Path
     assert base["target_selection_rate"] == preset["target_selection_rate"]  # preset
 
 
-def test_an_encoder_that_is_set_has_presets_of_its_own(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(planning, "check_pretrained", lambda *given: None)
-    chosen = ["--dataset", "hatexplain", "--set", "encoder=transformer", "--set", "pretrained=x"]
-    assert planning.run_settings(flags(*chosen, aspect=None), {}).base["lambda_coherence"] == 0.0
-    own = flags(*chosen, "--set", "lambda_coherence=0.02", aspect=None)
-    assert planning.run_settings(own, {}).base["lambda_coherence"] == 0.02
+def test_the_preset_is_that_of_the_encoder_that_is_set(monkeypatch: pytest.MonkeyPatch):
+    preset = lookup.preset
+
+    def of_encoder(*given: Any) -> dict[str, Any]:
+        return preset(*given) | {"learning_rate": {"lstm": 0.5}.get(given[-1], 0.25)}
+
+    monkeypatch.setattr(lookup, "preset", of_encoder)
+    assert planning.run_settings(flags(), {}).base["learning_rate"] == 0.25
+    assert planning.run_settings(flags("--set", "encoder=lstm"), {}).base["learning_rate"] == 0.5
 
 
 def test_the_sample_has_presets_of_its_own():
