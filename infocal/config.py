@@ -510,7 +510,7 @@ class InfoCalConfig(RateConfig):
     """L_mi as the `sum` over the dimensions of z_nero, or their `mean`.
 
     Differs: Eq. (12) of [Sha2023] has one dimension. The sum over 32 takes so much from the guider that it
-    predicts worse than the rationale (docs/experiments.md); beer's preset takes the mean.
+    predicts worse than the rationale (docs/experiments.md); the presets of beer and HateXplain take the mean.
     """
 
     lm_form: RegularizerForm = "drawn"

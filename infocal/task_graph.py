@@ -45,7 +45,7 @@ class TaskGraph:
             circle = " reads ".join(f"`{name}`" for name in reversed(error.args[1]))
             raise ConfigError(
                 f"`{FIELD}` {text} has a circle ({circle}), so no target can be predicted first",
-                hint="leave one of them out",
+                hint="remove one of these dependencies",
             ) from error
         before = tuple(tuple(names.index(one) for one in stated.get(name, ())) for name in names)
         order: list[int] = []

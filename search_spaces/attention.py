@@ -2,7 +2,7 @@
 
 from search_spaces.space import Range, Search
 
-_OURS = "ours: the loss has no weight for rationales, so what is tuned is how the text is read"
+_OURS = "ours: the loss has no weight for rationales, so the dropout is tuned"
 
 SEARCH = Search(
     spaces={

@@ -19,12 +19,19 @@ SEARCH = Search(
                 low=0.0,
                 high=0.01,
                 step=0.001,
-                why=_OURS + "where the selection rate is held, this only shortens the way to it",
+                why=_OURS + "if the selection rate is held, training only reaches it sooner with this weight",
             ),
         ),
         "wide": (
-            Range(name="lambda_coherence", low=0.0, high=0.1, why=_OURS + "beyond the grid's end"),
-            Range(name="lambda_sparsity", low=0.0, high=0.05, why=_OURS + "five times the grid's end"),
+            Range(
+                name="lambda_coherence", low=0.0, high=0.1, why=_OURS + "beyond the end of the range `paper`"
+            ),
+            Range(
+                name="lambda_sparsity",
+                low=0.0,
+                high=0.05,
+                why=_OURS + "five times the end of the range `paper`",
+            ),
         ),
     },
     first_points=[{"lambda_coherence": 0.02, "lambda_sparsity": 0.0}],

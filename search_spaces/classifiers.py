@@ -2,9 +2,9 @@
 
 from search_spaces.space import Range, Search
 
-_OURS = "ours: the loss has no weight for rationales, so what is tuned is how the text is read"
+_OURS = "ours: the loss has no weight for rationales, so the dropout is tuned"
 _DROPOUTS = "the values of [Mathew2021] are .1, .2 and .5"
-_WEIGHT = "ours: around the 100 of [Mathew2021] for BiRNN and the .001 for BERT, of values from .001 to 100"
+_WEIGHT = "ours: around the values that [Mathew2021] chose, 100 for BiRNN and .001 for BERT"
 _PIECES = "ours: around the .1 of [Devlin2019]"
 
 _OF_FC = Range(name="fc_dropout", low=0.05, high=0.5, step=0.05, role="nuisance", why=_PIECES)

@@ -54,7 +54,7 @@ def below_rival(precision: float, density: float) -> tuple[float, str]:
     limit, chance = round(precision - MARGIN, 3), math.floor(1000 * density) / 1000
     if limit >= chance:
         return limit, told
-    return chance, f"{told}, raised to the {chance:.3f} of random rationales"
+    return chance, f"{told}, raised to {chance:.3f}, the precision of random rationales"
 
 
 def relative(stated: Criterion, precision: float, rival: str, told: str, density: float) -> Criterion:

@@ -2,7 +2,7 @@
 
 from search_spaces.space import Range, Search
 
-_OURS = "ours: the extractor has no weight, so what is tuned is how well support model and classifier read"
+_OURS = "ours: the extractor has no weight, so the dropout of support model and classifier is tuned"
 _EPOCHS = "ours, not measured on real data: the classifier needs what is left of the epochs"
 
 SEARCH = Search(

@@ -3,9 +3,23 @@
 from search_spaces.space import Range, Search
 
 _OURS = "ours: [Bastings2019] has a second Lagrange multiplier in place of this weight; "
-_PENALTY = "how hard the rate is held, ours: half to twice the default, 10"
-PENALTY = Range(name="rate_penalty", low=5.0, high=20.0, step=2.5, role="nuisance", why=_PENALTY)
-WIDE_PENALTY = Range(name="rate_penalty", low=1.0, high=100.0, log=True, role="nuisance", why=_PENALTY)
+_PENALTY = "how hard the rate is held, ours: "
+PENALTY = Range(
+    name="rate_penalty",
+    low=5.0,
+    high=20.0,
+    step=2.5,
+    role="nuisance",
+    why=_PENALTY + "0.5 to 2 times the default",
+)
+WIDE_PENALTY = Range(
+    name="rate_penalty",
+    low=1.0,
+    high=100.0,
+    log=True,
+    role="nuisance",
+    why=_PENALTY + "0.1 to 10 times the default",
+)
 """How hard a rate is held, of every method that searches over it."""
 
 SEARCH = Search(
@@ -21,7 +35,13 @@ SEARCH = Search(
             PENALTY,
         ),
         "wide": (
-            Range(name="lambda_coherence", low=0.001, high=0.5, log=True, why=_OURS + "two decades"),
+            Range(
+                name="lambda_coherence",
+                low=0.001,
+                high=0.5,
+                log=True,
+                why=_OURS + "a factor of 15 or more around .03",
+            ),
             WIDE_PENALTY,
         ),
     },

@@ -66,8 +66,9 @@ def _audible(values: Mapping[str, float], measured: Mapping[str, float]) -> Spac
         grid = one.grid
         num_below = sum(point < low for point in grid)
         why = (
-            f"values whose share of the gradient is {_LEAST_SHARE:g} to {_MOST_SHARE:g} (at {value:g} the "
-            f"share is {share:g}); {num_below} of the {len(grid)} values of the paper's grid are smaller"
+            f"weights at which the term's gradient is {_LEAST_SHARE:g} to {_MOST_SHARE:g} times that of the "
+            f"prediction loss (at {value:g}: {share:g} times); {num_below} of the {len(grid)} values of the "
+            "paper's grid are below this range"
         )
         found.append(Range(name=one.name, low=low, high=high, log=True, why=why))
     return tuple(found)

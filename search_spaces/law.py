@@ -2,7 +2,7 @@
 
 from search_spaces.space import Range, Search
 
-_OURS = "ours: the loss has no weight for rationales, so what is tuned is how the text is read"
+_OURS = "ours: the loss has no weight for rationales, so the dropout is tuned"
 _ARTICLE = "ours: around the .1 of [Luo2017]"
 _TEXT = "ours: [Zhong2018] has no dropout, [Yang2019] .5"
 

@@ -274,25 +274,19 @@ def metric_mode(dataset: str) -> str:
     return datasets.dataset(dataset).metric_mode if known else datasets.DEFAULT_METRIC_MODE
 
 
-def preset(
-    method: str, dataset: str, aspect: str, sample: bool, encoder: str | None = None
-) -> dict[str, Any]:
+def preset(method: str, dataset: str, aspect: str, sample: bool) -> dict[str, Any]:
     """Hyper-parameters in which a dataset differs from the defaults of a method (`presets/DATASET.toml`).
 
     How many tokens of a text are read is the data set's own. Then come the preset's tables: `all`, the
     aspect's (of several targets the main one's), `sample` where the sample corpus is used (these hold what
-    every method has), the method's, and `ENCODER_METHOD` where an encoder is named; last the method's own
-    encoder where it cannot have the preset's, and what a variant fixes.
-
-    Args:
-        encoder: the one that was chosen in place of the preset's; None: that one.
+    every method has), the method's; last the method's own encoder where it cannot have the preset's, and what
+    a variant fixes.
 
     Raises:
         ConfigError: if the dataset has no presets, or there is no such method, naming the nearest one.
     """
     of_data = ["all", main_of(aspect) or "", *(["sample"] if sample else [])]
-    of_method = _method_of(method)
-    tables = _tables(dataset, [*of_data, of_method, *([f"{encoder}_{of_method}"] if encoder else [])])
+    tables = _tables(dataset, [*of_data, _method_of(method)])
     _search(method, dataset)
     length = get_source(dataset).defaults.length(sample)
     of_features = {} if length == FeatureDefaults().max_length else {"max_length": length}

@@ -3,11 +3,11 @@
 from search_spaces.hardkuma import PENALTY, WIDE_PENALTY
 from search_spaces.space import Range, Search
 
-_OURS = "ours: the published codes weigh the fused lasso of the drawn mask, in other units; "
-COHERENCE = Range(
-    name="lambda_coherence", low=0.0, high=0.1, step=0.01, why=_OURS + "the range of HardKuma's expected form"
+_OURS = "ours, because the published codes have another form and unit of this weight: "
+COHERENCE = Range(name="lambda_coherence", low=0.0, high=0.1, step=0.01, why=_OURS + "HardKuma's range")
+WIDE_COHERENCE = Range(
+    name="lambda_coherence", low=0.001, high=0.5, log=True, why=_OURS + "HardKuma's wide range"
 )
-WIDE_COHERENCE = Range(name="lambda_coherence", low=0.001, high=0.5, log=True, why=_OURS + "two decades")
 """Weight of the expected fused lasso, of MCD too."""
 
 SEARCH = Search(

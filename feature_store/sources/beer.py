@@ -105,7 +105,7 @@ class Beer(Source):
             help="use of the reviews in the held-out files of the other two aspects: none (not used), plain "
             "(as training texts), residual (only those whose score is predicted worst from the other "
             "scores), vectors (only for the word vectors and the language model), adjusted (as plain, but "
-            "each target without the part that the other scores predict)",
+            "the part that the other scores predict is subtracted from each target)",
             pool_values=(VECTORS,),
             is_later=True,
         ),

@@ -180,9 +180,9 @@ def note(how: str, aspect: str, counts: Mapping[str, int], files: Sequence[str])
     if how == RESIDUAL:
         return (
             f"{said} are added to the training texts, selected as the reviews whose score for {aspect} is "
-            "predicted worst from the other scores (linear regression); their number is limited so that in "
-            f"them the score for {aspect} is no more correlated with the other scores than in the reviews "
-            f"of {aspect} itself; {equal}, and so are the remaining {counts['pool_correlated']}"
+            "predicted worst from the other scores (linear regression). Their number is limited: in them, "
+            f"the score for {aspect} is no more correlated with the other scores than in the reviews of "
+            f"{aspect} itself; the {counts['pool_correlated']} reviews above this limit are left out; {equal}"
         )
     return (
         f"{said} are added to the training texts; in these reviews, the score for {aspect} is correlated "

@@ -90,8 +90,8 @@ class Cail(ReadsRows):
             name="recipe",
             default="topjudge",
             choices=tuple(RECIPES),
-            help="rules for which cases are kept and how prison terms are grouped into classes; publications "
-            "differ in both",
+            help="rules that decide which cases are kept and how prison terms are grouped into classes; "
+            "publications use different rules",
         ),
         *word_options(
             "words of your own for jieba, `WORD [FREQUENCY] [TAG]` a line, with blanks or tabs (UTF-8)",

@@ -107,7 +107,8 @@ class HateXplain(ReadsRows):
             name="gold",
             default=_UNION,
             choices=(_UNION, _MAJORITY),
-            help="tokens that any annotator marked, or more than half of them",
+            help="union: tokens that at least one annotator marked; majority: tokens that more than half of "
+            "the annotators marked",
         ),
     )
     tokenizer = "posts"

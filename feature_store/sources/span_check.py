@@ -90,8 +90,10 @@ class SpanCheck:
         form, fewest = min(self._misplaced_in.items(), key=lambda item: item[1])
         if fewest * 4 > self._num_misplaced:
             return said + "; every token that a span touches counts as marked"
-        would = f"only {fewest} {total} would" if fewest else "none would"
-        return f"{said}; if {form}, {would}: count the characters of the text as it is in the file"
+        fits = "all spans fit"
+        if fewest:
+            fits = f"only {counted(fewest, f'{total} does this', f'{total} do this')}"
+        return f"{said}. If {form}, {fits}. Count the characters of the text as it is in the file"
 
 
 def form_that_fits(spans: object, text: str) -> str | None:

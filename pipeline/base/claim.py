@@ -98,7 +98,11 @@ def _renewed(mine: Location, document: bytes) -> Iterator[None]:
         while not over.wait(RENEWAL_S):
             try:
                 if not mine.exists():
-                    logger.error("another process now runs this study: stop this process (%s)", mine)
+                    logger.error(
+                        "another process has taken over this study, so stop this process, which prints this "
+                        "line (%s)",
+                        mine,
+                    )
                     return
                 mine.write(document)
             except PipelineError as error:

@@ -118,7 +118,7 @@ def _without_room(error: Exception) -> PipelineError:
     return PipelineError(
         f"cannot write {'a' if file is None else 'the'} file: {reason}",
         where=None if file is None else str(file),
-        hint="free space on the disk of this file and on the disks of --storage, --cache-dir and TMPDIR",
+        hint="delete files on the disk of this file, or on the disks of --storage, --cache-dir and TMPDIR",
     )
 
 

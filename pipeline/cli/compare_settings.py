@@ -61,7 +61,8 @@ def new_comparison(given: argparse.Namespace, arguments: Sequence[str]) -> "Comp
             "could be compared"
         )
         if rate is not None:
-            lacks = f"a selection rate of {rate:g} selects {'everything' if rate else 'nothing'}"
+            what = "everything" if rate else "nothing"
+            lacks = f"expected a selection rate between 0 and 1, but got {rate:g}, which selects {what}"
         raise PipelineError(
             lacks,
             where="--target-selection-rate",

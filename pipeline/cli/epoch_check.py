@@ -133,6 +133,6 @@ def check_starts(run: settings.RunSettings, space: Space) -> None:
             f"expected at least {counted(fewest, 'epoch')}, because the space has trials whose start "
             f"phase takes {counted(start, 'epoch')}, but got {run.num_epochs}",
             where="--epochs",
-            hint=f"use `--epochs {fewest}` or more, or search shorter starts with a space of your own "
-            f"(`--space FILE.toml`). {_why(fewest, slowest, 1, space)}",
+            hint=f"use `--epochs {fewest}` or more, or give a space of your own with a shorter start "
+            f"phase (`--space FILE.toml`). {_why(fewest, slowest, 1, space)}",
         )

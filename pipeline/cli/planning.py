@@ -65,7 +65,7 @@ def run_settings(
     """
     aspect = resolve_aspect(get_source(given.dataset), given.aspect) or ""
     chosen = {**tracked, **flag_values.hyper_parameters(given.config, given.set)}
-    base = lookup.preset(given.method, given.dataset, aspect, given.sample, chosen.get("encoder")) | chosen
+    base = lookup.preset(given.method, given.dataset, aspect, given.sample) | chosen
     if given.target_selection_rate is not None:
         base["target_selection_rate"] = _target_rate(given)
     for name in ("pretrained", "article_texts"):
@@ -160,7 +160,8 @@ def _kind(given: argparse.Namespace, run: settings.RunSettings) -> str:
     is_possible = run.hold_rate and not run.config().is_dense and reads_rationales(run.criterion)
     if given.criterion == RELATIVE and not is_possible:
         lack = (
-            f"{naming.title(run.dataset, run.aspect)} is judged by its predictions, not by human rationales"
+            f"models for {naming.title(run.dataset, run.aspect)} are chosen by their predictions, not by "
+            "human rationales"
             if not reads_rationales(run.criterion)
             else "a model without a target selection rate cannot be compared with HardKuma at the same rate"
         )
@@ -186,7 +187,7 @@ def _target_rate(given: argparse.Namespace) -> float:
     rate: float = given.target_selection_rate
     if rate == 0:
         raise PipelineError(
-            "a selection rate of 0 selects nothing",
+            "expected a selection rate above 0, but got 0, which selects nothing",
             where="--target-selection-rate",
             hint="leave out the flag: the weights of the losses then decide the rate",
         )
@@ -487,8 +488,8 @@ def _check_annotated(
     """Refuse validation texts without a rationale where the criterion reads them."""
     if not num_annotated and reads_rationales(run.criterion):
         raise PipelineError(
-            f"none of the {num_texts} validation texts of {data_options.target_of_run(run)} for the "
-            "criterion has a human rationale, so the criterion cannot choose an epoch",
+            f"none of the {num_texts} validation texts of {data_options.target_of_run(run)} has a human "
+            "rationale, so the criterion cannot choose an epoch",
             where=given.data_dir,
             hint="the criterion needs annotated texts; check that the file of annotations is complete",
         )
@@ -518,13 +519,13 @@ def _warn_of_bar(run: settings.RunSettings, num_texts: int) -> None:
         )
         if known is not None:
             logger.warning(
-                "note: by our measurements, %s is out of reach with these %d training texts: precision was "
-                "%.2f with as many as %d, selecting %.0f %% of the tokens (%s). Set another threshold with "
-                "`--min-precision`%s",
+                "note: in our measurements, no model reached %s with so few training texts (here %d): the "
+                "highest precision was %.2f, with %s and %.0f %% of the tokens selected (%s). "
+                "Set another threshold with `--min-precision`%s",
                 bound,
                 num_texts,
                 known.precision,
-                known.num_texts,
+                counted(known.num_texts, "training text"),
                 100 * known.rate,
                 known.why,
                 " now, or with `python -m pipeline.register` after the search" if run.criterion_kind else "",

@@ -78,7 +78,7 @@ def _first(prepared: StudySettings) -> list[str]:
     points = prepared.first_points
     if not points:
         why = (
-            "the file lists no first point"
+            "the file has no table `[[first]]`"
             if prepared.own_space
             else "the published best values are outside this space"
         )

@@ -213,7 +213,7 @@ def _other_features(prepared: StudySettings, built: RunSettings) -> PipelineErro
     elif prepared.sample:
         hint = "start a new search"
     else:
-        hint = "name the data folder with which the study was started with `--data-dir`"
+        hint = "use `--data-dir` to name the data folder with which the study was started"
     return PipelineError(
         f"the features of the study ({theirs}) are missing, and the features that can be built here ({ours}) "
         f"are others: {origin.difference(run.origin, built.origin)}",

@@ -35,7 +35,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--vote",
         choices=_VOTES,
         default=_VOTES[0],
-        help="how many annotators of a text must mark a token (default: %(default)s)",
+        help="how many annotators of a text must mark a token, so that it counts as marked "
+        "(default: %(default)s)",
     )
     group.add_argument(
         "--run", metavar="RUN_ID", help="MLflow run in which the results are stored as artifacts"
@@ -104,7 +105,7 @@ def _add_making(group: argparse._ArgumentGroup) -> None:
         type=_repeats,
         default=0.1,
         metavar="RATE",
-        help="share of a judge's showings that is shown again later, without notice: from 0 to "
+        help="share of the rationales that a judge is shown a second time, without being told: from 0 to "
         f"{MAX_REPEATS} (default: %(default)s)",
     )
     group.add_argument(

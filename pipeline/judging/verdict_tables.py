@@ -76,8 +76,8 @@ def notes(verdict: Verdict) -> list[str]:
         f"{NUM_DRAWS} bootstrap resamples of texts (of showings, for alpha).",
         "p: two-sided paired sign-flip test over the texts scored for both methods; Holm: corrected for all "
         "pairs on a scale.",
-        "Alpha (for interval data) uses showings with at least two scores. A showing that repeats an earlier "
-        "one of the same judge counts only in the agreement of judges with themselves.",
+        "Alpha (for interval data) uses the rationales that at least two judges scored. If a judge scores a "
+        "rationale again, the second score counts only in the agreement of judges with themselves.",
     ]
     if verdict.num_done < verdict.num_slots:
         lines.insert(1, "Not all has been judged yet: these numbers will change.")

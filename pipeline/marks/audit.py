@@ -225,7 +225,7 @@ def _beyond_ceilings(spans: dict[str, ValueRange], density: ValueRange) -> Itera
         parts.append(("recall", missed, "marked and not selected", 1 - s.low, "not selected"))
     for column, least, part, most, whole in parts:
         if least > most:
-            reason = f"{least:.4f} of all tokens or more would be {part}, but {most:.4f} or fewer are {whole}"
+            reason = f"at least {least:.4f} of all tokens would be {part}, but at most {most:.4f} are {whole}"
             yield (column, "selected"), "ceiling", reason
     if (f1 := spans.get("f1")) is not None and f1.low > (best := _best_f1(s, density)):
         reason = f"f1 is {f1}, but no selection of this size reaches more than {best:.4f}"
@@ -284,7 +284,7 @@ def _trapezoid(spans: dict[str, ValueRange], end: ValueRange) -> ValueRange | No
 
 
 _IOU_TEXT = (
-    "F / (2 - F) of f1: the IOU of all selected with all marked tokens. ERASER's IOU F1 counts spans and "
+    "f1 / (2 - f1), the IOU of all selected with all marked tokens. ERASER's IOU F1 counts spans and "
     "does not follow from f1"
 )
 _AUPRC_TEXT = (
@@ -372,7 +372,7 @@ def page(result: Audit) -> str:
         share = f"{len(formula.lines)} of {formula.num_comparable} rows"
         lines += [
             "",
-            f"computed from other columns, not measured: {formula.column} of {share} is {formula.text}",
+            f"computed from other columns, not measured: in {share}, {formula.column} is {formula.text}",
         ]
         lines += [f"  {_places(formula)}"] if len(formula.lines) < formula.num_comparable else []
     return "\n".join([*lines, "", ASSUMED])

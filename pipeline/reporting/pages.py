@@ -39,7 +39,7 @@ from pipeline.reporting.results import (
 )
 from pipeline.reporting.standings import Standings
 from pipeline.training import data_options
-from pipeline.training.columns import Column, columns, label_of, of_targets, shortfall
+from pipeline.training.columns import MASKS, Column, columns, label_of, of_targets, shortfall
 from search_spaces.base import Criterion, at_rate
 
 _NUM_EXAMPLES = 10
@@ -365,7 +365,7 @@ def _trial_row(trial: TrialResult, findings: Findings) -> dict[str, Any]:
         "errors": trial.errors,
         "objective": trial.objective,
         "verdict": verdict,
-        "state": trial.failure.replace("_", " ") or ended,
+        "state": MASKS.get(trial.failure, trial.failure.replace("_", " ")) or ended,
     }
 
 

@@ -423,7 +423,7 @@ def _own_protocol(one: Compared) -> str:
     if not one.is_complete:
         state = f"UNFINISHED: {len(one.outcomes)} of {one.num_all} trainings have ended"
     return (
-        f"ours, `{one.name}`: {100 * one.target_rate:g} % of the tokens held on validation; {sizes}; "
+        f"ours, `{one.name}`: {100 * one.target_rate:g} % of the tokens selected on validation; {sizes}; "
         f"{counted(one.num_epochs, 'epoch')}; {counted(len(one.seeds), 'seed')} "
         f"({', '.join(map(str, one.seeds))}); {state}"
     )
@@ -487,7 +487,10 @@ def _first_here(own: Sequence[_Own], shown: Sequence[Column], group: Sequence[Co
         f"here: {so_far}{text}" for text in said or ["no other measured method can be compared with InfoCal"]
     ]
     if left_out:
-        said[-1] += f"; left out, because dense or trivial: {', '.join(sorted(left_out))}"
+        said[-1] += (
+            "; left out, because they read or select all tokens, or select none: "
+            f"{', '.join(sorted(left_out))}"
+        )
     if marks := "".join(dict.fromkeys(sign for row in infocal for sign in row.marks)):
         said[-1] += f"; InfoCal's own row has the mark {marks}"
     num_seeds = len({one.seed for row in infocal for one in row.outcomes})

@@ -329,9 +329,9 @@ def _notes_on_ceiling(ceiling: float | None, target_rate: float) -> list[str]:
         return []
     return [
         f"{CEILING_SHARE.label}: micro token F1 (over the tokens of all annotated texts) as a share of "
-        f"{100 * ceiling:.1f}, the F1 of an oracle that selects {100 * target_rate:g} % of these tokens. A "
-        "method that selects little in texts without human marks selects more in the others, and may pass "
-        "this ceiling"
+        f"{100 * ceiling:.1f}, the F1 of an oracle that selects {100 * target_rate:g} % of these tokens. The "
+        "rate counts over all texts, so a method that selects few tokens in texts without human marks can "
+        f"select more than {100 * target_rate:g} % in the others, and exceed this ceiling"
     ]
 
 

@@ -174,10 +174,10 @@ def _surpass(
     worse = losses(criterion, scores, theirs)
     if not worse:
         return
-    reason = f"worse on test than the champion, version {holder.version}: {'; '.join(worse)}"
+    reason = f"is worse on test than the champion, version {holder.version}: {'; '.join(worse)}"
     if not given.force:
         raise CriterionNotMet(
-            f"{version.uri} was not promoted: it is {reason}",
+            f"{version.uri} was not promoted: it {reason}",
             hint="`--force` promotes the model anyway, and records this in a tag of the version",
         )
     _forced(tracker, version, reason)
@@ -185,7 +185,7 @@ def _surpass(
 
 def _forced(tracker: Tracker, version: ModelVersion, reason: str) -> None:
     terminal.answer(
-        f"promoting because of `--force`, although {version.uri} is {reason}; the tag `forced` records this"
+        f"promoting because of `--force`, although {version.uri} {reason}; the tag `forced` records this"
     )
     model_registry.tag(tracker, version, {"forced": reason})
 
@@ -206,11 +206,14 @@ def _beyond_comparison(
         with tempfile.TemporaryDirectory() as folder:
             assessment.of_version(tracker, holder, given, Path(folder))
     except USER_ERRORS as error:
-        reason = f"beyond comparison with the champion, version {holder.version}, trained on other data"
+        reason = (
+            f"cannot be compared with the champion (version {holder.version}), because the champion was "
+            "trained on other data"
+        )
         if given.force:
             return reason
         raise PipelineError(
-            f"{version.uri} is {reason}: {error.message}",
+            f"{version.uri} {reason}: {error.message}",
             where=error.where,
             hint="restore the data of the champion's training, or add `--force`: it promotes the model "
             "without the comparison, and records this in a tag of the version",

@@ -120,7 +120,7 @@ class Recorder(UnsavedCallback):
         return PipelineError(
             f"checkpoints of trials can no longer be written: {shortened(said(text))}",
             where=str(self.ledger.directory.parent),
-            hint="free space on this disk and on the disk of TMPDIR, then resume with `--resume`: nothing "
+            hint="delete files on this disk and on the disk of TMPDIR, then resume with `--resume`: nothing "
             "that was written is lost",
         )
 

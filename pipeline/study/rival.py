@@ -27,7 +27,7 @@ from infocal.nn.rationalizer import Rationalizer
 from pipeline.base.errors import PipelineError
 from pipeline.base.trajectories import Failure
 from pipeline.study.lone_board import LoneBoard
-from pipeline.training import checkpoints, data_options
+from pipeline.training import checkpoints, columns, data_options
 from pipeline.training.epochs import BestEpoch, Epoch
 from pipeline.training.loaders import embeddings_of
 from pipeline.training.settings import RunSettings
@@ -113,7 +113,7 @@ def planned(run: RunSettings, features: Features, *, sample: bool) -> Rival:
     """
     searched = run.config()
     method = lookup.implementation(criteria.RIVAL).config_class()
-    values = lookup.preset(criteria.RIVAL, run.dataset, run.aspect, sample, searched.encoder)
+    values = lookup.preset(criteria.RIVAL, run.dataset, run.aspect, sample)
     settled = lookup.settled_preset(run.dataset, len(features.table("train")))
     known = {field.name for field in dataclasses.fields(method)}
     if not sample:
@@ -259,8 +259,8 @@ def precision_at(rate: float, scores: Mapping[str, float], prefix: str) -> tuple
 def filled_up(own_rate: float) -> str:
     """How tokens were counted that a rival's threshold does not select."""
     return (
-        f"its threshold selects only {100 * own_rate:.1f} % of the tokens; randomly chosen tokens are "
-        "counted up to the selection rate"
+        f"it selects only {100 * own_rate:.1f} % of the tokens; randomly chosen tokens are added until the "
+        "selection rate is reached"
     )
 
 
@@ -322,7 +322,7 @@ def _train(run: RunSettings, working: Path) -> None:
     with terminal.showing(board):
         best = train({}, run, report, working).best
     if best is not None and best.degenerate is not None:
-        _fail(f"its mask is trivial in every epoch (last epoch: {best.degenerate.replace('_', ' ')})")
+        _fail(f"its mask is trivial in every epoch (in the last epoch: {columns.MASKS[best.degenerate]})")
     if best is not None and not best.is_result:
         _fail("its start phase is not over in the last epoch")
 
@@ -332,5 +332,6 @@ def _fail(reason: str) -> NoReturn:
     raise RivalFailed(
         f"could not train {name}, whose precision sets the criterion's threshold: {reason}",
         where="--criterion relative",
-        hint="use `--criterion paper`, which has fixed thresholds, or try more `--epochs`",
+        hint="in `search`, use `--criterion paper`, which has fixed thresholds, or more `--epochs`; in "
+        "`promote`, give a threshold with `--min-precision`",
     )

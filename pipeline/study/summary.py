@@ -180,7 +180,9 @@ def of_race(racers: Sequence[Racer], names: Mapping[str, str], run: RunSettings)
     broken = any(result.value < 0 for one in racers for result in (one.trial, *one.results))
     counted_below = "; a training that misses a bound counts with a negative value, the size of the miss"
     below = counted_below if broken else ""
-    return [f"of the trials with the most seeds, the first row has the best mean of {score}: {stood}{below}"]
+    return [
+        f"the first row wins: of the trials with the most seeds, it has the best mean {score}: {stood}{below}"
+    ]
 
 
 def note(
@@ -378,9 +380,9 @@ def stated(relaxed: Criterion, criterion: Criterion) -> str:
 def _verdict(one: BestEpoch) -> str:
     """Whether the criterion is met; a trivial mask is called by its name."""
     if one.degenerate is not None:
-        return one.degenerate.replace("_", " ")
+        return columns.MASKS[one.degenerate]
     if not one.is_result:
-        return "start not over"
+        return "start phase not over"
     return "met" if one.is_met else f"missed by {columns.shortfall(one.violation)}"
 
 

@@ -113,7 +113,7 @@ def _check_database(url: str) -> None:
             raise refused(
                 url,
                 f"it is the database of another program: its tables are {', '.join(sorted(tables)[:3])}, ...",
-                "name a database of its own, or a file that is not there yet",
+                "name a database that only Optuna uses, or a file that does not exist yet",
             )
     except NoSuchModuleError as error:
         scheme = url.partition("://")[0]

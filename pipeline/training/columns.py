@@ -30,6 +30,9 @@ class Column:
         return (100, 1) if self.is_share else (1, 4)
 
 
+MASKS = {"degenerate_all": "(nearly) all tokens selected", "degenerate_none": "(nearly) no token selected"}
+"""Trivial masks (`infocal.metrics.scores.DegenerateKind`), and how they are called."""
+
 _PRECISION = Column("token_precision", "precision", "precision")
 _RECALL = Column("token_recall", "recall", "recall")
 _SELECTED = Column("selection_rate", "selected", "selected")

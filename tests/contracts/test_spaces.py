@@ -8,7 +8,6 @@ import pytest
 
 from feature_store.sources import REGISTRY
 from infocal.config import MethodConfig
-from infocal.encoder_registry import ENCODERS
 from infocal.methods.infocal.language_model import LanguageModelConfig
 from infocal.metrics.scores import MODES, definition
 from search_spaces import datasets, lookup
@@ -113,23 +112,12 @@ def test_presets_are_valid_configs(dataset, aspect, sample):
     assert LanguageModelConfig(**language_model).to_dict().items() >= language_model.items()
 
 
-@every_target
-@pytest.mark.parametrize("encoder", ENCODERS)
-def test_presets_are_valid_configs_with_any_encoder(dataset, aspect, encoder):
-    for method in lookup.method_names():
-        preset = lookup.preset(method, dataset, aspect, sample=False, encoder=encoder)
-        config = config_class(method).from_mapping(preset)
-        assert {name: getattr(config, name) for name in preset} == preset
-
-
 @pytest.mark.parametrize("dataset", datasets.preset_names())
 def test_each_table_of_a_preset_is_read(dataset):
-    methods = lookup.method_names()
     known = {
         *("all", "sample", "language_model", "sample_language_model"),
         *(ASPECTS[dataset]),
-        *methods,
-        *(f"{encoder}_{method}" for encoder in ENCODERS for method in methods),
+        *lookup.method_names(),
     }
     assert set(datasets.dataset(dataset).preset) <= known
 

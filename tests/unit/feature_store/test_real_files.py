@@ -91,16 +91,16 @@ PHRASES = ["refund me", "open settings", "wrong amount", "all day"]
 @pytest.mark.parametrize(
     ("form", "num", "hint"),
     [
-        ("crlf", 1, r"if a line end counted as two characters (`\r\n`), none would: "),
-        ("utf-16", 2, "if characters were counted as UTF-16 units (Java, JavaScript, C#), none would: "),
-        ("utf-8", 2, "if bytes of UTF-8 were counted (Go, Rust, C), none would: "),
+        ("crlf", 1, r"If a line end counted as two characters (`\r\n`), all spans fit. "),
+        ("utf-16", 2, "If characters were counted as UTF-16 units (Java, JavaScript, C#), all spans fit. "),
+        ("utf-8", 2, "If bytes of UTF-8 were counted (Go, Rust, C), all spans fit. "),
     ],
 )
 def test_spans_counted_on_another_form_of_the_text(tmp_path: Path, form: str, num: int, hint: str):
     (_, train_note, *_) = notes = said(write(tmp_path, marked(TICKETS, PHRASES, form)))
     (note,) = [note for note in notes if note.startswith("train.jsonl: ")]
     verbs = "begins or ends" if num == 1 else "begin or end"
-    assert note.startswith(f"train.jsonl: {num} of 4 spans {verbs} inside a word or on a blank; ")
+    assert note.startswith(f"train.jsonl: {num} of 4 spans {verbs} inside a word or on a blank. ")
     assert hint in note
     assert train_note
 
@@ -110,8 +110,8 @@ def test_spans_counted_without_the_returns_of_a_text(tmp_path: Path):
     records = marked(lines, ["slow again", "loud again"], "lf")
     (note,) = [note for note in said(write(tmp_path, records)) if note.startswith("test.jsonl: ")]
     assert note.startswith(
-        r"test.jsonl: 2 of 2 spans begin or end inside a word or on a blank; if a line end `\r\n` counted as "
-        "one character, none would: count the characters"
+        r"test.jsonl: 2 of 2 spans begin or end inside a word or on a blank. If a line end `\r\n` counted as "
+        "one character, all spans fit. Count the characters"
     )
 
 

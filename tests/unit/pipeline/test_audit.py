@@ -137,7 +137,7 @@ def test_columns_that_follow_from_others_are_told(tmp_path: Path):
     assert (iou.column, iou.lines, iou.num_comparable) == ("iou_f1", [2], 2)
     assert (area.column, area.lines) == ("auprc", [2])
     assert "(1, gold density)" in area.text
-    assert "iou_f1 of 1 of 2 rows is F / (2 - F)" in page(result)
+    assert "in 1 of 2 rows, iou_f1 is f1 / (2 - f1)" in page(result)
 
 
 def test_nothing_is_told_of_a_column_that_is_all_or_nothing(tmp_path: Path):

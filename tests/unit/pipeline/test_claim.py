@@ -122,5 +122,5 @@ def test_a_claim_that_was_taken_is_said(
         deadline = time.monotonic() + 30
         while not caplog.messages and time.monotonic() < deadline:
             time.sleep(0.02)
-    assert caplog.messages[0].startswith("another process now runs this study")
+    assert caplog.messages[0].startswith("another process has taken over this study")
     assert claims.names() == [], "it is not written again"

@@ -187,7 +187,10 @@ def test_an_interrupted_comparison_says_how_to_go_on(
     [
         (["--methods", "hardkum"], "error: --methods: unknown method `hardkum`; known: "),
         (["--methods", "infocal,"], "error: --methods: unknown method ``"),
-        (["--target-selection-rate", "0"], "error: --target-selection-rate: a selection rate of 0 "),
+        (
+            ["--target-selection-rate", "0"],
+            "error: --target-selection-rate: expected a selection rate between 0 and 1, but got 0",
+        ),
         (["--target-selection-rate", "2"], "error: argument --target-selection-rate: expected a number from"),
         (["--seeds", "0"], "error: argument --seeds: expected a whole number above 0, but got '0'"),
         (["--gpus-per-run", "auto"], "error: --gpus-per-run: expected a number of GPUs, but got `auto`"),
@@ -218,7 +221,8 @@ def test_an_interrupted_comparison_says_how_to_go_on(
         (["--set", "fresh.lambda_q=1"], "error: --set: fresh: unknown hyper-parameter `lambda_q`"),
         (
             ["--target-selection-rate", "1"],
-            "error: --target-selection-rate: a selection rate of 1 selects every",
+            "error: --target-selection-rate: expected a selection rate between 0 and 1, but got 1, "
+            "which selects everything",
         ),
         (
             ["--set", "target_selection_rate=0.5"],

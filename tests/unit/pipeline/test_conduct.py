@@ -213,7 +213,7 @@ def test_the_winner_of_a_race_is_registered_and_the_page_says_how_it_won(
     searching(monkeypatch, *searched, replicates=tuple(again))
     text = conducted(tracker, tmp_path, is_raced=True, num_trials=2)
     stood = "trial-01 0.400 (4 seeds), trial-00 0.200 (4 seeds)"
-    said = f"of the trials with the most seeds, the first row has the best mean of recall: {stood}"
+    said = f"the first row wins: of the trials with the most seeds, it has the best mean recall: {stood}"
     assert said in text
     assert "winner over 4 seeds: " in text
     run = parent(tracker)

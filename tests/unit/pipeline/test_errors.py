@@ -132,7 +132,7 @@ def test_a_disk_that_takes_nothing_is_one_line_that_names_the_file(
     assert run_command(raising(OSError(code, os.strerror(code), "runs/study.json")), []) == 2
     error, _, hint = capsys.readouterr().err.splitlines()
     assert error == f"error: runs/study.json: cannot write the file: {os.strerror(code)}"
-    assert hint.startswith("hint: free space on the disk")
+    assert hint.startswith("hint: delete files on the disk")
 
 
 def test_a_database_that_lacks_room_is_one_line(capsys: pytest.CaptureFixture[str]):
@@ -171,7 +171,7 @@ def test_a_full_disk_below_stdout_is_said_once(num_lines: int):
             [sys.executable, "-c", source], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert done.returncode == 2
-    assert done.stderr.startswith("error: cannot write a file: No space left on device\n\nhint: free space")
+    assert done.stderr.startswith("error: cannot write a file: No space left on device\n\nhint: delete files")
     assert done.stderr.count("\n") == 3
 
 

@@ -137,7 +137,7 @@ def test_the_database_of_another_program_is_refused_and_left_as_it_is(check: Any
     told = "it is the database of another program: its tables are"
     with pytest.raises(PipelineError, match=told) as caught:
         check(url)
-    assert "a database of its own" in str(caught.value.hint)
+    assert "a database that only Optuna uses" in str(caught.value.hint)
     assert (tmp_path / "mlflow.db").read_bytes() == before
 
 

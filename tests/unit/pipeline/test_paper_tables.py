@@ -158,7 +158,9 @@ def test_comparisons_under_other_protocols_have_tables_of_their_own():
 
 def test_the_protocol_names_rate_sizes_and_the_published_training_data():
     ours, theirs, *_ = table(compared(both())).protocol
-    assert ours.startswith("ours, `first`: 20 % of the tokens held on validation; trained on 8,981 texts ")
+    assert ours.startswith(
+        "ours, `first`: 20 % of the tokens selected on validation; trained on 8,981 texts "
+    )
     assert "scored on 401 texts; 3 epochs; 2 seeds (0, 1); all trainings have ended" in ours
     assert theirs == "published, [Sha2023] table 2: test; trained on 80,000 to 90,000 reviews of each aspect"
     unknown = table(compared(both(), counts={})).protocol[0]
@@ -234,7 +236,8 @@ def test_trivial_rows_do_not_take_part():
     trivial = [outcome("hardkuma", 0, 2, degenerate="first_k"), outcome("infocal", 0, 1)]
     said = table(compared(trivial)).first[0]
     assert said == (
-        "here: no other measured method can be compared with InfoCal; left out, because dense or trivial: "
+        "here: no other measured method can be compared with InfoCal; left out, because they read or select "
+        "all tokens, or select none: "
         "HardKuma ‡"
     )
 

@@ -84,17 +84,6 @@ def test_each_source_of_hyper_parameters_wins_over_the_one_before(tmp_path: Path
     assert base["target_selection_rate"] == preset["target_selection_rate"]  # preset
 
 
-def test_the_preset_is_that_of_the_encoder_that_is_set(monkeypatch: pytest.MonkeyPatch):
-    preset = lookup.preset
-
-    def of_encoder(*given: Any) -> dict[str, Any]:
-        return preset(*given) | {"learning_rate": {"lstm": 0.5}.get(given[-1], 0.25)}
-
-    monkeypatch.setattr(lookup, "preset", of_encoder)
-    assert planning.run_settings(flags(), {}).base["learning_rate"] == 0.25
-    assert planning.run_settings(flags("--set", "encoder=lstm"), {}).base["learning_rate"] == 0.5
-
-
 def test_the_sample_has_presets_of_its_own():
     real, sample = (planning.run_settings(flags(*more), {}) for more in ([], ["--sample"]))
     assert sample.base == lookup.preset("infocal", "beer", "palate", sample=True)
@@ -196,7 +185,9 @@ def test_a_rate_that_is_asked_for_is_aimed_at_and_held():
 
 def test_a_rate_of_nothing_is_refused():
     with pytest.raises(
-        PipelineError, match="^--target-selection-rate: a selection rate of 0 selects nothing$"
+        PipelineError,
+        match="^--target-selection-rate: expected a selection rate above 0, but got 0, which selects "
+        "nothing$",
     ):
         planning.run_settings(flags("--target-selection-rate", "0"), {})
 
@@ -276,7 +267,7 @@ def test_data_without_a_human_rationale_are_refused_before_training(tmp_path: Pa
     cache = str(tmp_path / "cache")
     given = flags("--data-dir", str(tmp_path / "data"), "--embedding", "random", "--cache-dir", cache)
     with pytest.raises(
-        PipelineError, match="none of the 46 validation texts of beer/palate for the criterion has a human"
+        PipelineError, match="none of the 46 validation texts of beer/palate has a human rationale"
     ):
         planning.with_features(given, planning.run_settings(given, {}))
 
@@ -416,7 +407,7 @@ def test_posts_without_a_rationale_are_refused_only_where_the_criterion_reads_th
     run = planning.run_settings(given, {})
     with pytest.raises(
         PipelineError,
-        match="none of the 200 validation texts of hatexplain for the criterion has a human rationale",
+        match="none of the 200 validation texts of hatexplain has a human rationale",
     ):
         planning.with_features(given, run)
     bound = Bound(metric="val_selection_rate", limit=0.5, kind="at_most")
@@ -463,10 +454,14 @@ def test_a_bar_that_is_known_to_be_out_of_reach_is_told_before_training(
     stated = dataclasses.replace(criterion(limit), rate=rate)
     planning._warn_of_bar(run_settings(aspect=aspect, criterion=stated), num_texts)
     assert (
-        f"val_token_precision >= {limit} is out of reach with these {num_texts}" in caplog.text
+        f"no model reached val_token_precision >= {limit} with so few training texts (here {num_texts})"
+        in caplog.text
     ) == is_told
     assert ("--min-precision" in caplog.text) == is_told
-    assert ("precision was 0.82 with as many as 9000, selecting 8 % of the tokens" in caplog.text) == is_told
+    assert (
+        "the highest precision was 0.82, with 9000 training texts and 8 % of the tokens selected"
+        in caplog.text
+    ) == is_told
 
 
 # ----------------------------------------------------------------------- what trials on other nodes can do
@@ -550,7 +545,7 @@ def test_data_judged_by_predictions_keep_their_criterion():
     run = planning.run_settings(given, {}, holds_rate=True)
     assert (run.hold_rate, run.criterion_kind, run.criterion.rate) == (True, "paper", 0.13)
     given.criterion = "relative"
-    with pytest.raises(PipelineError, match="--criterion relative: cail-small/charges is judged by its pred"):
+    with pytest.raises(PipelineError, match="--criterion relative: models for cail-small/charges are chosen"):
         planning.run_settings(given, {}, holds_rate=True)
 
 
@@ -586,7 +581,10 @@ def test_the_note_of_a_bar_out_of_reach_is_of_fixed_bars_alone(caplog: pytest.Lo
     planning._warn_of_bar(searched(), 9000)
     assert caplog.messages == []
     planning._warn_of_bar(searched("--criterion", "paper"), 9000)
-    assert "val_token_precision >= 0.878 is out of reach with these 9000 training texts" in caplog.messages[0]
+    assert (
+        "no model reached val_token_precision >= 0.878 with so few training texts (here 9000)"
+        in caplog.messages[0]
+    )
     assert caplog.messages[0].endswith(" now, or with `python -m pipeline.register` after the search")
     planning._warn_of_bar(dataclasses.replace(searched("--criterion", "paper"), criterion_kind=""), 9000)
     assert caplog.messages[1].endswith("Set another threshold with `--min-precision`"), "nobody searches"

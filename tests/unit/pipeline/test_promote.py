@@ -278,7 +278,9 @@ def champion_with(tracker: Tracker, **tags: str) -> None:
 def test_a_model_that_the_champion_surpasses_is_refused_with_both_figures(tracker: Tracker):
     champion_with(tracker, test_token_recall="1.5", test_token_precision="0.4", test_token_f1="0.1")
     next_version(tracker)
-    with pytest.raises(CriterionNotMet, match="it is worse on test than the champion, version 1: ") as caught:
+    with pytest.raises(
+        CriterionNotMet, match="was not promoted: it is worse on test than the champion, version 1: "
+    ) as caught:
         promote.main(command(tracker))
     assert re.search(
         r"test_token_recall is [01]\.\d{4}, and the champion's is 1\.5000$",
@@ -302,14 +304,14 @@ def test_a_champion_whose_data_are_gone_is_met_before_test_is_read(
         return of_version(tracker, wanted, *rest)
 
     monkeypatch.setattr(assessment, "of_version", gone)
-    with pytest.raises(PipelineError, match="data: .* is beyond comparison with the champion") as caught:
+    with pytest.raises(PipelineError, match="data: .* cannot be compared with the champion") as caught:
         promote.main(command(tracker))
     assert "add `--force`" in (caught.value.hint or "")
     assert "test_readings" not in tracker.run(version.run_id).tags
     assert promote.main(command(tracker, "--force")) == 0
     promoted = model_registry.find(tracker, NAME, model_registry.CHAMPION)
     assert (int(promoted.version), tracker.run(version.run_id).tags["test_readings"]) == (2, "1")
-    assert promoted.tags["forced"].startswith("beyond comparison with the champion, version 1")
+    assert promoted.tags["forced"].startswith("cannot be compared with the champion (version 1)")
 
 
 def test_a_worse_model_can_be_forced_and_its_version_says_so(tracker: Tracker):
@@ -318,7 +320,7 @@ def test_a_worse_model_can_be_forced_and_its_version_says_so(tracker: Tracker):
     assert promote.main(command(tracker, "--force")) == 0
     version = model_registry.find(tracker, NAME, model_registry.CHAMPION)
     assert version.version == 2
-    said = "worse on test than the champion, version 1: test_token_recall is [01]"
+    said = "is worse on test than the champion, version 1: test_token_recall is [01]"
     assert re.match(said, version.tags["forced"])
 
 
@@ -334,7 +336,7 @@ def test_a_model_that_is_equal_to_the_champion_is_not_worse(tracker: Tracker, re
     given = argparse.Namespace(force=False)
     promotion._surpass(tracker, version, holder, given, criterion, found)
     found["test_token_recall"] -= 1e-6
-    with pytest.raises(CriterionNotMet, match="it is worse on test than the champion"):
+    with pytest.raises(CriterionNotMet, match="was not promoted: it is worse on test than the champion"):
         promotion._surpass(tracker, version, holder, given, criterion, found)
 
 
@@ -538,7 +540,7 @@ def test_the_threshold_on_test_is_what_the_rival_reaches_there(
     # both select nearly every token of test, so their precision is the share of marked tokens
     precision = tracker.run(run_id).metrics["test_token_precision"]
     limit = math.floor(1000 * precision) / 1000
-    said = f"HardKuma's test precision of {precision:.3f} minus 0.02, raised to the {limit:.3f} of random "
+    said = f"HardKuma's test precision of {precision:.3f} minus 0.02, raised to {limit:.3f}, the "
     printed = capsys.readouterr().out
     assert f"test_token_precision >= {limit:g}: met ({said}" in printed
     # nobody has trained this model

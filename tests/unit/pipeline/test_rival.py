@@ -114,7 +114,7 @@ def test_the_rival_is_trained_once_and_sets_the_threshold(
     assert bound.limit == pytest.approx(chance, abs=0.001)
     assert first.criterion.rate == RATE and "at 18 % of the tokens" in str(first.criterion)
     said = f"threshold {bound.limit:g}: HardKuma's validation precision of {found.precision:.3f} minus 0.02, "
-    said += f"raised to the {bound.limit:.3f} of random rationales, "
+    said += f"raised to {bound.limit:.3f}, the precision of random rationales, "
     assert first.criterion.why.startswith(said + "at 18 % of the tokens, best of 4 epochs")
     assert first.criterion.why.endswith(" (the paper's threshold is 0.878)")
     assert any("HardKuma epoch 2/4" in message for message in caplog.messages), "progress is shown"
@@ -220,7 +220,7 @@ def test_a_rival_that_cannot_be_trained_is_an_error_where_it_was_asked_for(
 
     monkeypatch.setattr(rival, "train", train)
     said = (
-        "its mask is trivial in every epoch .last epoch: degenerate all"
+        "its mask is trivial in every epoch .in the last epoch: .nearly. all tokens selected"
         if trivial
         else "epoch 1: the loss is nan"
     )
@@ -266,5 +266,5 @@ def test_the_threshold_says_what_the_rival_selects_itself(
     # a tenth of the marked tokens, 0.9 %, lies among the other 91 %
     rest = 0.1 * (RATE / 2) / (1 - RATE / 2)
     assert bound.limit == pytest.approx((0.9 + rest) / 2 - 0.02, abs=1e-3)
-    assert "its threshold selects only 9.0 % of the tokens; randomly chosen tokens are" in found.criterion.why
+    assert "it selects only 9.0 % of the tokens; randomly chosen tokens are added" in found.criterion.why
     assert Rival(**found.rival).own_rate == RATE / 2

@@ -492,7 +492,7 @@ def test_an_export_that_fails_names_the_command_that_exports(
     error, _, hint = capsys.readouterr().err.splitlines()
     assert error.endswith("cannot use the Optuna storage `sqlite:///a.db`: database or disk is full")
     assert hint.startswith(
-        "hint: free space on this disk; the study is complete; to export it, run: python -m pipeline."
+        "hint: delete files on this disk; the study is complete; to export it, run: python -m pipeline."
     )
 
 
@@ -738,7 +738,7 @@ SOURCE = {"parameters": {"seed": 0, "min_count": 1}, "digests": {"train": "a" * 
             False,
             SOURCE | {"digests": {"train": "b" * 64}},
             f"sha256 of train was {'a' * 16} and is {'b' * 16}",
-            "name the data folder with which the study was started with `--data-dir`",
+            "use `--data-dir` to name the data folder with which the study was started",
         ),
         (
             True,

@@ -269,7 +269,7 @@ def test_a_trial_whose_start_is_not_over_is_not_recommended():
     unready = candidate("a", violation=1.5, value=-1.5, is_result=False, scores=SCORES)
     relaxed, chosen = within_reach([unready, MISSED], criterion(0.9))
     assert chosen.trial_id == MISSED.trial_id and relaxed.is_met(MISSED.scores)
-    assert "start not over" in table([unready], "beer", criterion(), {})
+    assert "start phase not over" in table([unready], "beer", criterion(), {})
     alone = text_of([unready], version=None)
     assert "No trial has an epoch that could be chosen" in alone
     assert "pipeline.register" not in alone
@@ -347,7 +347,7 @@ def test_a_trivial_mask_is_called_one():
         directory=Path("d"),
         version=None,
     )
-    assert "degenerate all" in text
+    assert "(nearly) all tokens selected" in text
     assert "missed by" not in text
     assert "No trial has an epoch that could be chosen" in text
     assert "--min-precision" not in text
@@ -356,7 +356,7 @@ def test_a_trivial_mask_is_called_one():
 def test_the_trivial_mask_of_one_configuration_is_called_one():
     best = BestEpoch(epoch=0, value=-1.694, violation=1.694, degenerate="degenerate_all", scores=SCORES)
     text = of_one(best, criterion(), Path("model"), "beer")
-    assert ": degenerate all\n" in text
+    assert ": (nearly) all tokens selected\n" in text
     assert "missed by" not in text
 
 

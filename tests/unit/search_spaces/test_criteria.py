@@ -37,8 +37,8 @@ def test_a_rival_at_chance_asks_for_the_precision_of_random_rationales(precision
     found = criteria.relative(criterion("beer", "palate"), precision, "HardKuma", "told", 0.1)
     assert found.bounds == (Bound(metric="val_token_precision", limit=0.1, kind="at_least"),)
     assert found.why.startswith(
-        f"threshold 0.1: HardKuma's validation precision of {precision:.3f} minus 0.02, raised to the 0.100 "
-        "of random rationales, told"
+        f"threshold 0.1: HardKuma's validation precision of {precision:.3f} minus 0.02, raised to 0.100, "
+        "the precision of random rationales, told"
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from infocal.errors import ConfigError
 from infocal.language_model_config import LanguageModelConfig
-from search_spaces import datasets, lookup
+from search_spaces import lookup
 from search_spaces.base import Bound
 from search_spaces.infocal import BEER_SHARES
 from search_spaces.variants import VARIANTS
@@ -327,20 +327,6 @@ def test_the_start_on_own_data_is_as_many_updates_as_on_beer(
 
 def test_a_preset_of_a_method_goes_over_those_of_all():
     assert PRESETS["infocal"].items() <= lookup.preset("infocal", "beer", "palate", sample=True).items()
-
-
-def test_a_preset_of_a_method_with_an_encoder_goes_over_the_methods(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    text = (datasets.PRESETS / "hatexplain.toml").read_text(encoding="utf-8")
-    (tmp_path / "hatexplain.toml").write_text(text + "\n[lstm_infocal]\nlambda_coherence = 0.07\n")
-    monkeypatch.setattr(datasets, "PRESETS", tmp_path)
-    plain, own, other = (
-        lookup.preset("infocal", "hatexplain", "", sample=False, encoder=encoder)
-        for encoder in (None, "lstm", "rcnn")
-    )
-    assert own == plain | {"lambda_coherence": 0.07} != plain
-    assert other == plain
 
 
 @pytest.mark.parametrize("name", VARIANTS)
