@@ -337,7 +337,8 @@ class Trainer:
         """
         broken = {name: value for name, value in means.items() if not np.isfinite(value)}
         if broken:
-            raise TrainingFailure("non_finite", f"epoch {self.epoch + 1}: not finite: {broken}")
+            said = ", ".join(f"{name} = {value}" for name, value in broken.items())
+            raise TrainingFailure("non_finite", f"epoch {self.epoch + 1}: losses that are not finite: {said}")
 
     def train_step(self, batch: Batch) -> Terms:
         """One update of the model by the method's objective, then `finish_step`.

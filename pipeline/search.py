@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
                 prepared = search_settings.with_features(given, prepared)
                 if not given.resume:
                     check_model(prepared, uri)
-            with terminal.step("looking for the rival that the criterion names, or training it"):
+            with terminal.step("loading or training HardKuma, which sets the threshold on precision"):
                 prepared = search_settings.with_rival(given, prepared, folder)
             # Ray prints that a node has died, and MLflow where a run is: stdout holds the result alone
             with contextlib.redirect_stdout(sys.stderr):

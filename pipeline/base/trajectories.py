@@ -184,7 +184,7 @@ class TrajectoryComparison:
                 f"differs: the recorded training had {self.recorded or 'no failure'}, the repeated training "
                 f"had {self.again or 'no failure'}"
             )
-        apart = f"recorded {_shown(first.recorded)}, again {_shown(first.again)}"
+        apart = f"recorded training {_shown(first.recorded)}, repeated training {_shown(first.again)}"
         return f"differs: first at epoch {first.epoch + 1} in {first.metric} ({apart})"
 
     def aligned(self, shown: Sequence[str]) -> str:

@@ -28,11 +28,12 @@ def plan(prepared: "ComparisonSettings", directory: Location, uri: str, data: Se
         *data,
         f"criterion    {first.criterion}",
         f"selection    {prepared.target_rate:.1%} of the tokens",
-        f"trainings    {len(prepared.runs) * len(prepared.seeds)} of {counted(first.num_epochs, 'epoch')}: "
+        f"trainings    {len(prepared.runs) * len(prepared.seeds)}, each of "
+        f"{counted(first.num_epochs, 'epoch')}: "
         f"{counted(len(prepared.runs), 'method')} with seeds {seeds}",
-        "GPUs         1 a training where the cluster has any, else the CPU"
+        "GPUs         1 for each training; without GPUs in the cluster, trainings run on the CPU"
         if prepared.chooses_gpus
-        else f"GPUs         {prepared.gpus_per_run:g} a training (device {first.device})",
+        else f"GPUs         {prepared.gpus_per_run:g} for each training (device {first.device})",
         "\nmethods",
     ]
     lines += [f"  {run.method:<24} {epoch_check.start_of(run)}" for run in prepared.runs]

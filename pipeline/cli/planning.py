@@ -476,9 +476,10 @@ def data_lines(found: "Survey") -> list[str]:
         annotated = f", {size.annotated:,} annotated" if size.annotated else ""
         parts.append(f"{split} {counted(size.rows, 'text', spec=',')}{tokens}{annotated}")
     how = "built features in the cache" if found.is_built else "every row was read and checked"
+    how += f", in {found.seconds:.1f} s"
     if any(size.tokens is None for size in found.sizes.values()):
         how += "; texts are cut into words when features are built"
-    lines = [f"data         {'; '.join(parts)}", f"             {how}, in {found.seconds:.1f} s"]
+    lines = [f"data         {'; '.join(parts)}", f"             {how}"]
     return lines + [f"             {note}" for note in found.notes]
 
 

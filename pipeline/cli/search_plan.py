@@ -37,7 +37,7 @@ def plan(
         f"tracking     {without_password(uri)}",
         *data,
         *_criterion(run),
-        f"trials       {_trials(prepared.num_trials, space)} of {counted(run.num_epochs, 'epoch')} each",
+        f"trials       {_trials(prepared.num_trials, space)}, each of {counted(run.num_epochs, 'epoch')}",
         *_seeds(prepared),
         f"GPUs         {_gpus(prepared, address)}",
         f"sampler      {prepared.sampler}, seed {run.seed}",

@@ -216,7 +216,7 @@ def _other_features(prepared: StudySettings, built: RunSettings) -> PipelineErro
         hint = "use `--data-dir` to name the data folder with which the study was started"
     return PipelineError(
         f"the features of the study ({theirs}) are missing, and the features that can be built here ({ours}) "
-        f"are others: {origin.difference(run.origin, built.origin)}",
+        f"are different: {origin.difference(run.origin, built.origin)}",
         where=f"--resume --name {prepared.name}",
         hint=hint,
     )

@@ -133,7 +133,7 @@ def _warnings(record: Record, run: RunSettings, here: dict[str, Any], commit: st
     found = []
     recorded = record.tracked.tags.get("git_commit", "unknown")
     if recorded != commit:
-        found.append(f"the code was {recorded} and is {commit}")
+        found.append(f"the code differs: commit {recorded} in the recorded training, {commit} now")
     elif commit == "unknown" or commit.endswith("-dirty"):
         found.append(
             f"the current code is {commit}; the run does not record the exact code with which it was trained"

@@ -32,7 +32,7 @@ _IS_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERR
 """Codes of SQLite where a file is none of its own, is damaged, or lacks a table."""
 _DAMAGED = (
     "restore this file from a copy; without a copy, create the sheet again in another folder, with the same "
-    "flags, and read the files that `--export` wrote with `--import`"
+    "flags, and use `--import` to read the files that `--export` wrote"
 )
 
 

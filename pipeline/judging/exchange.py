@@ -76,7 +76,10 @@ def _guide(sheet: Sheet) -> str:
     say = WORDS[sheet.language]
     if sheet.kind != JUDGE:
         ask = say["annotate.ask"]
-        form = "[[start, end], ...] of tokens counted from 0, end not included; [] marks nothing; null: open"
+        form = (
+            "[[start, end], ...] of tokens counted from 0, end not included; []: nothing is marked; "
+            "null: not answered yet"
+        )
         return f"{ask}\n\nrationale: {form}\n"
     lines = []
     for scale in SCALES:

@@ -355,7 +355,7 @@ def page(result: Audit) -> str:
     ]
     if result.findings:
         num_rows = len({finding.line for finding in result.findings})
-        lines += ["", f"cannot be right, in {num_rows} of {len(table.rows)} rows:"]
+        lines += ["", f"values that cannot be right, in {num_rows} of {len(table.rows)} rows:"]
         lines += [f"  {_place(one)}, {_and(one.columns)}: {one.reason}" for one in result.findings]
     contradictions = [one for one in result.densities if one.is_contradiction]
     for density in contradictions:
@@ -366,7 +366,8 @@ def page(result: Audit) -> str:
         if not density.is_contradiction:
             lines += [
                 "",
-                f"gold density{_of(density)}: {density.span}, by {counted(len(density.rows), 'row')}",
+                f"gold density{_of(density)}: {density.span}, computed from "
+                f"{counted(len(density.rows), 'row')}",
             ]
     for formula in result.formulas:
         share = f"{len(formula.lines)} of {formula.num_comparable} rows"

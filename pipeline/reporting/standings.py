@@ -45,7 +45,7 @@ MARKS = {
     OFF_TARGET: "with at least one seed, the selection rate on test differs from the target by more than one "
     "point, so the row is not at the same selection rate",
     DEGENERATE: "with at least one seed, the mask is a trivial one, on validation or on test",
-    DENSE: "reads every token by definition, so the target does not hold for it",
+    DENSE: "reads every token by definition, so the selection rate does not apply to it",
     UNFINISHED: "with at least one seed, the best epoch is in the start phase, before all losses had their "
     "full weight",
 }

@@ -89,4 +89,4 @@ def test_a_number_that_was_changed_in_the_store_is_found(searched: Searched):
         with sqlite3.connect(database) as connection:
             connection.execute(change, (-0.01, trial.run_id))
     assert done.returncode == 1
-    assert last_line(done).startswith("differs: first at epoch 2 in val_mse (recorded 0.")
+    assert last_line(done).startswith("differs: first at epoch 2 in val_mse (recorded training 0.")

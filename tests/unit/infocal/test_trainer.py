@@ -284,7 +284,9 @@ def test_a_loss_that_is_not_finite_stops_training():
     trainer = InfoCalTrainer(
         small_config(), REGRESSION, embeddings, steps_per_epoch=3, seed=0, device=torch.device("cpu")
     )
-    with pytest.raises(TrainingFailure, match=r"^non_finite: epoch 1: not finite: .*'sp': nan") as caught:
+    with pytest.raises(
+        TrainingFailure, match=r"^non_finite: epoch 1: losses that are not finite: .*sp = nan"
+    ) as caught:
         trainer.train_epoch(random_batches(3))
     assert caught.value.reason == "non_finite"
     assert trainer.epoch == 0

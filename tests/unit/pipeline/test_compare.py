@@ -133,7 +133,10 @@ def test_the_plan_says_that_the_cluster_decides(planned, monkeypatch: pytest.Mon
     monkeypatch.setattr(cluster, "check_address", lambda address: None)
     given = [*SAMPLE, "--methods", "fresh", "--address", "10.0.0.1:6379", "--device", "auto", "--dry-run"]
     assert run_command(compare.main, given) == 0
-    assert "\nGPUs         1 a training where the cluster has any, else the CPU\n" in capsys.readouterr().out
+    assert (
+        "\nGPUs         1 for each training; without GPUs in the cluster, trainings run on the CPU\n"
+        in capsys.readouterr().out
+    )
     assert planned == []
 
 

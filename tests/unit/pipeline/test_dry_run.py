@@ -30,7 +30,7 @@ def test_a_dry_run_on_the_sample_needs_no_files_and_writes_nothing(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     assert run_command(main, [*FLAGS, "--sample", "--cache-dir", "cache", "--trials", "7"]) == 0
     plan = capsys.readouterr().out
-    assert "trials       7 of 50 epochs" in plan
+    assert "trials       7, each of 50 epochs" in plan
     assert "\n  lambda_ib                   0.0001 .. 0.001, step 0.0001" in plan
     fixed = plan.partition("\nfixed\n")[2].splitlines()
     assert len({len(line) - len(line[2:].partition(" ")[2].lstrip()) for line in fixed}) == 1, "one column"
@@ -153,7 +153,7 @@ def test_a_comparison_on_own_data_is_planned_without_a_trace(tmp_path, monkeypat
     assert plan.count("data         train 300 texts, ") == 1
     assert "criterion    best val_token_f1 with val_selection_rate >= 0.01" in plan
     assert "selection    20.0% of the tokens\n" in plan
-    assert "trainings    4 of 50 epochs: 2 methods with seeds 0, 1\n" in plan
+    assert "trainings    4, each of 50 epochs: 2 methods with seeds 0, 1\n" in plan
     assert "  infocal                  batches of 8, all losses at full weight after " in plan
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
     (tmp_path / "own" / "test.jsonl").write_text('{"text": "so", "label": "never seen"}\n')

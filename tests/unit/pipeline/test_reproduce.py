@@ -159,7 +159,7 @@ def test_a_changed_metric_is_found(
     with caplog.at_level(logging.INFO, "pipeline.comparing.repetition"):
         assert reproduce.main(flags(tracker, run_id)) == 1
     out = capsys.readouterr().out
-    assert out.splitlines()[-1].startswith("differs: first at epoch 2 in val_mse (recorded 0.3")
+    assert out.splitlines()[-1].startswith("differs: first at epoch 2 in val_mse (recorded training 0.3")
     assert "note: largest difference by epoch: 0.0e+00 at epoch 1, 2.5e-01 at epoch 2\n" in out
     first, second = (r.getMessage() for r in caplog.records if r.getMessage().startswith("epoch "))
     assert first.startswith("epoch 1/2  ")
@@ -206,7 +206,10 @@ def test_another_commit_and_another_machine_are_said(
     monkeypatch.setattr("pipeline.comparing.repetition.train", lambda *given: None)
     assert reproduce.main(flags(tracker, trial, "--threads", "2")) == 1
     out = capsys.readouterr().out
-    for text in (f"the code was {'0' * 40} and is {'1' * 40}", "num_threads was 1 and is 2"):
+    for text in (
+        f"the code differs: commit {'0' * 40} in the recorded training, {'1' * 40} now",
+        "num_threads was 1 and is 2",
+    ):
         assert f"note: {text}\n" in out
         assert f"warning: {text}" in caplog.messages, "said before hours of training, not after"
     assert " and is 3.99.0\n" in out

@@ -237,7 +237,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(empty_folder: Path, capsys
     assert lines[0] == "study        first  (infocal on beer/palate)"
     assert "results      runs/sample/studies/first" in lines
     assert f"tracking     sqlite:///{empty_folder.resolve()}/runs/sample/mlflow.db" in lines
-    assert "trials       7 of 9 epochs each" in lines
+    assert "trials       7, each of 9 epochs" in lines
     assert "sampler      tpe, seed 5" in lines
     assert any(line.startswith("criterion") and "val_token_precision >= 0.5" in line for line in lines)
     assert any(line.split()[:2] == ["hidden_size", "16"] for line in lines)
@@ -717,8 +717,8 @@ def test_a_study_whose_features_are_gone_goes_on_with_the_same_ones_only(
     assert run_command(search.main, ["--sample", "--name", "first", "--resume"]) == 2
     assert capsys.readouterr().err.endswith(
         "error: --resume --name first: the features of the study (built) are missing, and the features that "
-        "can be built here (other) are others: the difference is not known, because the run does not record "
-        "how its features were built\n\nhint: start a new search\n"
+        "can be built here (other) are different: the difference is not known, because the run does not "
+        "record how its features were built\n\nhint: start a new search\n"
     )
 
 
@@ -755,7 +755,7 @@ def test_features_that_cannot_be_built_again_are_refused_with_the_cause(
     prepared = dataclasses.replace(study_settings(), run=run, sample=is_sample, name="first")
     other = dataclasses.replace(run, features_dir="/features/other", origin=here)
     monkeypatch.setattr(planning, "with_features", lambda given, run: other)
-    message = f"(built) are missing, and the features that can be built here (other) are others: {why}"
+    message = f"(built) are missing, and the features that can be built here (other) are different: {why}"
     with pytest.raises(PipelineError, match=f"{re.escape(message)}$") as caught:
         search_settings.with_features(argparse.Namespace(), prepared)
     assert caught.value.hint == hint

@@ -61,7 +61,7 @@ def test_a_difference_is_relative_beyond_1_alone(recorded: float, value: float, 
 def test_the_first_epoch_that_differs_is_named_with_its_largest_difference():
     other = {0: {"a": 1.0, "b": 0.6}, 1: {"a": 9.0, "b": 0.25}}
     found = agreement(other)
-    assert found.sentence() == "differs: first at epoch 1 in b (recorded 0.5, again 0.6)"
+    assert found.sentence() == "differs: first at epoch 1 in b (recorded training 0.5, repeated training 0.6)"
     first = found.first()
     assert first is not None
     assert (first.epoch, first.metric, first.recorded, first.again) == (0, "b", 0.5, 0.6)
@@ -74,9 +74,13 @@ def test_the_growth_of_the_difference_is_known_by_epoch():
 
 def test_a_number_on_one_side_alone_is_a_difference():
     found = agreement({0: TWO[0], 1: {"a": 2.0}})
-    assert found.sentence() == "differs: first at epoch 2 in b (recorded 0.25, again none)"
+    assert (
+        found.sentence() == "differs: first at epoch 2 in b (recorded training 0.25, repeated training none)"
+    )
     missing = compare(Trajectory({0: {"a": 1.0}, 1: {}}), Trajectory({0: {"a": 1.0}, 1: {"a": 1.0}}))
-    assert missing.sentence() == "differs: first at epoch 2 in a (recorded none, again 1)"
+    assert (
+        missing.sentence() == "differs: first at epoch 2 in a (recorded training none, repeated training 1)"
+    )
     assert missing.as_json()["first_difference"]["gap"] is None, "infinity is no JSON"
 
 
@@ -129,7 +133,7 @@ def test_failures_are_told_apart_in_words():
 
 def test_a_number_that_differs_is_named_before_the_failure_that_it_led_to():
     found = compare(Trajectory(TWO), Trajectory({0: {"a": 1.5, "b": 0.5}}, Failure(1, "non_finite", "x")))
-    assert found.sentence() == "differs: first at epoch 1 in a (recorded 1, again 1.5)"
+    assert found.sentence() == "differs: first at epoch 1 in a (recorded training 1, repeated training 1.5)"
 
 
 def test_times_readings_of_test_and_what_is_no_finite_number_are_left_out():
