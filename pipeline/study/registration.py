@@ -242,7 +242,7 @@ def _chosen(
     why = ""
     if chosen.degenerate is not None:
         why = f"; the mask of trial-{study.ledger.number(chosen.trial_id):02d} is trivial: "
-        why += chosen.degenerate.replace("degenerate_", "it selects (nearly) ")
+        why += columns.MASKS[chosen.degenerate]
     elif not chosen.is_result:
         why = "; the training ended before the start phase was over"
     raise CriterionNotMet(

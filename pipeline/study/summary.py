@@ -123,13 +123,6 @@ def of_study(
     return "\n".join(lines)
 
 
-_USELESS = {
-    "degenerate_all": "(nearly) all tokens are selected",
-    "degenerate_none": "(nearly) no token is selected",
-}
-"""Why nobody should use a model, by the name of its trivial mask."""
-
-
 def of_model(epochs: Sequence[BestEpoch], package: Path | Location) -> str:
     """Where the model is; that there is none worth using, and why, where the best one is none.
 
@@ -140,7 +133,9 @@ def of_model(epochs: Sequence[BestEpoch], package: Path | Location) -> str:
     if epochs[0].is_result:
         return str(package)
     useless = [one for one in epochs if not one.is_result]
-    reasons = Counter(_USELESS.get(one.degenerate or "", "the start phase is not over") for one in useless)
+    reasons = Counter(
+        columns.MASKS.get(one.degenerate or "", "the start phase is not over") for one in useless
+    )
     whose = "its best epoch" if len(epochs) == 1 else "the best epoch of each trial"
     why = [f"{reason} ({count} of {len(epochs)})" for reason, count in reasons.most_common()]
     return f"none worth using: at {whose}, {', '.join(why) if len(why) > 1 else next(iter(reasons))}"

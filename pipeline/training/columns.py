@@ -30,7 +30,10 @@ class Column:
         return (100, 1) if self.is_share else (1, 4)
 
 
-MASKS = {"degenerate_all": "(nearly) all tokens selected", "degenerate_none": "(nearly) no token selected"}
+MASKS = {
+    "degenerate_all": "(nearly) all tokens are selected",
+    "degenerate_none": "(nearly) no token is selected",
+}
 """Trivial masks (`infocal.metrics.scores.DegenerateKind`), and how they are called."""
 
 _PRECISION = Column("token_precision", "precision", "precision")

@@ -189,14 +189,17 @@ def test_a_tab_that_another_browser_took_over_from_overwrites_nothing(chromium: 
         assert scores(pages) == [1, 4, 4]
 
 
-def reload_at_once(page: Any) -> None:
-    """Reload a page that may be leaving for another one; while it is being replaced, Chromium cannot."""
-    try:
-        page.reload(wait_until="commit")
-    except playwright.sync_api.Error as error:
-        if "Not attached to an active page" not in error.message:
-            raise
-        page.wait_for_load_state("domcontentloaded")
+def reload(page: Any, until: str) -> None:
+    """Reload a page that may be leaving for another one: Chromium refuses while it replaces the page."""
+    for _ in range(100):
+        try:
+            page.reload(wait_until=until)
+            return
+        except playwright.sync_api.Error as error:
+            if "Not attached to an active page" not in error.message:
+                raise
+            page.wait_for_timeout(50)
+    raise AssertionError("the page is still being replaced after five seconds")
 
 
 def test_a_tab_that_is_loaded_again_or_opened_after_it_was_closed_asks_nothing(
@@ -210,8 +213,8 @@ def test_a_tab_that_is_loaded_again_or_opened_after_it_was_closed_asks_nothing(
         page = visited.page.context.new_page()
         page.goto(pages.link(0))
         for _ in range(3):  # also in the middle of entering
-            reload_at_once(page)
-        page.reload()
+            reload(page, "commit")
+        reload(page, "load")
         press(page, "3")
         page.get_by_text("Saved", exact=True).wait_for()
         page.goto(f"{pages.link(0)}2")

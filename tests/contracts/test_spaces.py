@@ -116,7 +116,7 @@ def test_presets_are_valid_configs(dataset, aspect, sample):
 def test_each_table_of_a_preset_is_read(dataset):
     known = {
         *("all", "sample", "language_model", "sample_language_model"),
-        *(ASPECTS[dataset]),
+        *ASPECTS[dataset],
         *lookup.method_names(),
     }
     assert set(datasets.dataset(dataset).preset) <= known

@@ -463,7 +463,7 @@ def test_trials_are_listed_with_their_numbers():
         ["trial", "lambda_ib", "epoch", "precision", "recall", "F1", "selected", "MSE", "criterion", "ended"],
         ["trial-00", "0.0001", "5", "90.0", "50.0", "62.5", "8.1", "0.0375", "met", "finished"],
         ["trial-01", "0.0002", "5", "70.0", "75.0", "62.5", "8.1", "0.0375", "missed by 0.100", "finished"],
-        ["trial-02", "0.0003", "–", "–", "–", "–", "–", "–", "–", "(nearly) no token selected"],
+        ["trial-02", "0.0003", "–", "–", "–", "–", "–", "–", "–", "(nearly) no token is selected"],
     ]
 
 

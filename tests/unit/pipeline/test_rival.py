@@ -220,7 +220,7 @@ def test_a_rival_that_cannot_be_trained_is_an_error_where_it_was_asked_for(
 
     monkeypatch.setattr(rival, "train", train)
     said = (
-        "its mask is trivial in every epoch .in the last epoch: .nearly. all tokens selected"
+        "its mask is trivial in every epoch .in the last epoch: .nearly. all tokens are selected"
         if trivial
         else "epoch 1: the loss is nan"
     )

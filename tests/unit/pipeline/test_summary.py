@@ -347,7 +347,7 @@ def test_a_trivial_mask_is_called_one():
         directory=Path("d"),
         version=None,
     )
-    assert "(nearly) all tokens selected" in text
+    assert "(nearly) all tokens are selected" in text
     assert "missed by" not in text
     assert "No trial has an epoch that could be chosen" in text
     assert "--min-precision" not in text
@@ -356,7 +356,7 @@ def test_a_trivial_mask_is_called_one():
 def test_the_trivial_mask_of_one_configuration_is_called_one():
     best = BestEpoch(epoch=0, value=-1.694, violation=1.694, degenerate="degenerate_all", scores=SCORES)
     text = of_one(best, criterion(), Path("model"), "beer")
-    assert ": (nearly) all tokens selected\n" in text
+    assert ": (nearly) all tokens are selected\n" in text
     assert "missed by" not in text
 
 
