@@ -15,7 +15,11 @@ _COMMAND = (
     *("-m", "pipeline.search", "--dataset", "beer", "--aspect", "palate", "--sample"),
     *("--trials", str(_TRIALS), "--epochs", str(_EPOCHS)),
 )
-_USED = re.compile(r"(\d+)% of the cores' time .*; each further trial took ([\d.]+) s", re.DOTALL)
+_USED = re.compile(
+    r"training used (\d+)% of the CPU time .*; starting another trial .* took ([\d.]+) "
+    "s",
+    re.DOTALL,
+)
 
 
 def run(work: Path) -> Iterator[Figure]:

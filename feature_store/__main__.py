@@ -74,8 +74,9 @@ def _add_build_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--max-length",
         type=positive_int,
-        help="largest number of tokens of a text in train (for beer, also in val and pool); longer texts are "
-        "cut. Texts on which models are scored stay whole (default: the data set's, as in a search)",
+        help="cut longer texts to this number of tokens: in train and, for beer, in val and pool (reviews "
+        "added by `--option pool=`); the other splits stay whole, because models are scored on them "
+        "(default: the data set's, as in a search)",
     )
     command.add_argument(
         "--min-count",

@@ -192,8 +192,8 @@ def _stated_size(text: str, where: str) -> int:
 
 
 _ENDS_IN_NUMBERS = (
-    "if words in this file end in numbers, put the line `WORDS {size}` first: the number of words and the "
-    "number of values of each vector"
+    "if the file has words with blanks and numbers in them, such as `route 66`, begin it with the line "
+    "`N {size}`, where N is the number of words"
 )
 
 

@@ -130,7 +130,7 @@ def read_masks(path: Path, *, aspect: str | None, max_bytes: int = MAX_BYTES) ->
         raise RequestError(
             "this is a file of the beer corpus, which has several aspects",
             where=str(path),
-            hint="add `--dataset beer --aspect appearance|smell|palate`",
+            hint="add `--dataset beer --aspect ASPECT` (appearance, smell or palate)",
         )
     elif "x" in first:
         records = _annotations(path, main_of(aspect) or "", max_bytes)
@@ -246,8 +246,8 @@ def _without_rationale(record: Mapping[str, object]) -> str:
         )
     others = record.keys() - set(_PLAIN_FIELDS)
     return slip_of_key("rationale", others) or (
-        "a line has `rationale`, a 0/1 mask or [start, end) spans; or, as ERASER's predictions, "
-        f"`annotation_id` and `rationales` with `{OF_PREDICTIONS[-1]}` (see docs/scoring.md)"
+        "each line needs `rationale`: a 0/1 mask or [start, end) spans. A line of ERASER's predictions needs "
+        f"`annotation_id` and `rationales` with `{OF_PREDICTIONS[-1]}` instead (see docs/scoring.md)"
     )
 
 

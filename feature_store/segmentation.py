@@ -227,8 +227,8 @@ def _in_parallel(
     except BrokenProcessPool as error:
         raise FeatureStoreError(
             f"a process that cuts texts into words died ({error})",
-            hint=f"check that the memory is enough for {workers} processes; {ENV_WORKERS}=1 uses one "
-            'process; a script of your own needs `if __name__ == "__main__":`',
+            hint=f"if memory ran out with {workers} processes, set {ENV_WORKERS}=1 to use one process; if "
+            'your own script calls this, it needs `if __name__ == "__main__":` for its worker processes',
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

@@ -78,8 +78,8 @@ def parse(text: str) -> Mapping[str, tuple[str, ...]]:
         name, read = name.strip(), tuple(one.strip() for one in reads.split("+"))
         if not name or not all(read) or name in found or len(set(read)) < len(read):
             raise ConfigError(
-                f"`{FIELD}` must be TARGET=TARGET+TARGET,TARGET=TARGET with each target at most once before "
-                f"a `=`, but got {text!r}"
+                f"`{FIELD}` must be TARGET=TARGET+TARGET,TARGET=TARGET with each target at most once to the "
+                f"left of a `=` and at most once in a sum, but got {text!r}"
             )
         found[name] = read
     return found

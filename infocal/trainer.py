@@ -338,7 +338,9 @@ class Trainer:
         broken = {name: value for name, value in means.items() if not np.isfinite(value)}
         if broken:
             said = ", ".join(f"{name} = {value}" for name, value in broken.items())
-            raise TrainingFailure("non_finite", f"epoch {self.epoch + 1}: losses that are not finite: {said}")
+            raise TrainingFailure(
+                "non_finite", f"epoch {self.epoch + 1}: these losses are not finite: {said}"
+            )
 
     def train_step(self, batch: Batch) -> Terms:
         """One update of the model by the method's objective, then `finish_step`.
@@ -477,8 +479,11 @@ class Trainer:
         theirs = self.config.defaults_for(theirs) | theirs
         if theirs != mine:
             names = [name for name in theirs | mine if theirs.get(name) != mine.get(name)]
-            other = {name: (theirs.get(name), mine.get(name)) for name in names}
-            raise StateError(f"the checkpoint has other hyper-parameters (checkpoint's, this run's): {other}")
+            other = [
+                f"{name} is {theirs.get(name)!r} in the checkpoint and {mine.get(name)!r} in this run"
+                for name in names
+            ]
+            raise StateError(f"the checkpoint has other hyper-parameters: {'; '.join(other)}")
         for name, part in self.parts().items():
             part.load_state_dict(state[name])
         self.epoch, self.position = state["epoch"], state["position"]

@@ -57,7 +57,9 @@ def main(arguments: Sequence[str]) -> int:
     with (
         terminal.opened(),
         terminal.step("registering"),
-        ended_study.reopened(given, "nothing was trained in it, so there is nothing to register") as study,
+        ended_study.reopened(
+            given, "start it again with `python -m pipeline.search`, then register one of its trials"
+        ) as study,
     ):
         from pipeline.study.registration import Wanted, register
 

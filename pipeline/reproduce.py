@@ -51,11 +51,11 @@ def build_parser() -> argparse.ArgumentParser:
     group.add_argument("--embedding", metavar="FILE", help="word vector file of the run, if it used one")
     group.add_argument(
         "--option",
-        metavar="NAME=VALUE",
+        metavar="NAME=PATH",
         action="append",
         default=[],
-        help="new path of a file that the run was given as an option, if the file has moved (NAME=NEW PATH); "
-        "may be repeated",
+        help="if a file that an option of the run names has moved: name of the option, and the file's new "
+        "path; may be repeated",
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""Write to MLflow what is missing of a study.
+"""Write the results of a study to MLflow, as far as MLflow lacks them.
 
 python -m pipeline.sync --name NAME --storage DIR
 
@@ -39,8 +39,10 @@ def main(arguments: Sequence[str]) -> int:
     terminal.log_to_stderr()
     with (
         terminal.opened(),
-        terminal.step("writing what is missing to MLflow"),
-        ended_study.reopened(given, "there is nothing to write") as study,
+        terminal.step("writing to MLflow the results that it lacks"),
+        ended_study.reopened(
+            given, "there is nothing to write to MLflow; start it again with `python -m pipeline.search`"
+        ) as study,
     ):
         from pipeline.study.conduct import synchronise
 
@@ -49,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
             with contextlib.redirect_stdout(sys.stderr):
                 result = synchronise(study.prepared, study.folder, study.uri, command)
         except KeyboardInterrupt:
-            logger.warning("to write what is missing, run the same command again")
+            logger.warning("to write the rest, run the same command again")
             raise
     terminal.answer(result)
     return 0

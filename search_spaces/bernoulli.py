@@ -2,7 +2,7 @@
 
 from search_spaces.space import Range, Search
 
-_OURS = "ours: [Lei2016] states the weights of its best models only, in other units of the loss; "
+_OURS = "ours, because [Lei2016] states only the weights of its best models, in other units of the loss: "
 
 SEARCH = Search(
     spaces={
@@ -12,7 +12,7 @@ SEARCH = Search(
                 low=0.0,
                 high=0.04,
                 step=0.004,
-                why=_OURS + "twice the best value on beer; .05 was too large there",
+                why=_OURS + "the range ends at twice the best value on beer, as .05 was too large there",
             ),
             Range(
                 name="lambda_sparsity",
@@ -24,13 +24,13 @@ SEARCH = Search(
         ),
         "wide": (
             Range(
-                name="lambda_coherence", low=0.0, high=0.1, why=_OURS + "beyond the end of the range `paper`"
+                name="lambda_coherence", low=0.0, high=0.1, why=_OURS + "the range ends above that of `paper`"
             ),
             Range(
                 name="lambda_sparsity",
                 low=0.0,
                 high=0.05,
-                why=_OURS + "five times the end of the range `paper`",
+                why=_OURS + "the range ends at five times that of `paper`",
             ),
         ),
     },

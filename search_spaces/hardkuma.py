@@ -2,8 +2,8 @@
 
 from search_spaces.space import Range, Search
 
-_OURS = "ours: [Bastings2019] has a second Lagrange multiplier in place of this weight; "
-_PENALTY = "how hard the rate is held, ours: "
+_OURS = "ours, because [Bastings2019] has a second Lagrange multiplier in place of this weight: "
+_PENALTY = "weight of the control of the selection rate; the range is ours: "
 PENALTY = Range(
     name="rate_penalty",
     low=5.0,
@@ -30,7 +30,7 @@ SEARCH = Search(
                 low=0.0,
                 high=0.1,
                 step=0.01,
-                why=_OURS + "up to the value at which the masks become empty on beer; .03 was best there",
+                why=_OURS + "the range ends where the masks become empty on beer; .03 was best there",
             ),
             PENALTY,
         ),

@@ -129,7 +129,7 @@ HATEXPLAIN = Search(
     spaces={"paper": PAPER_HATEXPLAIN, "wide": WIDE_HATEXPLAIN}, first_points=[HATEXPLAIN_FIRST]
 )
 
-_OWN = "nothing is known of your own data: "
+_OWN = "no range is known for your own data, so this is "
 
 
 def _with_reason(space: Space, why: str) -> Space:

@@ -73,7 +73,9 @@ def read(path: Path, config_class: type[MethodConfig]) -> Search:
     _said_at(f"{path}", lambda: check(space))
     if not isinstance(points, list) or not all(isinstance(point, dict) for point in points):
         raise ConfigError(
-            f"expected tables `[[{_FIRST}]]`", where=f"{path}: {_FIRST}", hint="one table for each point"
+            f"expected tables `[[{_FIRST}]]`, but got {_shown(points)}",
+            where=f"{path}: {_FIRST}",
+            hint="write one table for each point",
         )
     for number, point in enumerate(points, start=1):
         drawn = restricted(space, point)

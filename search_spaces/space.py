@@ -231,7 +231,8 @@ def check(space: Space) -> None:
         for name, values in one.when.items():
             if name not in before:
                 raise ValueError(
-                    f"the condition of `{one.name}` names `{name}`, which is not searched before it"
+                    f"the condition of `{one.name}` names `{name}`, which must be searched too, in a table "
+                    f"above that of `{one.name}`"
                 )
             for value in values:
                 if not before[name].contains(value):

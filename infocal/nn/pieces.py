@@ -165,8 +165,8 @@ class Lexicon(nn.Module):
         self.stride = config.window_stride or max(1, self.room // 2)
         if self.stride > self.room:
             raise ConfigError(
-                f"`window_stride` must be at most {self.room}, a window of {size} pieces without its special "
-                f"tokens, but got {self.stride}"
+                f"`window_stride` must be at most {self.room} (a window has {size} pieces, {marks} of them "
+                f"special tokens), but got {self.stride}"
             )
         self.word_state: WordState = config.word_state
 

@@ -36,13 +36,13 @@ class Commands:
 
     @property
     def how_to_resume(self) -> str:
-        """`resume` within a sentence, after what is to be done first."""
-        return f"{self.first}, then run: {self.resume}" if self.first else self.resume
+        """`resume` within a sentence, with what is to be done first."""
+        return f"{self.resume} ({self.first})" if self.first else self.resume
 
     @property
     def how_to_sync(self) -> str:
-        """`sync` within a sentence, after what is to be done first."""
-        return f"{self.first}, then run: {self.sync}" if self.first else self.sync
+        """`sync` within a sentence, with what is to be done first."""
+        return f"{self.sync} ({self.first})" if self.first else self.sync
 
 
 def next_commands(

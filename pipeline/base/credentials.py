@@ -5,7 +5,7 @@ from pipeline.base.errors import PipelineError
 
 _HINT = (
     "percent-encode the user name and the password: `@` is %40, `/` is %2F, `#` is %23, `?` is %3F, `%` is "
-    "%25, a blank is %20 (also an `@` in a path). This command prints an encoded password: "
+    "%25, a blank is %20. Encode an `@` in a path in the same way. This command prints an encoded password: "
     "`python -c \"import getpass, urllib.parse as u; print(u.quote(getpass.getpass(), safe=''))\"`"
 )
 

@@ -34,5 +34,7 @@ def differences(recorded: dict[str, Any], here: dict[str, Any]) -> list[str]:
     """What is not as it was, a line each; facts that one of the two does not know are left out."""
     known = [name for name in here if name in recorded]
     return [
-        f"{name} was {recorded[name]} and is {here[name]}" for name in known if recorded[name] != here[name]
+        f"{name} was {recorded[name]} in the recorded training and is {here[name]} now"
+        for name in known
+        if recorded[name] != here[name]
     ]

@@ -115,10 +115,11 @@ def _without_room(error: Exception) -> PipelineError:
     except OSError:
         _drop_stdout()
     file, reason = getattr(error, "filename", None), getattr(error, "strerror", None) or one_line(error)
+    others = "the disks of --storage, --cache-dir and TMPDIR"
     return PipelineError(
         f"cannot write {'a' if file is None else 'the'} file: {reason}",
         where=None if file is None else str(file),
-        hint="delete files on the disk of this file, or on the disks of --storage, --cache-dir and TMPDIR",
+        hint=full_disk.remedy(reason, others if file is None else f"the disk of this file, or on {others}"),
     )
 
 

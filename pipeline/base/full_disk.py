@@ -24,6 +24,21 @@ WORDS = {
 _WORDS = re.compile("|".join(WORDS.values()))
 
 
+_READ_ONLY = re.compile(rf"Read-only file system|\[[Ee]rrno {errno.EROFS}\]|\(os error {errno.EROFS}\)")
+
+
+def remedy(reason: str, disks: str = "this disk") -> str:
+    """What a user can do about a disk that takes nothing.
+
+    Args:
+        reason: the words of the error.
+        disks: on which there may be something to delete.
+    """
+    if _READ_ONLY.search(reason):
+        return "name a folder in which you may write"
+    return f"delete files on {disks}"
+
+
 def is_said(text: str) -> bool:
     """Whether the text of an error says it."""
     return _WORDS.search(text) is not None

@@ -299,7 +299,8 @@ class Storage:
             raise PipelineError(
                 f"expected a folder or a URI, but got a user and a password in `{self}`",
                 where="--storage",
-                hint="for instance s3://BUCKET/PREFIX; a folder of that name is given as `./FOLDER`",
+                hint="give a URI such as s3://BUCKET/PREFIX; if you mean a folder with `@` in its name, "
+                "write `./FOLDER`",
             )
         if not self.is_remote:
             return Location(LocalFileSystem(), str(Path(self.given).resolve()), self.given)

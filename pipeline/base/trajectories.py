@@ -198,7 +198,7 @@ class TrajectoryComparison:
         first = [worst.pop(name) for name in shown if name in worst]
         others = sorted((c for c in worst.values() if c.gap), key=lambda cell: -cell.gap)
         rows = [*first, *others[: max(0, _MAX_ROWS - len(first))]]
-        lines = [("metric", "epoch", "recorded", "again", "difference")]
+        lines = [("metric", "epoch", "recorded", "repeated", "difference")]
         for cell in rows:
             apart = "-" if cell.difference is None else f"{cell.difference:.2g}"
             lines.append((cell.metric, str(cell.epoch + 1), _shown(cell.recorded), _shown(cell.again), apart))

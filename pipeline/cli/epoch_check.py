@@ -64,7 +64,7 @@ def _why(fewest: int, config: MethodConfig, after: int, varied: Space = ()) -> s
     searched = {one.name for one in varied}
     parts = [
         f"{counted(value, 'epoch', spec='g')} {_PHASES[name]} "
-        f"(`{name}`{', searched: at most that' if name in searched else ''})"
+        f"(`{name}`{'; the search tries at most this value' if name in searched else ''})"
         for name, value in _phases_of(config).items()
         if value
     ]

@@ -32,8 +32,11 @@ def model_uri(place: str) -> str:
 _MODEL_URI = re.compile(r"models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/@]+)|/(?P<version>[0-9]+))")
 
 
-def parse_uri(uri: str) -> tuple[str, str | int]:
+def parse_uri(uri: str, flag: str = "--model") -> tuple[str, str | int]:
     """Name, and alias or version, of `models:/NAME@ALIAS` or `models:/NAME/VERSION`.
+
+    Args:
+        flag: that gave it.
 
     Raises:
         PipelineError: if it is neither.
@@ -41,23 +44,24 @@ def parse_uri(uri: str) -> tuple[str, str | int]:
     match = _MODEL_URI.fullmatch(uri)
     if match is None:
         raise PipelineError(
-            f"expected `models:/NAME@ALIAS` or `models:/NAME/VERSION`, but got `{uri}`", where="--model"
+            f"expected `models:/NAME@ALIAS` or `models:/NAME/VERSION`, but got `{uri}`", where=flag
         )
     return match["name"], match["alias"] or int(match["version"])
 
 
-def tracker_of(given: argparse.Namespace, uris: Sequence[str]) -> "Tracker":
+def tracker_of(given: argparse.Namespace, uris: Sequence[str], flag: str = "--model") -> "Tracker":
     """The store that the flags name, which must be there.
 
     Args:
         given: parsed flags; `storage`, `sample` and `tracking_uri` are read.
         uris: of the models that are wanted from it.
+        flag: that gave the models.
 
     Raises:
         PipelineError: if a URI is none, or there is no store.
     """
     for uri in uris:
-        parse_uri(uri)
+        parse_uri(uri, flag)
     from pipeline.tracking.tracking import Tracker
 
     storage = locations.storage(given.storage, given.sample)

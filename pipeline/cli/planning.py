@@ -200,8 +200,7 @@ def _check_variant(base: Mapping[str, Any], method: str) -> None:
         if base[name] != value:
             raise PipelineError(
                 f"variant `{method}` requires {name} = {value}, but got {base[name]}",
-                where="--method",
-                hint="train the method itself, or another variant",
+                hint=f"remove `{name}` from `--set` and `--config`, or train another method than `{method}`",
             )
 
 
@@ -475,10 +474,10 @@ def data_lines(found: "Survey") -> list[str]:
         tokens = "" if size.tokens is None else f", {counted(size.tokens, 'token', spec=',')}"
         annotated = f", {size.annotated:,} annotated" if size.annotated else ""
         parts.append(f"{split} {counted(size.rows, 'text', spec=',')}{tokens}{annotated}")
-    how = "built features in the cache" if found.is_built else "every row was read and checked"
-    how += f", in {found.seconds:.1f} s"
+    how = "built features in the cache were read" if found.is_built else "every row was read and checked"
+    how += f" in {found.seconds:.1f} s"
     if any(size.tokens is None for size in found.sizes.values()):
-        how += "; texts are cut into words when features are built"
+        how += "; texts are cut into words later, when features are built"
     lines = [f"data         {'; '.join(parts)}", f"             {how}"]
     return lines + [f"             {note}" for note in found.notes]
 
@@ -549,7 +548,8 @@ def _settled(
             raise PipelineError(
                 "no validation text has a human rationale, so no precision can be measured",
                 where="--criterion relative",
-                hint="use `--criterion paper`, which chooses models by their predictions",
+                hint="use `--criterion paper`: without human rationales, it chooses models by their "
+                "predictions",
             )
         kind = PAPER
     return with_criterion(dataclasses.replace(run, base=_schedule(given, run, num_texts)), criterion, kind)

@@ -58,8 +58,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     study.add_argument(
         "--gpus-per-trial",
         type=flag_values.num_gpus,
-        help="GPUs of each trial, may be a fraction. auto: measure one trial, then run as many on each GPU "
-        "as fit. 0: run trials on the CPU (default: auto if there are GPUs, else 0)",
+        help="GPUs of each trial, may be a fraction. auto: measure the GPU memory of one trial, then run "
+        "as many trials on each GPU as fit. 0: run trials on the CPU (default: auto if there are GPUs, "
+        "else 0)",
     )
     study.add_argument(
         "--checkpoint-every",

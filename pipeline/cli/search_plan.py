@@ -105,26 +105,35 @@ def _trials(asked: int, space: Space) -> str:
     there = num_points(space)
     if there is None or there >= asked:
         return str(asked)
-    return f"{there} (each point of the space, instead of {asked} trials)"
+    return f"{there} (the space has only {counted(there, 'point')}; asked for: {asked})"
 
 
 def _gpus(prepared: StudySettings, address: str | None) -> str:
     """What GPUs the trials get, as far as is known before the study starts."""
     if prepared.packs_gpus and not prepared.chooses_gpus:
-        return "one trial is measured; then as many trials run on each GPU as fit"
+        return (
+            "the GPU memory of one trial is measured; then each GPU runs as many trials as fit into its "
+            "memory"
+        )
     if not prepared.chooses_gpus:
         device = f" (device {prepared.run.device})"
         if prepared.run.device.startswith("cuda") and not prepared.gpus_per_trial:
             return f"every trial on {prepared.run.device}, as many at once as there are cores for"
-        return f"{prepared.gpus_per_trial:g} a trial{device}" if prepared.gpus_per_trial else f"none{device}"
+        return (
+            f"{prepared.gpus_per_trial:g} for each trial{device}"
+            if prepared.gpus_per_trial
+            else f"none{device}"
+        )
     if not cluster.is_local(address):
         return (
-            "GPUs of the cluster; one trial is measured, then as many trials share a GPU as fit. Trials run "
-            "on the CPU if there is no usable GPU (checked when the search starts)"
+            "GPUs of the cluster; the GPU memory of one trial is measured, then each GPU runs as many "
+            "trials as fit into its memory. Trials run on the CPU if there is no usable GPU (checked when "
+            "the search "
+            "starts)"
         )
     num_gpus = cluster.num_local_gpus()
     return (
-        f"{num_gpus}; one trial is measured, then as many trials share a GPU as fit"
+        f"{num_gpus}; the GPU memory of one trial is measured, then each GPU runs as many trials as fit"
         if num_gpus
         else "none here: trials run on the CPU"
     )

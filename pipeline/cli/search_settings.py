@@ -46,7 +46,7 @@ def new_study(given: argparse.Namespace, arguments: Sequence[str]) -> StudySetti
         raise PipelineError(
             f"range of `{continuous[0]}` is continuous and has no grid",
             where="--sampler grid",
-            hint="use `--space paper`, or `--sampler tpe`",
+            hint="use `--sampler tpe`, or a space in which every range has a `step`, such as `--space paper`",
         )
     _refuse_fixed(given, run, space)
     _check_encoders(given, run, space)

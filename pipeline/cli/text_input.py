@@ -79,7 +79,9 @@ def windows(stream: "BufferedReader | BytesIO", where: str) -> Iterator[list[Lin
         except UnicodeDecodeError as error:
             yield window
             raise PipelineError(
-                f"the line is not UTF-8: {error.reason}", where=f"{where}:{number}"
+                f"the line is not UTF-8: {error.reason}",
+                where=f"{where}:{number}",
+                hint="`iconv -f ENCODING -t UTF-8 FILE > NEW` converts a file to UTF-8",
             ) from error
         if text.strip():
             window.append(Line(text, f"{where}:{number}"))

@@ -81,7 +81,7 @@ class Comparison:
         """
         mirror = Mirror(self.tracking, command)
         if self.ledger.trials():
-            with terminal.step("writing what is missing to MLflow"):
+            with terminal.step("writing to MLflow the results that it lacks"):
                 mirror.drain(is_running=True)
         missing, num_all = self._missing(), len(entries(self.prepared))
         if len(missing) < num_all:
@@ -108,7 +108,7 @@ class Comparison:
             ):
                 engine.train(TUNE, Listed(configs), len(configs), [board])
         self.ledger.flush()
-        with terminal.step("writing what is missing to MLflow"):
+        with terminal.step("writing to MLflow the results that it lacks"):
             mirror.drain()
 
     def _missing(self) -> list[RunSettings]:
@@ -231,7 +231,10 @@ def conduct(
     prepared.save(folder.directory)
     folder.publish(SETTINGS)
     if (old := folder.directory / _OLD_WORKING).is_dir():
-        logger.warning("an older version began some trainings: trainings without an outcome start again")
+        logger.warning(
+            "an older version of this project started some trainings: those that did not finish are "
+            "trained from the beginning"
+        )
         shutil.rmtree(old)
     comparison = Comparison(prepared, folder, tracker)
     with _ending(tracker, prepared.run_id, comparison):

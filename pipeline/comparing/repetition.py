@@ -141,7 +141,10 @@ def _warnings(record: Record, run: RunSettings, here: dict[str, Any], commit: st
     if not record.environment:
         found.append("the run does not record on which machine it was trained")
         if run.num_threads != record.run.num_threads:
-            found.append(f"num_threads was {record.run.num_threads} and is {run.num_threads}")
+            found.append(
+                f"num_threads was {record.run.num_threads} in the recorded training and is "
+                f"{run.num_threads} now"
+            )
     return [*found, *environment.differences(record.environment, here)]
 
 

@@ -22,7 +22,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Everything but the folder, the data set and the storage."""
     _add_making(parser.add_argument_group("a new sheet"))
     group = parser.add_argument_group("the pages")
-    web_flags.add_address(group, port_default="the port of the sheet's links; at first a free one")
+    web_flags.add_address(group, port_default="the port in the sheet's links; for a new sheet, a free port")
     group.add_argument("--no-serve", action="store_true", help="create the sheet, but do not serve it")
     group = parser.add_argument_group("without a server")
     group.add_argument("--export", metavar="DIR", help="write a JSONL file for each person, to be filled in")
@@ -156,7 +156,7 @@ def check(given: argparse.Namespace) -> None:
         raise PipelineError(
             "people mark their own rationales on this sheet, so no methods can be given",
             where="--annotate",
-            hint="leave out the methods",
+            hint="leave out `--models`, `--package` and `--rationales`",
         )
     if given.input and not (given.annotate or given.rationales):
         raise PipelineError(

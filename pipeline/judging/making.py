@@ -46,7 +46,8 @@ def make(folder: Path, given: argparse.Namespace) -> str:
     what = f", {counted(len(sheet.methods), 'method')}" if sheet.methods else ""
     people = counted(len(sheet.plan), host.who(sheet))
     made = f"sheet {sheet.digest} in {folder}: {counted(len(sheet.texts), 'text')}{what}"
-    return f"{made}, {people} with {num_each} {'showing' if each == [1] else 'showings'} each"
+    unit = "rationale" if sheet.kind == sheets.JUDGE else "text"
+    return f"{made}, {people} with {num_each} {unit if each == [1] else f'{unit}s'} each"
 
 
 def exchange(folder: Path, given: argparse.Namespace) -> str:

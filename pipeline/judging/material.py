@@ -335,7 +335,7 @@ def _packages(
         if method.flag == "--package":
             packages[method.name] = load_package(Path(method.place))
             continue
-        tracker = tracker or tracker_of(given, [method.place])
+        tracker = tracker or tracker_of(given, [method.place], "--models")
         packages[method.name], version = registered(tracker, method.place)
         readings.append(_reading(tracker, version.run_id, method.name))
     return packages, readings

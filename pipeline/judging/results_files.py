@@ -67,7 +67,7 @@ def _annotated(sheet: sheets.Sheet, book: Book, vote: str) -> dict[str, str]:
     table = TextTable(f"Human rationales: {sheet.title}", ["", "value", "95 % interval", "texts"], rows)
     notes = [
         f"{counted(len(sheet.texts), 'text')}, {counted(len(sheet.plan), 'annotator')}, "
-        f"{found.num_done} of {sheet.num_slots} showings done.",
+        f"{found.num_done} of {sheet.num_slots} texts annotated.",
         f"`{GOLD}`: tokens chosen by vote ({vote}) of the annotators of a text; `annotator-N.jsonl`: the "
         "rationales of each annotator.",
         "Intervals are percentiles over resampled texts (bootstrap); alpha is Krippendorff's nominal alpha "

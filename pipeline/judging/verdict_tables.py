@@ -71,9 +71,9 @@ def notes(verdict: Verdict) -> list[str]:
     """What a reader has to know."""
     lines = [
         f"{counted(verdict.num_texts, 'text')}, {counted(verdict.num_judges, 'judge')}, "
-        f"{verdict.num_done} of {verdict.num_slots} showings judged; scores from 1 (lowest) to 5.",
+        f"{verdict.num_done} of {verdict.num_slots} rationales judged; scores from 1 (lowest) to 5.",
         "A text's score is the mean over its judges; brackets are 95 % intervals, percentiles of "
-        f"{NUM_DRAWS} bootstrap resamples of texts (of showings, for alpha).",
+        f"{NUM_DRAWS} bootstrap resamples of texts (for alpha: of rationales).",
         "p: two-sided paired sign-flip test over the texts scored for both methods; Holm: corrected for all "
         "pairs on a scale.",
         "Alpha (for interval data) uses the rationales that at least two judges scored. If a judge scores a "
@@ -84,8 +84,8 @@ def notes(verdict: Verdict) -> list[str]:
     undefined = [title for title, s in zip(_TITLES, SCALES, strict=True) if verdict.alpha[s].value is None]
     if undefined:
         lines.append(
-            f"Alpha is not defined for {', '.join(undefined).lower()}: no showing has two scores, or all "
-            "scores are equal."
+            f"Alpha is not defined for {', '.join(undefined).lower()}: no rationale has scores of two "
+            "judges, or all scores are equal."
         )
     return lines
 

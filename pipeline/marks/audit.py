@@ -355,7 +355,10 @@ def page(result: Audit) -> str:
     ]
     if result.findings:
         num_rows = len({finding.line for finding in result.findings})
-        lines += ["", f"values that cannot be right, in {num_rows} of {len(table.rows)} rows:"]
+        lines += [
+            "",
+            f"{num_rows} of {counted(len(table.rows), 'row has', 'rows have')} values that cannot be right:",
+        ]
         lines += [f"  {_place(one)}, {_and(one.columns)}: {one.reason}" for one in result.findings]
     contradictions = [one for one in result.densities if one.is_contradiction]
     for density in contradictions:

@@ -107,7 +107,7 @@ def stated_share(text: str, where: str) -> ValueRange:
     Raises:
         PipelineError: if it is no number, or lies outside 0 to 1.
     """
-    number, is_percent = _number(text, where, "gold_density")
+    number, is_percent = _number(text, where)
     share = Decimal(number) / (100 if is_percent else 1)
     if not 0 < share < 1:
         raise PipelineError(
@@ -222,15 +222,16 @@ def _plain_title(title: str) -> str:
     return re.sub(r"[\s-]+", "_", re.sub(r"[%()]", " ", title).strip().lower())
 
 
-def _number(text: str, where: str, column: str) -> tuple[str, bool]:
-    """The digits of a cell, and whether a percent sign follows."""
+def _number(text: str, where: str, column: str | None = None) -> tuple[str, bool]:
+    """The digits of a cell, or of a flag without a column, and whether a percent sign follows."""
     match = _NUMBER.fullmatch(text.strip())
     if match is None:
+        place = "" if column is None else f"column `{column.strip()}`: "
+        missing = "" if column is None else "; `-` or an empty cell means: not reported"
         raise PipelineError(
-            f"column `{column.strip()}`: expected one number, but got `{text.strip()[:40]}`",
+            f"{place}expected one number, but got `{text.strip()[:40]}`",
             where=where,
-            hint="write a number with a decimal point, with or without a percent sign; `-` or an empty "
-            "cell means: not reported",
+            hint=f"write a number with a decimal point, with or without a percent sign{missing}",
         )
     return match[1], bool(match[2])
 

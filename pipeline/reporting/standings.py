@@ -44,7 +44,7 @@ OFF_TARGET, DEGENERATE, DENSE, UNFINISHED = "†", "‡", "§", "¶"
 MARKS = {
     OFF_TARGET: "with at least one seed, the selection rate on test differs from the target by more than one "
     "point, so the row is not at the same selection rate",
-    DEGENERATE: "with at least one seed, the mask is a trivial one, on validation or on test",
+    DEGENERATE: "with at least one seed, (nearly) all or no tokens are selected, on validation or on test",
     DENSE: "reads every token by definition, so the selection rate does not apply to it",
     UNFINISHED: "with at least one seed, the best epoch is in the start phase, before all losses had their "
     "full weight",
@@ -437,14 +437,14 @@ def _smallest_in_words(smallest: Mapping[str, float], headline: Column, num_seed
     parts = []
     if "interval" in smallest:
         least, size, most = (factor * smallest[n] for n in ("interval_least", "interval", "interval_most"))
-        spread = f" ({rough(least)} to {rough(most)}, by method)" if most > least else ""
+        spread = f" ({rough(least)} to {rough(most)}, depending on the method)" if most > least else ""
         parts.append(f"{rough(size)}{unit} by the interval{spread}")
     if "t_test" in smallest:
         parts.append(f"{rough(factor * smallest['t_test'])}{unit} by the t-test")
     return [
-        f"the smallest difference in {headline.label} that {counted(num_seeds, 'seed')} on these texts "
-        f"{'finds' if num_seeds == 1 else 'find'} with {POWER:.0%} power at "
-        f"alpha {ALPHA:g}, two-sided, before Holm: {'; '.join(parts)}"
+        f"smallest detectable difference in {headline.label} with {counted(num_seeds, 'seed')} on these "
+        f"texts: {'; '.join(parts)} ({POWER:.0%} power, alpha {ALPHA:g}, two-sided, without Holm's "
+        f"correction)"
     ]
 
 

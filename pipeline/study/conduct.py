@@ -98,7 +98,7 @@ def conduct(
         mirror = Mirror(tracking, commands.how_to_sync)
         study.notify = mirror.notify
         used = _search(study, tracking, mirror, address)
-        with terminal.step("writing what is missing to MLflow"):
+        with terminal.step("writing to MLflow the results that it lacks"):
             mirror.drain()
         with terminal.step("choosing, packaging and reporting the best trial"):
             text = outcome.conclude(study, features, tracking, used)
@@ -177,7 +177,7 @@ def _close(
             tracking.tracker.finish(tracking.study_run_id, status)
     except (OSError, *USER_ERRORS) as error:
         logger.warning(
-            "cannot write to MLflow (%s); when MLflow is reachable again, run: %s",
+            "cannot write to MLflow (%s). When MLflow is reachable again, run: %s",
             error,
             commands.how_to_sync,
         )
@@ -189,7 +189,12 @@ def _close(
         over = study.num_trials - num_missing
         has_checkpoints = any(record.epochs and not record.is_over for record in trials)
         start = "from their last checkpoints" if has_checkpoints else "from the beginning"
-        logger.warning("%d of %d trials have finished; the others resume %s", over, study.num_trials, start)
+        logger.warning(
+            "%d of %d trials have finished; on resuming the study, the others continue %s",
+            over,
+            study.num_trials,
+            start,
+        )
     if status == "FAILED":  # who interrupts is told by the command
         logger.warning("to resume: %s", commands.how_to_resume)
 

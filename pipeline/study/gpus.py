@@ -45,7 +45,8 @@ def chosen(settings: StudySettings) -> StudySettings:
         return on_cpu
     num_gpus = ray.cluster_resources()["GPU"]
     logger.info(
-        "GPUs: %g; one trial is measured, then as many trials share a GPU as fit (`--gpus-per-trial auto`)",
+        "GPUs: %g; the GPU memory of one trial is measured, then each GPU runs as many trials as fit "
+        "(`--gpus-per-trial auto`)",
         num_gpus,
     )
     return dataclasses.replace(settings, packs_gpus=True)

@@ -84,6 +84,6 @@ class Mirror:
             if time.monotonic() + RETRY_S > deadline:
                 raise PipelineError(
                     f"could not write to MLflow for {patience_s:.0f} s: {error}",
-                    hint=f"nothing is lost: when MLflow is reachable again, run {self.sync_command}",
+                    hint=f"nothing is lost: when MLflow is reachable again, run: {self.sync_command}",
                 ) from error
             time.sleep(RETRY_S)

@@ -143,7 +143,7 @@ def _translated(url: str) -> Iterator[None]:
         yield
     except (*_ERRORS, SQLAlchemyError) as error:
         reason = one_line(error.__cause__ or error)
-        hint = "delete files on this disk" if full_disk.is_said(reason) else None
+        hint = full_disk.remedy(reason) if full_disk.is_said(reason) else None
         if type(error) is RuntimeError:
             hint = "name another storage, or upgrade a copy of this one with `optuna storage upgrade`"
         raise export_place.refused(url, reason, hint) from error

@@ -168,8 +168,8 @@ class ProgressLines(UnsavedCallback):
         trial = ", ".join([f"trial {record.begin.number:02d}{at}", *figures])
         if not _can_be_chosen(record):
             return (
-                f"none yet; closest: {trial} (not eligible: its start phase is not over, or its mask is "
-                "trivial)"
+                f"none yet; closest: {trial} (not eligible: its start phase is not over, or it selects "
+                "(nearly) all or no tokens)"
             )
         missed = f"misses the criterion by {shortfall(best.violation)}"
         return f"{trial}, {'meets the criterion' if best.violation == 0 else missed}"

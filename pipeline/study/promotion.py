@@ -170,7 +170,9 @@ def _surpass(
         f"version {version.version}: {_figures(names, scores)}",
         f"version {holder.version}: {_figures(names, theirs)}",
     ]
-    terminal.answer("\n  ".join([f"against the champion, by {criterion}:", *both]))
+    terminal.answer(
+        "\n  ".join([f"comparison with the champion on test, by the criterion {criterion}:", *both])
+    )
     worse = losses(criterion, scores, theirs)
     if not worse:
         return

@@ -200,7 +200,8 @@ def _without_weights(study: Study, number: int, there: Sequence[int]) -> Pipelin
     lost = next((one for one in study.lost() if one.begin.number == number), None)
     if lost is None:
         return PipelineError(
-            f"no trial {number} of the study `{name}` has weights; the trials with weights are {others}",
+            f"trial {number} of the study `{name}` does not exist or has no weights; the trials with weights "
+            f"are {others}",
             where="--trial",
         )
     return PipelineError(
@@ -241,7 +242,7 @@ def _chosen(
     said = "no trial meets" if number is None else f"trial-{number:02d} does not meet"
     why = ""
     if chosen.degenerate is not None:
-        why = f"; the mask of trial-{study.ledger.number(chosen.trial_id):02d} is trivial: "
+        why = f"; in trial-{study.ledger.number(chosen.trial_id):02d}, "
         why += columns.MASKS[chosen.degenerate]
     elif not chosen.is_result:
         why = "; the training ended before the start phase was over"

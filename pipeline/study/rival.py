@@ -259,8 +259,8 @@ def precision_at(rate: float, scores: Mapping[str, float], prefix: str) -> tuple
 def filled_up(own_rate: float) -> str:
     """How tokens were counted that a rival's threshold does not select."""
     return (
-        f"it selects only {100 * own_rate:.1f} % of the tokens; randomly chosen tokens are added until the "
-        "selection rate is reached"
+        f"its threshold selects only {100 * own_rate:.1f} % of the tokens, and its precision is computed "
+        "as if random tokens filled the rest"
     )
 
 
@@ -322,7 +322,10 @@ def _train(run: RunSettings, working: Path) -> None:
     with terminal.showing(board):
         best = train({}, run, report, working).best
     if best is not None and best.degenerate is not None:
-        _fail(f"its mask is trivial in every epoch (in the last epoch: {columns.MASKS[best.degenerate]})")
+        _fail(
+            f"in every epoch, it selects (nearly) all or no tokens (last epoch: "
+            f"{columns.MASKS[best.degenerate]})"
+        )
     if best is not None and not best.is_result:
         _fail("its start phase is not over in the last epoch")
 

@@ -224,7 +224,8 @@ class Study:
             return ConstrainedOptunaSearch(self.space, chosen, points, settings.run.num_epochs, past)
         except (ValueError, TypeError, LookupError) as error:
             raise StateError(
-                f"the snapshot holds trials of another search: {' '.join(str(error).split())[:200]}",
+                f"the stored trials of this study do not fit its search space: "
+                f"{' '.join(str(error).split())[:200]}",
                 where=str(self.ledger.directory),
             ) from error
 

@@ -40,8 +40,8 @@ def write(tracker: Tracker, study_run_id: str, target: Path | Location, where: s
     text = findings.of(findings.linked(tracker, found, folder))
     if not found.predictions and _RATIONALES in _content(target):
         raise WouldLoseRationales(
-            f"`{target}` was not replaced, because it shows rationales of the best trial that can no longer "
-            "be read",
+            f"`{target}` was not replaced: it shows rationales of the best trial, whose artifacts can no "
+            "longer be read",
             where=where,
             hint="restore the artifacts, or name another file with `--output`",
         )

@@ -306,8 +306,9 @@ def _missed(
     if reached is None:
         return [
             *said,
-            "No trial has an epoch that could be chosen: in every epoch the mask is trivial or the start "
-            "phase is not over. If trainings failed, see the lines above or MLflow for the reasons.",
+            "No trial has an epoch that could be chosen: in every epoch the model selects (nearly) all or no "
+            "tokens, or the start phase, in which every token is selected, is not over. If trainings "
+            "failed, see the lines above or MLflow for the reasons.",
             "What to do: give more `--epochs`. At the start every token is selected, and rationales become "
             "short only after `dense_epochs`.",
         ]
@@ -315,8 +316,8 @@ def _missed(
     figures = figures_of(chosen, dataset, criterion)
     return [
         *said,
-        f"This would register {names.get(chosen.trial_id, 'the trial')} with {figures} "
-        f"(its epoch {chosen.epoch + 1}){f' ({first})' if first else ''}:",
+        f"The following command registers {names.get(chosen.trial_id, 'the trial')} with {figures} "
+        f"(epoch {chosen.epoch + 1}){f' ({first})' if first else ''}:",
         f"  {register} {stated(relaxed, criterion)}",
         "`promote` checks the same bounds on test, where scores are often lower: bounds slightly below the "
         "validation scores are safer.",

@@ -44,11 +44,11 @@ class Utilisation:
 
     def __str__(self) -> str:
         text = (
-            f"{self.useful_rate:.0%} of the cores' time between the first and the last report was spent on "
-            "training"
+            f"training used {self.useful_rate:.0%} of the CPU time between the first and the last "
+            f"finished epoch"
         )
         if self.trial_overhead_s is not None:
-            text += f"; each further trial took {self.trial_overhead_s:.2f} s in addition to its epochs"
+            text += f"; starting another trial on the same worker took {self.trial_overhead_s:.2f} s"
         return text
 
     def metrics(self) -> dict[str, float]:

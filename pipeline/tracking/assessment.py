@@ -99,7 +99,8 @@ def of_run(tracker: Tracker, run_id: str, given: argparse.Namespace, folder: Pat
     fingerprint = run.tags.get("data_fingerprint")
     if fingerprint is None:
         raise PipelineError(
-            f"run {run_id} (`{run.name}`) is not a trial of a search: it has no `data_fingerprint`"
+            f"run {run_id} (`{run.name}`) is not a trial of a search: it has no `data_fingerprint`",
+            hint="give the ID of a trial's run; the MLflow UI lists them below the run of their study",
         )
     best = tracker.download(run_id, checkpoints.BEST, folder)
     stored = record.read_stored(tracker, run, folder).run
@@ -325,5 +326,8 @@ def _group_lines(reading: TestReading, dataset: str, width: int | None) -> list[
         for group, scores in reading.groups.items()
     }
     labels = ["texts", "annotated", *(column.label.lower() for column in shown)]
-    head = f"by group, of {MIN_GROUP_TEXTS} texts or more ({GROUPS_ARTIFACT} of the run has every score):"
+    head = (
+        f"scores of each group of at least {MIN_GROUP_TEXTS} texts (all scores: artifact "
+        f"`{GROUPS_ARTIFACT}`):"
+    )
     return ["", head, *_table(labels, rows, width)]

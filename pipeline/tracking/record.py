@@ -90,7 +90,10 @@ def _check_is_trial(run: TrackedRun) -> None:
             f"{named} is a comparison", hint="give the run of one of the comparison's trainings"
         )
     if _FINGERPRINT not in run.tags:
-        raise PipelineError(f"{named} is not a trial of a search or a comparison: it has no `{_FINGERPRINT}`")
+        raise PipelineError(
+            f"{named} is not a trial of a search or a comparison: it has no `{_FINGERPRINT}`",
+            hint="give the ID of a trial's run; the MLflow UI lists them below the run of their study",
+        )
     if run.status == "RUNNING":
         raise PipelineError(f"{named} is still running", hint="wait until it has ended")
 
@@ -109,8 +112,9 @@ def read_stored(tracker: Tracker, run: TrackedRun, folder: Path) -> Stored:
         raise PipelineError(
             f"run {run.run_id} (`{run.name}`, {run.status}) holds no `{CONFIG_ARTIFACT}`: the run ended "
             "before its settings were stored",
-            hint=f"train its hyper-parameters with `python -m pipeline.train --from-run {run.run_id}"
-            f"{' --sample' if model_registry.is_sample(run.tags) else ''}` and the flags of its data",
+            hint="train a model with its hyper-parameters: `python -m pipeline.train --from-run "
+            f"{run.run_id}{' --sample' if model_registry.is_sample(run.tags) else ''}`; add the flags that "
+            "name its data",
         )
     path = tracker.download(run.run_id, CONFIG_ARTIFACT, folder)
     with copied(folder, f"run {run.run_id}"):

@@ -425,7 +425,7 @@ def translated(message: str, *, hint: str | None = None) -> Iterator[None]:
         own = getattr(error, "orig", None) or getattr(error, "message", None)
         reason, _, _ = (shortened(str(own)) if own else one_line(error)).partition(" [SQL: ")
         if full_disk.is_said(reason):
-            hint = hint or "delete files on this disk"
+            hint = hint or full_disk.remedy(reason)
         if status := _STATUS.search(reason):
             hint = _ANSWERED[status[1]]
         raise PipelineError(f"{message}: {reason}", hint=hint) from error

@@ -329,7 +329,7 @@ def language_model_scores(
     def build() -> pa.Table:
         if not may_train:
             raise PipelineError(
-                "the scores of the language model are missing beside the features",
+                "the folder of the features lacks the scores of the language model",
                 where=str(language_model_dir(features, config)),
                 hint="remove the features' folder; the features are then fetched again, together with the "
                 "scores",

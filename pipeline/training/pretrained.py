@@ -231,7 +231,11 @@ def _tokenizer(folder: Path, where: str) -> "PreTrainedTokenizerBase":
     except Exception as error:  # a broken tokenizer.json is a bare Exception of the Rust library
         raise PipelineError(f"cannot read the tokenizer: {one_line(error)}", where=where) from error
     if not found.is_fast or (found.unk_token_id is None and found.pad_token_id is None):
-        raise PipelineError(f"cannot use a tokenizer of class {type(found).__name__}", where=where)
+        raise PipelineError(
+            "expected a fast tokenizer (tokenizer.json) with an unknown or a padding token, but got "
+            f"{type(found).__name__} without it",
+            where=where,
+        )
     return found
 
 

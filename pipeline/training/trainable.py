@@ -197,8 +197,8 @@ class Trial:
         if armed and found.degenerate is not None:
             rate = found.scores["val_selection_rate"]
             which = "all tokens have" if found.degenerate == "degenerate_all" else "no token has"
-            said = f"(nearly) {which} p >= 0.5"
-            held = f"; the selection rate of {rate:.3f} is held only by a separate threshold"
+            said = f"the selector has collapsed: (nearly) {which} p >= 0.5"
+            held = f"; a separate threshold still selects {rate:.1%} of the tokens, but that does not count"
             said += held if self.run.hold_rate else ""
             raise TrainingFailure(found.degenerate, f"epoch {self.trainer.epoch}: {said}")
 

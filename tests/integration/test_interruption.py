@@ -72,7 +72,11 @@ def test_optuna_knows_every_trial_of_a_resumed_search(resumed: Resumed):
 def test_nothing_is_registered_where_nobody_meets_the_criterion(resumed: Resumed):
     said = resumed.stdout
     assert "No trial meets the criterion (best val_token_recall with val_token_precision >= 1)" in said
-    assert re.search(r"This would register trial-\d\d with precision 0\.\d{3} ± 0\.\d{3}, recall ", said)
+    assert re.search(
+        r"The following command registers trial-\d\d with precision 0\.\d{3} ± 0\.\d{3}, "
+        "recall ",
+        said,
+    )
     assert re.search(r"^  python -m pipeline\.register .*--min-precision 0\.\d+$", said, re.MULTILINE)
     parent = study_run(resumed.tracker, "killed")
     assert parent.tags["criterion_met"] == "false"

@@ -126,7 +126,7 @@ def test_a_word_that_ends_in_numbers_is_told_how_it_can_be_read(vectors: Path):
     with pytest.raises(BadInputError, match=r"vectors.txt:2: expected a word and 2 values") as caught:
         read(vectors)
     assert caught.value.hint is not None
-    assert "put the line `WORDS 2` first" in caught.value.hint
+    assert "begin it with the line `N 2`" in caught.value.hint
     vectors.write_text(f"2 2\n{lines}")
     assert read(vectors)[1] == 1
 

@@ -122,7 +122,7 @@ def test_a_line_that_breaks_the_format_is_named(tmp_path: Path, record: dict[str
         (
             {"id": 1, "tokens": ["a"]},
             "`id`, `tokens`",
-            "a line has `rationale`, a 0/1 mask .* ERASER's .* `annotation_id`",
+            "each line needs `rationale`: a 0/1 mask .* ERASER's .* `annotation_id`",
         ),
         (
             {"id": 1, "rationales": []},
@@ -173,7 +173,7 @@ def test_an_id_stands_once(tmp_path: Path, key: str):
 def test_a_file_of_beer_needs_its_aspect(tmp_path: Path):
     with pytest.raises(RequestError, match="a file of the beer corpus") as caught:
         one(tmp_path, {"rid": 1, "palate": [0]})
-    assert caught.value.hint == "add `--dataset beer --aspect appearance|smell|palate`"
+    assert caught.value.hint == "add `--dataset beer --aspect ASPECT` (appearance, smell or palate)"
 
 
 def test_annotations_of_beer_are_read_by_its_source(tmp_path: Path):

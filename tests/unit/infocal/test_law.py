@@ -84,7 +84,8 @@ def test_a_graph_may_be_another_one_or_empty():
     [
         (
             "charges",
-            "must be TARGET=TARGET.TARGET,TARGET=TARGET with each target at most once before a `=`, but got",
+            "must be TARGET=TARGET.TARGET,TARGET=TARGET with each target at most once to the left of a `=` "
+            "and at most once in a sum, but got",
             None,
         ),
         ("charges=", "must be TARGET=TARGET", None),

@@ -285,7 +285,7 @@ def test_a_loss_that_is_not_finite_stops_training():
         small_config(), REGRESSION, embeddings, steps_per_epoch=3, seed=0, device=torch.device("cpu")
     )
     with pytest.raises(
-        TrainingFailure, match=r"^non_finite: epoch 1: losses that are not finite: .*sp = nan"
+        TrainingFailure, match=r"^non_finite: epoch 1: these losses are not finite: .*sp = nan"
     ) as caught:
         trainer.train_epoch(random_batches(3))
     assert caught.value.reason == "non_finite"
@@ -589,14 +589,24 @@ def test_a_checkpoint_of_another_config_is_refused():
     state = small_trainer(lambda_ib=0.5, hidden_size=2).state_dict()
     with pytest.raises(StateError, match="other hyper-parameters") as caught:
         small_trainer(lambda_ib=0.25).load_state_dict(state)
-    assert "{'hidden_size': (2, 3), 'lambda_ib': (0.5, 0.25)}" in str(caught.value)
+    for said in (
+        "hidden_size is 2 in the checkpoint and 3 in",
+        "lambda_ib is 0.5 in the checkpoint and 0.25 in",
+    ):
+        assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("change", "shown"),
     [
-        (lambda config: config.pop("clip_norm"), "'clip_norm': (5.0, 4.5)"),  # it had the default
-        (lambda config: config.update(lambda_x=1.0), "'lambda_x': (1.0, None)"),
+        (
+            lambda config: config.pop("clip_norm"),
+            "clip_norm is 5.0 in the checkpoint and 4.5 in this run",
+        ),  # it had the default
+        (
+            lambda config: config.update(lambda_x=1.0),
+            "lambda_x is 1.0 in the checkpoint and None in this run",
+        ),
     ],
 )
 def test_a_checkpoint_of_another_version_is_refused(change, shown):

@@ -189,7 +189,8 @@ def test_nothing_is_cut():
         ({"window_size": 33}, "^`window_size` must be above 2 and at most 32 for this encoder, but got 33$"),
         (
             {"window_size": 8, "window_stride": 7},
-            "^`window_stride` must be at most 6, a window of 8 pieces without its special tokens, but got 7$",
+            r"^`window_stride` must be at most 6 \(a window has 8 pieces, 2 of them special tokens\), but "
+            "got 7$",
         ),
     ],
 )

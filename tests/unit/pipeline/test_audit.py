@@ -277,7 +277,7 @@ def test_findings_are_results_and_no_failure(tmp_path: Path, capsys: pytest.Capt
     target = tmp_path / "audit.json"
     assert run_command(score.main, ["--audit", write(tmp_path, FAULTY), "--json", str(target)]) == 0
     text = capsys.readouterr().out
-    assert "cannot be right, in 1 of 1 rows:" in text
+    assert "1 of 1 row has values that cannot be right:" in text
     assert "line 2 ours, precision, recall and f1: f1 is 0.6995 to 0.7005, but" in text
     document: dict[str, Any] = json.loads(target.read_text("utf-8"))
     assert document["impossible"][0]["columns"] == ["precision", "recall", "f1"]
@@ -307,7 +307,7 @@ def test_the_density_is_counted_in_a_human_file(tmp_path: Path, capsys: pytest.C
     [
         (["--rationale", "r"], "--rationale: give `--audit` or `--rationale`, not both"),
         (["--human", "h", "--gold-density", "0.1"], "give `--gold-density` or `--human`, not both"),
-        (["--gold-density", "x"], "--gold-density: column `gold_density`: expected one number, but got `x`"),
+        (["--gold-density", "x"], "--gold-density: expected one number, but got `x`"),
         (["--human", "nowhere"], "nowhere: no such file"),
         (["--dataset", "beer"], "--dataset: this flag needs `--human`"),
     ],

@@ -238,7 +238,9 @@ def test_a_state_is_loaded_bit_by_bit(tmp_path: Path):
 
 def test_a_state_of_other_hyper_parameters_is_refused(tmp_path: Path):
     save_state(tmp_path, small_trainer(lambda_g=1.0), {})
-    with pytest.raises(StateError, match="other hyper-parameters .*'lambda_g': \\(1.0, 2.0\\)"):
+    with pytest.raises(
+        StateError, match="other hyper-parameters: .*lambda_g is 1.0 in the checkpoint and 2.0 in"
+    ):
         load_state(tmp_path, small_trainer(lambda_g=2.0))
 
 
@@ -282,7 +284,9 @@ def test_a_state_of_before_a_hyper_parameter_existed_has_its_default(tmp_path: P
         "was written by an older version without some hyper-parameters; defaults are used: `lm_form` = "
         "drawn, `coherence_form` = drawn" in caplog.text
     )
-    with pytest.raises(StateError, match="other hyper-parameters .*'lm_form': \\('drawn', 'expected'\\)"):
+    with pytest.raises(
+        StateError, match="other hyper-parameters: .*lm_form is 'drawn' in the checkpoint and 'expected' in"
+    ):
         load_state(tmp_path, small_trainer(lm_form="expected"))
 
 
@@ -292,7 +296,9 @@ def test_a_state_with_a_hyper_parameter_that_nobody_knows_is_refused(tmp_path: P
     state["trainer"]["config"]["lambda_new"] = 1.0
     torch.save(state, tmp_path / "state.pt")
     stored_files.write_digests(tmp_path, ["state.pt"])
-    with pytest.raises(StateError, match="other hyper-parameters .*'lambda_new': \\(1.0, None\\)"):
+    with pytest.raises(
+        StateError, match="other hyper-parameters: .*lambda_new is 1.0 in the checkpoint and None in"
+    ):
         load_state(tmp_path, small_trainer())
 
 

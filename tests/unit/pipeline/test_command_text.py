@@ -17,8 +17,8 @@ def test_a_command_to_go_on_names_the_tracking_that_the_environment_named(monkey
     other = command_text.next_commands("first", Storage("runs"), "http://me:secret@other:5000")
     assert other.sync.endswith("--name first"), "a masked password would name no store"
     assert other.how_to_sync == (
-        "first set MLFLOW_TRACKING_URI to the full address of http://me:***@other:5000, with its password, "
-        f"then run: {other.sync}"
+        f"{other.sync} (first set MLFLOW_TRACKING_URI to the full address of http://me:***@other:5000, with "
+        "its password)"
     )
     assert found.how_to_sync == found.sync, "the environment holds it"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://host:5000")

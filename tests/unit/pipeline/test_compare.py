@@ -592,7 +592,11 @@ def test_a_comparison_that_an_older_version_began_goes_on(
     with caplog.at_level(logging.WARNING):
         text, broken = comparison.conduct(prepared, under_way.folder, tracker.uri, None, "resume")
     assert broken == {} and text.startswith("### beer/palate")
-    assert "an older version began some trainings: trainings without an outcome start again" in caplog.text
+    said = (
+        "an older version of this project started some trainings: those that did not finish are trained "
+        "from the beginning"
+    )
+    assert said in caplog.text
     assert not working.parents[1].exists()
     one, new = tracker.children(prepared.run_id)
     assert (one.run_id, one.status) == (left, "KILLED")

@@ -328,7 +328,8 @@ def test_an_interrupt_before_a_first_epoch_claims_no_checkpoint(
     ending(monkeypatch, KeyboardInterrupt(), trial("done"), lambda study: train(study.ledger, "open", 0))
     with pytest.raises(KeyboardInterrupt), caplog.at_level(logging.WARNING):
         conducted(tracker, tmp_path)
-    assert "1 of 3 trials have finished; the others resume from the beginning" in caplog.text
+    said = "1 of 3 trials have finished; on resuming the study, the others continue from the beginning"
+    assert said in caplog.text
 
 
 def test_an_interrupt_ends_open_trials_and_says_how_to_go_on(
@@ -341,7 +342,10 @@ def test_an_interrupt_ends_open_trials_and_says_how_to_go_on(
     assert run.status == "KILLED"
     ended = {run.tags[TRIAL_TAG]: run.status for run in tracker.children(run.run_id)}
     assert ended == {"done": "FINISHED", "open": "KILLED"}
-    assert "1 of 3 trials have finished; the others resume from their last checkpoints" in caplog.text
+    said = (
+        "1 of 3 trials have finished; on resuming the study, the others continue from their last checkpoints"
+    )
+    assert said in caplog.text
     assert "to resume" not in caplog.text, "the command says it"
 
 
@@ -648,7 +652,8 @@ def test_a_criterion_that_is_missed_is_answered_with_one_that_would_do(
     [
         (
             Wanted(number=7),
-            "no trial 7 of the study `first` has weights; the trials with weights are 0, 1, 2",
+            "trial 7 of the study `first` does not exist or has no weights; the trials with weights are 0, "
+            "1, 2",
             None,
         ),
         (

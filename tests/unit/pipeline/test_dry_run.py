@@ -45,7 +45,7 @@ def test_a_dry_run_reads_every_file(tmp_path, capsys, name):
     flags = [*FLAGS, "--data-dir", str(tmp_path), "--cache-dir", str(tmp_path / "cache")]
     assert run_command(main, flags) == 0
     plan = capsys.readouterr().out
-    assert "training     batches of " in plan and "every row was read and checked, in " in plan
+    assert "training     batches of " in plan and "every row was read and checked in " in plan
     assert not (tmp_path / "cache").exists()
     (tmp_path / "beer" / name).write_text("not what it should be")
     assert run_command(main, flags) == 2

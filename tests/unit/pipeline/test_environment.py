@@ -23,5 +23,7 @@ def test_the_kernel_is_the_one_that_runs(monkeypatch):
 def test_what_differs_is_said_of_facts_that_both_know():
     recorded = {"torch": "2.11.0", "cpu": "AVX2", "older": 1}
     here = {"torch": "2.13.0", "cpu": "AVX2", "newer": 2}
-    assert environment.differences(recorded, here) == ["torch was 2.11.0 and is 2.13.0"]
+    assert environment.differences(recorded, here) == [
+        "torch was 2.11.0 in the recorded training and is 2.13.0 now"
+    ]
     assert environment.differences({}, here) == []

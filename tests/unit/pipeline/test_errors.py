@@ -125,14 +125,21 @@ def test_a_broken_pipe_that_is_not_stdout_is_a_fault_of_ours(capfd: pytest.Captu
         run_command(raising(BrokenPipeError("a socket")), [])
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (errno.ENOSPC, "delete files on the disk of this file, or on the disks of --storage"),
+        (errno.EDQUOT, "delete files on the disk of this file, or on the disks of --storage"),
+        (errno.EROFS, "name a folder in which you may write"),
+    ],
+)
 def test_a_disk_that_takes_nothing_is_one_line_that_names_the_file(
-    code: int, capsys: pytest.CaptureFixture[str]
+    code: int, remedy: str, capsys: pytest.CaptureFixture[str]
 ):
     assert run_command(raising(OSError(code, os.strerror(code), "runs/study.json")), []) == 2
     error, _, hint = capsys.readouterr().err.splitlines()
     assert error == f"error: runs/study.json: cannot write the file: {os.strerror(code)}"
-    assert hint.startswith("hint: delete files on the disk")
+    assert hint.startswith(f"hint: {remedy}")
 
 
 def test_a_database_that_lacks_room_is_one_line(capsys: pytest.CaptureFixture[str]):

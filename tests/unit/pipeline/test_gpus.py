@@ -47,7 +47,8 @@ def test_the_gpus_of_a_cluster_are_shared_as_measured(
         found = gpus.chosen(settings())
     assert found.packs_gpus
     assert found.run.device == "auto"
-    assert "GPUs: 2; one trial is measured, then as many trials share a GPU as fit" in caplog.text
+    said = "GPUs: 2; the GPU memory of one trial is measured, then each GPU runs as many trials as fit"
+    assert said in caplog.text
 
 
 def test_without_gpus_trials_run_on_the_cpu(cards: Any, asked: Any, caplog: pytest.LogCaptureFixture):

@@ -70,7 +70,7 @@ def test_the_end_does_not_wait_for_ever():
     ) as caught:
         mirror(FakeTracking(num_failures=1000)).drain(patience_s=0.05)
     assert caught.value.hint is not None
-    assert caught.value.hint.endswith("run python -m pipeline.sync --name first")
+    assert caught.value.hint.endswith("run: python -m pipeline.sync --name first")
 
 
 def test_an_error_of_ours_in_the_thread_is_not_hidden(monkeypatch: pytest.MonkeyPatch):

@@ -215,8 +215,9 @@ def test_a_variant_fixes_what_makes_it_one():
     ],
 )
 def test_a_variant_without_what_makes_it_one_is_refused(method: str, asked: list[str], message: str):
-    with pytest.raises(PipelineError, match=f"^--method: variant `{method}` requires {message}$"):
+    with pytest.raises(PipelineError, match=f"^variant `{method}` requires {message}$") as caught:
         planning.run_settings(flags("--method", method, *asked), {})
+    assert f"remove `{message.partition(' ')[0]}` from `--set`" in (caught.value.hint or "")
 
 
 def test_an_unknown_method_gets_a_suggestion():
@@ -498,8 +499,8 @@ def test_too_few_epochs_for_the_longest_start_that_is_searched_are_told_at_once(
     with pytest.raises(PipelineError, match="at least 7 epochs, .* 6 epochs, but got 1") as caught:
         planning.run_settings(flags("--method", "fresh", "--epochs", "1"), {}, space=space)
     assert (caught.value.hint or "").endswith(
-        "7 is the sum of 6 epochs for the support model (`support_epochs`, searched: at most that) + 1 epoch "
-        "after the start phase"
+        "7 is the sum of 6 epochs for the support model (`support_epochs`; the search tries at most "
+        "this value) + 1 epoch after the start phase"
     )
     planning.run_settings(flags("--method", "fresh", "--epochs", "7"), {}, space=space)
 

@@ -295,7 +295,7 @@ def test_a_criterion_is_never_missed_by_nothing(recorder: Recorder, violation: f
 
 NONE_YET = (
     "none yet; closest: trial 00 at epoch 1, precision 0.600, recall 0.300, selected "
-    "0.100 (not eligible: its start phase is not over, or its mask is trivial)"
+    "0.100 (not eligible: its start phase is not over, or it selects (nearly) all or no tokens)"
 )
 
 

@@ -450,7 +450,10 @@ def test_a_champion_without_scores_on_these_data_is_scored(
     next_version(tracker)
     assert promote.main(command(tracker)) == 0  # the same weights: neither is better
     assert tracker.run(run_id).tags["test_readings"] == "2"
-    assert "against the champion, by best test_token_recall with" in capsys.readouterr().out
+    assert (
+        "comparison with the champion on test, by the criterion best test_token_recall with"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_a_trial_is_reproduced_bit_for_bit(tracker: Tracker, trial: str, capsys:
     assert reproduce.main(flags(tracker, trial)) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"run trial-00 ({trial}): infocal on beer/palate, seed 3"
-    assert lines[2].split() == ["metric", "epoch", "recorded", "again", "difference"]
+    assert lines[2].split() == ["metric", "epoch", "recorded", "repeated", "difference"]
     shown = [line.split() for line in lines if line.startswith(("objective", "val_", "train_objective"))]
     assert [row[0] for row in shown][:3] == ["objective", "train_objective", "val_token_precision"]
     assert {(row[1], row[4]) for row in shown} == {("2", "0")}
@@ -107,7 +107,10 @@ def test_a_failure_is_reproduced(
     assert tracker.run(run_id).tags["failure"] == "degenerate_all"
     assert reproduce.main(flags(tracker, run_id)) == 0
     out = capsys.readouterr().out
-    failed = f"degenerate_all at epoch {num_logged + 1} ((nearly) all tokens have p >= 0.5)"
+    failed = (
+        f"degenerate_all at epoch {num_logged + 1} (the selector has collapsed: (nearly) all tokens "
+        f"have p >= 0.5)"
+    )
     assert f"note: recorded training: {failed}; repeated training: {failed}" in out
     assert out.splitlines()[-1].startswith("agrees bit for bit: ")
 
@@ -208,11 +211,11 @@ def test_another_commit_and_another_machine_are_said(
     out = capsys.readouterr().out
     for text in (
         f"the code differs: commit {'0' * 40} in the recorded training, {'1' * 40} now",
-        "num_threads was 1 and is 2",
+        "num_threads was 1 in the recorded training and is 2 now",
     ):
         assert f"note: {text}\n" in out
         assert f"warning: {text}" in caplog.messages, "said before hours of training, not after"
-    assert " and is 3.99.0\n" in out
+    assert " in the recorded training and is 3.99.0 now\n" in out
 
 
 @pytest.mark.parametrize("commit", ["unknown", "2" * 40 + "-dirty"])

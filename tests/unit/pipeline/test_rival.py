@@ -220,7 +220,7 @@ def test_a_rival_that_cannot_be_trained_is_an_error_where_it_was_asked_for(
 
     monkeypatch.setattr(rival, "train", train)
     said = (
-        "its mask is trivial in every epoch .in the last epoch: .nearly. all tokens are selected"
+        "in every epoch, it selects .nearly. all or no tokens .last epoch: .nearly. all tokens are selected"
         if trivial
         else "epoch 1: the loss is nan"
     )
@@ -266,5 +266,5 @@ def test_the_threshold_says_what_the_rival_selects_itself(
     # a tenth of the marked tokens, 0.9 %, lies among the other 91 %
     rest = 0.1 * (RATE / 2) / (1 - RATE / 2)
     assert bound.limit == pytest.approx((0.9 + rest) / 2 - 0.02, abs=1e-3)
-    assert "it selects only 9.0 % of the tokens; randomly chosen tokens are added" in found.criterion.why
+    assert "its threshold selects only 9.0 % of the tokens" in found.criterion.why
     assert Rival(**found.rival).own_rate == RATE / 2

@@ -80,7 +80,7 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
         (
             [*PALATE, "--sampler", "grid", "--method", "hardkuma", "--space", "wide"],
             "--sampler grid: range of `",
-            "use `--space paper`",
+            "use `--sampler tpe`, or a space in which every range has a `step`, such as `--space paper`",
         ),
         ([*PALATE, "--set", "lambda_g=1.0"], "--set: `lambda_g` is searched over", "pipeline.train"),
         (
@@ -362,14 +362,15 @@ def test_gpus_are_chosen_where_no_flag_says_how_many(
     ("flags", "num_gpus", "line"),
     [
         ([], 0, "none here: trials run on the CPU"),
-        ([], 2, "2; one trial is measured, then as many trials share a GPU as fit"),
+        ([], 2, "2; the GPU memory of one trial is measured, then each GPU runs as many trials as fit"),
         (
             ["--address", "10.0.0.1:6379"],
             0,
-            "GPUs of the cluster; one trial is measured, then as many trials share a GPU as fit",
+            "GPUs of the cluster; the GPU memory of one trial is measured, then each GPU runs as many "
+            "trials as fit",
         ),
         (["--device", "cpu"], 2, "none (device cpu)"),
-        (["--gpus-per-trial", "0.5"], 2, "0.5 a trial (device auto)"),
+        (["--gpus-per-trial", "0.5"], 2, "0.5 for each trial (device auto)"),
         (["--device", "cuda:1"], 2, "every trial on cuda:1, as many at once as there are cores for"),
     ],
 )

@@ -323,7 +323,9 @@ def test_what_is_there_is_not_done_again(tmp_path: Path, tuner: FakeTuner):
 def test_trials_of_another_search_are_refused(tmp_path: Path):
     one = small_study(tmp_path)
     train(one.ledger, "a", 2, config={**POINT, "lambda_lm": 7.0})
-    message = f"{one.ledger.directory}: the snapshot holds trials of another search: .*lambda_lm"
+    message = (
+        f"{one.ledger.directory}: the stored trials of this study do not fit its search space: .*lambda_lm"
+    )
     with pytest.raises(StateError, match=message):
         one.run([])
 

@@ -101,9 +101,7 @@ def test_own_data_that_the_environment_names_are_called_by_their_folder(tmp_path
 def test_a_full_page_is_not_replaced_by_one_without_rationales(results):
     before = results.write()
     shutil.rmtree(results.tracker.artifact_folder(results.trial))
-    with pytest.raises(
-        PipelineError, match="was not replaced, because it shows rationales of the best trial"
-    ):
+    with pytest.raises(PipelineError, match="was not replaced: it shows rationales of the best trial"):
         results.write()
     assert read(results.page.read_text(encoding="utf-8")).words == before.words
 

@@ -103,7 +103,7 @@ def test_an_interrupt_leaves_no_run_open_and_says_how_to_go_on(
     with monkeypatch.context() as patch:
         patch.setattr(Tracker, "log_metrics", interrupted)
         assert run_command(sync.main, command) == 130
-    assert "to write what is missing, run the same command again" in caplog.messages
+    assert "to write the rest, run the same command again" in caplog.messages
     study = latest_study(tracker, tracker.experiment("beer", "palate"), "first")
     assert study is not None and study.status == "KILLED"
     assert {run.status for run in tracker.children(study.run_id)} == {"KILLED"}

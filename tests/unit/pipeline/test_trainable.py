@@ -253,7 +253,9 @@ def test_a_finished_trial_that_is_resumed_trains_nothing(tmp_path: Path, whole: 
 
 
 def test_a_checkpoint_of_another_point_is_refused(tmp_path: Path, whole: Trained):
-    with pytest.raises(StateError, match="other hyper-parameters .*'lambda_ib': \\(0.001, 0.002\\)"):
+    with pytest.raises(
+        StateError, match="other hyper-parameters: .*lambda_ib is 0.001 in the checkpoint and 0.002 in"
+    ):
         trained(tmp_path, whole.run, {"lambda_ib": 0.002}, whole.reports.checkpoint(0))
 
 
@@ -290,7 +292,8 @@ def test_a_trivial_mask_fails_the_trial_only_after_the_ramp(
     assert [result.get("failure") for result in done.reports.results] == [None] * failing + ["degenerate_all"]
     last = done.reports.results[-1]
     assert (
-        last["failure_message"] == f"degenerate_all: epoch {failing + 1}: (nearly) all tokens have p >= 0.5"
+        last["failure_message"] == f"degenerate_all: epoch {failing + 1}: the selector has collapsed: "
+        f"(nearly) all tokens have p >= 0.5"
     )
     assert last["epoch"] == failing
     # Tune compares these: below every epoch that was trained
@@ -446,8 +449,8 @@ def test_a_dead_selector_does_not_pass_because_its_rate_is_held(tmp_path: Path, 
     assert found["failure"] == "degenerate_none"
     said = found["failure_message"]
     assert (
-        said == "degenerate_none: epoch 1: (nearly) no token has p >= 0.5; the selection rate of 0.180 is "
-        "held only by a separate threshold"
+        said == "degenerate_none: epoch 1: the selector has collapsed: (nearly) no token has p >= 0.5; a "
+        "separate threshold still selects 18.0% of the tokens, but that does not count"
     )
 
 

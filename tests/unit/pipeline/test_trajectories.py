@@ -157,10 +157,10 @@ def test_the_table_begins_with_what_is_asked_for_and_goes_on_with_what_differs_m
     other = Trajectory({0: {"a": 0.5, "b": 0.6, "c": 0.7, "d": 0.5}})
     table = compare(recorded, other).aligned(["d", "unknown"]).splitlines()
     assert table == [
-        "metric  epoch  recorded  again  difference",
-        "d           1       0.5    0.5           0",
-        "c           1       0.5    0.7         0.2",
-        "b           1       0.5    0.6         0.1",
+        "metric  epoch  recorded  repeated  difference",
+        "d           1       0.5       0.5           0",
+        "c           1       0.5       0.7         0.2",
+        "b           1       0.5       0.6         0.1",
         "... and 1 metric more: `--json` writes every metric for every epoch",
     ]
 

@@ -56,8 +56,8 @@ def test_nothing_is_said_where_nothing_lies_between(epochs: list[TimedEpoch]):
 
 def test_words_and_metrics():
     assert str(Utilisation(0.875, 0.256)) == (
-        "88% of the cores' time between the first and the last report was spent on training; "
-        "each further trial took 0.26 s in addition to its epochs"
+        "training used 88% of the CPU time between the first and the last finished epoch; starting another "
+        "trial on the same worker took 0.26 s"
     )
     assert Utilisation(0.5, None).metrics() == {"useful_rate": 0.5}
     assert Utilisation(0.5, 0.1).metrics() == {"useful_rate": 0.5, "trial_overhead_s": 0.1}

@@ -95,7 +95,7 @@ def test_a_file_says_what_is_searched(tmp_path):
         (
             "[lambda_ib]\nlow=0\nhigh=1\nwhen.encoder=['lstm']",
             "mine.toml",
-            "names `encoder`, which is not searched before it",
+            "names `encoder`, which must be searched too",
             None,
         ),
         (WHOLE + "lambda_g = 2.0", "point 1", "expected a value of each searched hyper-parameter", None),

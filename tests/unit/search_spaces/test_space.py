@@ -87,7 +87,7 @@ def test_what_is_no_space_is_refused(text):
     ("space", "reason"),
     [
         ((WEIGHT, WEIGHT), "`lambda_ib` is searched twice"),
-        ((DEPTH, ENCODER), "the condition of `layers` names `encoder`, which is not searched before it"),
+        ((DEPTH, ENCODER), "the condition of `layers` names `encoder`, which must be searched too"),
         (
             (ENCODER, Range(name="x", low=0, high=1, when={"encoder": ("gru",)}, why="")),
             "the condition of `x` needs encoder = gru, which is not among the values of `encoder`",
