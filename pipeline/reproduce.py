@@ -54,8 +54,8 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="NAME=PATH",
         action="append",
         default=[],
-        help="if a file that an option of the run names has moved: name of the option, and the file's new "
-        "path; may be repeated",
+        help="new path of a file that has moved since the run; NAME is the option of the run that named it; "
+        "may be repeated",
     )
     return parser
 

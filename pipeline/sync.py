@@ -25,7 +25,7 @@ logger = logging.getLogger("pipeline.sync")
 def build_parser() -> argparse.ArgumentParser:
     """The command line of `pipeline.sync`."""
     parser = common_flags.parser(
-        "pipeline.sync", "Write to MLflow the results of a study that MLflow does not have yet."
+        "pipeline.sync", "Write the results of a study to MLflow, as far as MLflow lacks them."
     )
     parser.add_argument("--name", type=flag_values.study_name, required=True, help="name of the study")
     parser.add_argument("--sample", action="store_true", help="the study was made on the sample corpus")

@@ -19,7 +19,8 @@ SEARCH = Search(
                 low=0.0,
                 high=0.01,
                 step=0.001,
-                why=_OURS + "if the selection rate is held, training only reaches it sooner with this weight",
+                why=_OURS + "the range is small, because with a fixed selection rate this weight only "
+                "makes training reach it sooner",
             ),
         ),
         "wide": (

@@ -330,12 +330,12 @@ def _packages(
         return packages, readings
     from pipeline.training.checkpoints import load_package
 
-    tracker: Tracker | None = None
+    uris = [method.place for method in models if method.flag != "--package"]
+    tracker = tracker_of(given, uris, "--models") if uris else None
     for method in models:
-        if method.flag == "--package":
+        if tracker is None or method.flag == "--package":
             packages[method.name] = load_package(Path(method.place))
             continue
-        tracker = tracker or tracker_of(given, [method.place], "--models")
         packages[method.name], version = registered(tracker, method.place)
         readings.append(_reading(tracker, version.run_id, method.name))
     return packages, readings

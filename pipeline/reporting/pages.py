@@ -279,7 +279,7 @@ def _missed(objective: float) -> str:
     """By how much a trial misses the criterion; 1 and more: its start phase lasts, or its mask is trivial."""
     if objective > -1:
         return f"missed by {shortfall(-objective)}"
-    return "not to be chosen (its start phase is not over, or its mask is trivial)"
+    return "not to be chosen (its start phase is not over, or it selects (nearly) all or no tokens)"
 
 
 def _with_error(trial: TrialResult, score: str) -> str:

@@ -443,8 +443,8 @@ def _smallest_in_words(smallest: Mapping[str, float], headline: Column, num_seed
         parts.append(f"{rough(factor * smallest['t_test'])}{unit} by the t-test")
     return [
         f"smallest detectable difference in {headline.label} with {counted(num_seeds, 'seed')} on these "
-        f"texts: {'; '.join(parts)} ({POWER:.0%} power, alpha {ALPHA:g}, two-sided, without Holm's "
-        f"correction)"
+        f"texts, "
+        f"at {POWER:.0%} power and alpha {ALPHA:g} (two-sided, without Holm's correction): {'; '.join(parts)}"
     ]
 
 

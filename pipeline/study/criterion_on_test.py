@@ -201,6 +201,6 @@ def against_rival(tracker: Tracker, subject: Subject, criterion: Criterion) -> t
     bounds = tuple(dataclasses.replace(b, limit=limit) if b == bound else b for b in criterion.bounds)
     told = f"where it selects {100 * reading.scores['test_selection_rate']:.1f} %"
     if own_rate is not None:
-        told = f"where {filled_up(own_rate)}"
+        told = f"where {filled_up(own_rate, asked.rate)}"
     origin = f"{asked.name}'s test precision{reason} ({told})"
     return dataclasses.replace(criterion, bounds=bounds, why=origin), origin

@@ -120,8 +120,8 @@ class Recorder(UnsavedCallback):
         return PipelineError(
             f"checkpoints of trials can no longer be written: {shortened(said(text))}",
             where=str(self.ledger.directory.parent),
-            hint="delete files on this disk and on the disk of TMPDIR, then resume with `--resume`: nothing "
-            "that was written is lost",
+            hint=f"{full_disk.remedy(said(text), 'this disk and on the disk of TMPDIR')}, then resume with "
+            "`--resume`: nothing that was written is lost",
         )
 
     def _end(self, trial: Trial) -> None:

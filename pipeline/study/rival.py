@@ -148,7 +148,7 @@ def settled(run: RunSettings, features: Features, *, sample: bool, is_asked_for:
         )
     except RivalFailed as error:
         if is_asked_for:
-            raise
+            raise RivalFailed(error.message, where="--criterion relative", hint=error.hint) from error
         fixed = criteria.above_chance(run.criterion, _density(features))
         logger.warning("note: %s; the fixed criterion is used instead: %s (%s)", error, fixed, fixed.why)
         return dataclasses.replace(run, criterion=fixed, criterion_kind=criteria.PAPER)
@@ -156,7 +156,7 @@ def settled(run: RunSettings, features: Features, *, sample: bool, is_asked_for:
         ", cached" if is_cached else ""
     )
     if found.own_rate is not None:
-        told += f"; {filled_up(found.own_rate)}"
+        told += f"; {filled_up(found.own_rate, found.rate)}"
     criterion = criteria.relative(run.criterion, found.precision, found.name, told, _density(features))
     logger.info("criterion: %s\n  %s", criterion, criterion.why)
     return dataclasses.replace(run, criterion=criterion, rival=dataclasses.asdict(found))
@@ -256,11 +256,11 @@ def precision_at(rate: float, scores: Mapping[str, float], prefix: str) -> tuple
     return (own * precision + (rate - own) * among_others) / rate, own
 
 
-def filled_up(own_rate: float) -> str:
-    """How tokens were counted that a rival's threshold does not select."""
+def filled_up(own_rate: float, rate: float) -> str:
+    """How tokens were counted that a rival's threshold does not select, up to the rate."""
     return (
-        f"its threshold selects only {100 * own_rate:.1f} % of the tokens, and its precision is computed "
-        "as if random tokens filled the rest"
+        f"it selects only {100 * own_rate:.1f} % of the tokens, so its precision is computed as if random "
+        f"tokens were added up to {100 * rate:g} %"
     )
 
 
@@ -334,7 +334,6 @@ def _fail(reason: str) -> NoReturn:
     name = lookup.title(criteria.RIVAL)
     raise RivalFailed(
         f"could not train {name}, whose precision sets the criterion's threshold: {reason}",
-        where="--criterion relative",
         hint="in `search`, use `--criterion paper`, which has fixed thresholds, or more `--epochs`; in "
         "`promote`, give a threshold with `--min-precision`",
     )

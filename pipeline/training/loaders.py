@@ -330,9 +330,8 @@ def language_model_scores(
         if not may_train:
             raise PipelineError(
                 "the folder of the features lacks the scores of the language model",
-                where=str(language_model_dir(features, config)),
-                hint="remove the features' folder; the features are then fetched again, together with the "
-                "scores",
+                where=str(features.directory),
+                hint="remove this folder; the features are then fetched again, together with the scores",
             )
         loader = training_loader(features)
         trainer = trained_language_model(features, config, device)

@@ -232,9 +232,10 @@ def _tokenizer(folder: Path, where: str) -> "PreTrainedTokenizerBase":
         raise PipelineError(f"cannot read the tokenizer: {one_line(error)}", where=where) from error
     if not found.is_fast or (found.unk_token_id is None and found.pad_token_id is None):
         raise PipelineError(
-            "expected a fast tokenizer (tokenizer.json) with an unknown or a padding token, but got "
-            f"{type(found).__name__} without it",
+            "expected a fast tokenizer with an unknown or a padding token, but got a tokenizer of class "
+            f"{type(found).__name__}",
             where=where,
+            hint="name a model whose folder has a `tokenizer.json`",
         )
     return found
 

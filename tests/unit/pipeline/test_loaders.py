@@ -347,6 +347,6 @@ def test_a_machine_that_may_not_train_it_says_what_is_missing(scored: tuple[Feat
     features, _ = scored
     other = LanguageModelConfig(**LANGUAGE_MODEL | {"seed": 1})
     folder = loaders.language_model_dir(features, other)
-    with pytest.raises(PipelineError, match=f"{folder}: the folder of the features lacks the scores"):
+    with pytest.raises(PipelineError, match=f"{features.directory}: the folder of the features lacks"):
         language_model_scores(features, other, CPU, may_train=False)
     assert not folder.exists()

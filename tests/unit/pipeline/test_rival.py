@@ -231,6 +231,9 @@ def test_a_rival_that_cannot_be_trained_is_an_error_where_it_was_asked_for(
     other = settled(run, features, is_asked_for=False)
     assert other == dataclasses.replace(run, criterion_kind=criteria.PAPER)
     assert f"the fixed criterion is used instead: {run.criterion}" in caplog.messages[-1]
+    with pytest.raises(RivalFailed) as trained_again:  # as a promotion does, which has no such flag
+        rival._train(run, features.directory)
+    assert trained_again.value.where is None and "--min-precision" in str(trained_again.value.hint)
 
 
 def test_a_fixed_criterion_needs_no_rival(features: Features, trained: list[RunSettings]):
@@ -266,5 +269,5 @@ def test_the_threshold_says_what_the_rival_selects_itself(
     # a tenth of the marked tokens, 0.9 %, lies among the other 91 %
     rest = 0.1 * (RATE / 2) / (1 - RATE / 2)
     assert bound.limit == pytest.approx((0.9 + rest) / 2 - 0.02, abs=1e-3)
-    assert "its threshold selects only 9.0 % of the tokens" in found.criterion.why
+    assert "it selects only 9.0 % of the tokens, so its precision is computed as if" in found.criterion.why
     assert Rival(**found.rival).own_rate == RATE / 2

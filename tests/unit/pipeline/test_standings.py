@@ -337,7 +337,10 @@ def test_every_format_has_the_interval_the_correction_the_ceiling_and_the_smalle
     page = pages.comparison_page(found, command="python", is_sample=False)
     for text in (typeset.markdown(found), html.unescape(page)):
         assert gap in text and "of the ceiling %" in text and "p, Holm" in text
-        assert "smallest detectable difference in F1 with 3 seeds on these texts: " in text
+        assert (
+            "smallest detectable difference in F1 with 3 seeds on these texts, at 80% power and alpha 0.05"
+            in text
+        )
         assert "3 seeds are too few for a claim: intervals over seeds are too narrow; use at least 8" in text
     assert gap in typeset.latex(found) and r"of the ceiling \%" in typeset.latex(found)
     assert set(found.as_json()["smallest"]) == {"interval", "interval_least", "interval_most", "t_test"}

@@ -53,6 +53,14 @@ def test_a_model_of_another_target_is_refused(tmp_path: Path):
     assert not (tmp_path / "sheet").exists()
 
 
+@pytest.mark.parametrize("uris", ["models/a", "a=models:/a/1,b=models/b"])
+def test_a_uri_that_is_none_is_told_with_the_flag_of_this_command(tmp_path: Path, uris: str):
+    given = flags(tmp_path, "--models", uris, "--dataset", "beer", "--aspect", "palate")
+    with pytest.raises(PipelineError, match="expected `models:/NAME@ALIAS` or") as caught:
+        judge.main([*given, "--tracking-uri", new_store(tmp_path / "store").uri])
+    assert caught.value.where == "--models"
+
+
 def several(folder: Path, rationales: str, *more: str) -> sheets.Sheet:
     """A sheet of a model of palate and smell."""
     package = several_package(folder / "model", rationales)
