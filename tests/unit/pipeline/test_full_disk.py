@@ -85,3 +85,12 @@ def test_the_number_of_sqlite_decides_whatever_its_words():
 def test_other_errors_are_not_of_the_disk(error: Exception):
     assert not full_disk.is_meant(error)
     assert not full_disk.is_said(str(error))
+
+
+@pytest.mark.parametrize(
+    ("code", "is_writable"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EROFS, False)]
+)
+@pytest.mark.parametrize("form", ["{0}", "[Errno {1}] {0}", "cannot write (os error {1})"])
+def test_a_disk_that_may_not_be_written_is_not_told_to_be_emptied(code: int, is_writable: bool, form: str):
+    said = full_disk.remedy(form.format(os.strerror(code), code), "the disk")
+    assert said == ("delete files on the disk" if is_writable else "name a folder in which you may write")
