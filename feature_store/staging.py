@@ -150,7 +150,7 @@ def stage_rows(stage: Path, recipe: Recipe, spec: TaskSpec, report: Report) -> p
                 f"too few examples: nothing is left for the split `{split}` ({sizes})",
                 where=files,
                 hint="add a `val` file, or more training texts. Without a `val` file, a hash chooses a "
-                "tenth of the training texts as `val`; of 50 training texts, it chooses none in 1 of 100 "
+                "tenth of the training texts as `val`; of 50 training texts, it chooses none in 1 of 200 "
                 "cases"
                 if split == "val" and "train" in recipe.inputs and "val" not in recipe.inputs
                 else "put at least one text into every split",

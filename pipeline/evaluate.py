@@ -45,7 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--sample", action="store_true", help="look in runs/sample for results, not in runs")
     common_flags.add_storage_arguments(parser)
     group = common_flags.add_feature_arguments(parser)
-    group.add_argument("--embedding", help="value of `--embedding` in the model's training (default: none)")
+    group.add_argument("--embedding", help="`--embedding` of the training, if it had one")
     return parser
 
 

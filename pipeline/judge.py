@@ -38,7 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     common_flags.add_data_arguments(parser)
     parser.add_argument(
         "--embedding",
-        help="value of `--embedding` in the model's training (default: none)",
+        help="`--embedding` of the training, if it had one",
     )
     common_flags.add_storage_arguments(parser)
     return parser

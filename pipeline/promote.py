@@ -21,7 +21,7 @@ def build_parser() -> argparse.ArgumentParser:
         "pipeline.promote", "Score a registered model on the test split and make it the champion."
     )
     common_flags.add_data_arguments(parser)
-    parser.add_argument("--embedding", help="value of `--embedding` in the model's training (default: none)")
+    parser.add_argument("--embedding", help="`--embedding` of the training, if it had one")
     common_flags.add_storage_arguments(parser)
     group = parser.add_argument_group("promotion")
     common_flags.add_model_name(group)

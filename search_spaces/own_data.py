@@ -20,7 +20,8 @@ def _at_most(rate: float) -> Bound:
 WITH_RATIONALES = Criterion(
     metric="val_token_f1",
     bounds=(_NOT_EMPTY, _at_most(0.5)),
-    why="agreement with the human rationales; without a bound on the rate, all tokens may win",
+    why="agreement with the human rationales; without a bound on the selection rate, a model that selects "
+    "all tokens could be the best",
 )
 """Where humans marked something in a validation text; also what is said before anybody has looked."""
 

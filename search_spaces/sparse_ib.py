@@ -2,7 +2,10 @@
 
 from search_spaces.space import Range, Search
 
-_OURS = "ours: beta of [Paranjape2020] weighs a mean over tokens, ours a sum, and L_sp is in nats; "
+_OURS = (
+    "ours, because beta of [Paranjape2020] weighs a mean over tokens and here it weighs a sum, and "
+    "L_sp is in nats: "
+)
 
 SEARCH = Search(
     spaces={

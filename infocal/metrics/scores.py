@@ -85,7 +85,8 @@ DEFINITIONS: dict[str, str] = {
     "selection_rate_per_document": "mean over all texts of a text's selected tokens / tokens",
     "empty_rationale_rate": "texts with no selected token / texts, annotated or not",
     "selection_rate_annotated": "selected tokens / tokens, over annotated texts",
-    "token_precision": "selected and marked / selected, over all annotated texts at once; 0 for none",
+    "token_precision": "selected and marked / selected, over all annotated texts at once; 0 if no token is "
+    "selected",
     "token_recall": "selected and marked / marked, over all annotated texts at once",
     "token_f1": "harmonic mean of token_precision and token_recall",
     "token_precision_macro": "mean of the texts' token precision [DeYoung2020]; 0 for an empty selection",

@@ -275,8 +275,7 @@ class Storage:
             raise PipelineError(
                 f"expected a folder on this machine, but got `{without_password(self.given)}`",
                 where="--storage",
-                hint="give a folder; only `pipeline.search`, `pipeline.compare` and `pipeline.report` can "
-                "write to a URI",
+                hint="give a folder; for a model of `pipeline.train`, name it with `--output DIR`",
             )
         return Path(self.given)
 

@@ -31,18 +31,18 @@ def start_of(run: settings.RunSettings, space: Space = ()) -> str:
         space: what a search varies, perhaps the start as well.
     """
     config = run.config()
+    what = "the classifier is trained" if _has_support(config) else "all losses at full weight"
     longest = math.ceil(lookup.slowest(config, space).start_epochs)
-    start = (
-        f", all losses at full weight after {counted(config.start_epochs, 'epoch', spec='g')}"
-        if config.start_epochs
-        else ""
-    )
+    start = f", {what} after {counted(config.start_epochs, 'epoch', spec='g')}" if config.start_epochs else ""
     if longest > math.ceil(config.start_epochs):
         at_most = counted(longest, "epoch")
-        start = (
-            f", all losses at full weight after the start phase, whose length is searched (at most {at_most})"
-        )
+        start = f", {what} after the start phase, whose length is searched (at most {at_most})"
     return f"batches of {config.batch_size}{start}"
+
+
+def _has_support(config: MethodConfig) -> bool:
+    """Whether a support model is trained first, and only then the classifier."""
+    return "support_epochs" in _phases_of(config)
 
 
 def _phases_of(config: MethodConfig) -> dict[str, float]:
@@ -76,11 +76,11 @@ def _why(fewest: int, config: MethodConfig, after: int, varied: Space = ()) -> s
 def note_few(run: settings.RunSettings) -> None:
     """Say of a training on the sample corpus, which may be as short as one likes, that it is too short."""
     if run.num_epochs < (fewest := _fewest_epochs(run)):
-        start = counted(run.config().start_epochs, "epoch", spec="g")
+        config = run.config()
         logger.info(
-            "note: all losses reach their full weight only after %s, so rationales are not yet short after "
-            "%s; use `--epochs %d` or more",
-            start,
+            "note: %s only after %s, so rationales cannot be used yet after %s; use `--epochs %d` or more",
+            "the classifier is trained" if _has_support(config) else "all losses reach their full weight",
+            counted(config.start_epochs, "epoch", spec="g"),
             counted(run.num_epochs, "epoch"),
             fewest,
         )
@@ -104,7 +104,7 @@ def check(run: settings.RunSettings, of_what: str = "", space: Space = ()) -> No
         flags = " ".join(f"--set {name}=EPOCHS" for name in _phases_of(config))
         trained = (
             "the classifier is trained only"
-            if "support_epochs" in _phases_of(config)
+            if _has_support(config)
             else "the losses that shorten the rationale reach their full weight"
         )
         raise PipelineError(

@@ -189,7 +189,8 @@ def _target_rate(given: argparse.Namespace) -> float:
         raise PipelineError(
             "expected a selection rate above 0, but got 0, which selects nothing",
             where="--target-selection-rate",
-            hint="leave out the flag: the weights of the losses then decide the rate",
+            hint="leave out the flag, or use `--set target_selection_rate=0`: then the weights of the losses "
+            "decide how much is selected",
         )
     return rate
 
@@ -519,15 +520,16 @@ def _warn_of_bar(run: settings.RunSettings, num_texts: int) -> None:
         )
         if known is not None:
             logger.warning(
-                "note: in our measurements, no model reached %s with so few training texts (here %d): the "
-                "highest precision was %.2f, with %s and %.0f %% of the tokens selected (%s). "
-                "Set another threshold with `--min-precision`%s",
-                bound,
-                num_texts,
-                known.precision,
+                "note: with %s and %.0f %% of the tokens selected, the highest precision that we measured "
+                "was "
+                "%.2f (%s). You have %s, so %s is probably out of reach. Set another threshold with "
+                "`--min-precision`%s",
                 counted(known.num_texts, "training text"),
                 100 * known.rate,
+                known.precision,
                 known.why,
+                f"{num_texts}",
+                bound,
                 " now, or with `python -m pipeline.register` after the search" if run.criterion_kind else "",
             )
 

@@ -92,7 +92,9 @@ def _seeds(prepared: StudySettings) -> list[str]:
     if prepared.is_raced:
         number = min(race.ROUNDS[0][0], prepared.num_trials)
         if number < 2:
-            return ["seeds        one trial has no other to be compared with: `--seeds auto` has no effect"]
+            return [
+                "seeds        there is only one trial, so nothing to compare: `--seeds auto` has no effect"
+            ]
         more = counted(race.most_trainings(prepared.num_trials), "further training")
         return [
             f"seeds        the best {counted(number, 'trial')} are trained with further seeds and compared "

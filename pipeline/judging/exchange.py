@@ -117,14 +117,16 @@ def take_back(sheet: Sheet, book: Book, paths: Sequence[Path], *, replace: bool)
             earlier, stored = found.get((judge, number)), known[judge].get(number)
             if earlier is not None and _contradicts(answer, earlier):
                 raise PipelineError(
-                    f"number {number + 1} of judge {judge + 1} has a different answer here than in "
+                    f"the line with `judge` {judge + 1} and `number` {number + 1} has a different answer "
+                    f"here than in "
                     f"{lines[judge, number]}",
                     where=where,
                     hint="keep one of the two lines",
                 )
             if stored is not None and stored.is_complete and _contradicts(answer, stored) and not replace:
                 raise PipelineError(
-                    f"judge {judge + 1} already has a different finished answer for number {number + 1}",
+                    f"the line with `judge` {judge + 1} and `number` {number + 1} has another answer than "
+                    f"the stored one",
                     where=where,
                     hint="`--replace` replaces stored answers by the answers of the file",
                 )
@@ -159,7 +161,8 @@ def _check_shown(sheet: Sheet, judge: int, number: int, record: dict[str, object
             )
         if key in _SHOWN and record[key] != expected:
             raise PipelineError(
-                f"`{key}` differs from the sheet: number {number + 1} of judge {judge + 1} has "
+                f"`{key}` differs from the sheet: with `judge` {judge + 1} and `number` {number + 1}, the "
+                f"sheet has "
                 f"{shown(expected)}, but the file has {shown(record[key])}",
                 where=where,
                 hint="change only the scores or the rationale in the files that `--export` writes",

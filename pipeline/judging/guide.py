@@ -43,7 +43,8 @@ _ENGLISH = {
     "back": "Back",
     "next": "Next",
     "keys": "Keys",
-    "judge.keys": "1 to 5: score, and on to the next scale · . and a digit: tenths (4 . 2 is 4.2) · "
+    "judge.keys": "1 to 5: score, and on to the next scale · point and a digit: tenths (4, point, 2 give "
+    "4.2) · "
     "↑ ↓: scale · Enter or →: next text · ←: back",
     "annotate.ask": "Mark the words that explain the label: those from which you could name it.",
     "annotate.ask_plain": "Mark the words that you were asked to look for.",
@@ -60,7 +61,7 @@ _ENGLISH = {
     "not_saved.away": "Not saved yet: the server does not answer. Trying again; please leave this page open.",
     "not_saved.busy": "Not saved yet: the server cannot save just now. Trying again; please leave this page "
     "open.",
-    "missing": "Please give the scales that are missing first.",
+    "missing": "Some scales have no score yet. Please score them first.",
     "end.title": "Thank you, that was all.",
     "end.text": "Every text is done and saved. You may go back and change answers, or close this window.",
     "empty.title": "There are no texts for you on this sheet.",

@@ -18,8 +18,8 @@ from pipeline.marks.printed import PrintedRow, PrintedTable, ValueRange
 
 ASSUMED = (
     "assumed: precision, recall and f1 are micro averages and `selected` is a share of all tokens, over the "
-    "same annotated texts in each row of a corpus; numbers are rounded, not cut off. A mean of the "
-    "precision and recall of single texts need not satisfy precision x selected / recall."
+    "same annotated texts in each row of a corpus; numbers are rounded, not cut off. If precision "
+    "and recall are means over single texts, precision x selected / recall need not be the gold density."
 )
 
 _UNIT = ValueRange(0.0, 1.0)

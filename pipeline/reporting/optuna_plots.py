@@ -273,8 +273,8 @@ def history_plot(findings: Findings) -> Plot | None:
     line = ""
     if any(trace.name == _BEST for trace in figure.data):
         line = (
-            "The line is the highest value so far. Where it stays flat for long, more trials found no higher "
-            "value. "
+            "The line is the highest value so far. Where it stays flat for long, the trials there found no "
+            "higher value. "
         )
     return Plot(
         name="history",
@@ -413,7 +413,8 @@ def parallel_plot(findings: Findings) -> Plot | None:
         caption=(
             "Each line is a trial; it crosses each axis at the trial's value. Darker lines (in dark mode, "
             "lighter ones) have a higher value of the criterion: look where they come together. Point at "
-            f"an axis to read a trial. {_told(findings, complete, place='is on the line of')}"
+            f"the place where a line crosses an axis to read that trial. "
+            f"{_told(findings, complete, place='is on the line of')}"
         ),
         description=f"{counted(len(complete), 'trial')} through {counted(len(varied), 'hyper-parameter')}.",
         figure=figure,

@@ -483,7 +483,7 @@ def _notes_on_targets(dataset: str, aspect: str, chosen_by: str, headline: Colum
     said = f"differences and p-values are of {headline.label}" if headline is not None else ""
     if not target_of(chosen_by):
         return [said] if said else []
-    chosen = f"the best epoch of each is chosen by {label_of(chosen_by, dataset)}"
+    chosen = f"the best epoch of each training is chosen by {label_of(chosen_by, dataset)}"
     return ["; ".join(part for part in (chosen, said) if part)]
 
 

@@ -123,12 +123,12 @@ def precision_recall_plot(findings: Findings, published: Sequence[PublishedRow])
     met = sum(trial.is_met for trial in findings.trials)
     best = findings.winner
     others = [
-        "The shaded region keeps the criterion's bound on precision." if limits else "",
+        "Trials in the shaded region meet the criterion's bound on precision." if limits else "",
         "The thick line joins the trials that no other trial beats in both scores."
         if _is_seen(findings.front, across, up)
         else "",
         "Published methods were measured on test." if papers else "",
-        "Trivial rationales are drawn where they lie in this part of the plane." if trivial else "",
+        "Trivial rationales are shown only if they lie within the range of the axes." if trivial else "",
     ]
     return Plot(
         name="precision-recall",

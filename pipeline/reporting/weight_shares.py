@@ -69,8 +69,14 @@ def at_the_top(one: Searched, trials: Sequence[TrialResult]) -> float | None:
     return None if one.high is None or not rates else median(rates) * one.high
 
 
-def unheard(searched: Sequence[Searched], trials: Sequence[TrialResult], space_name: str) -> list[str]:
-    """A sentence for each weight that cannot matter, whatever value of its range it takes."""
+def unheard(
+    searched: Sequence[Searched], trials: Sequence[TrialResult], wide: Mapping[str, float]
+) -> list[str]:
+    """A sentence for each weight that cannot matter, whatever value of its range it takes.
+
+    Args:
+        wide: top of the range of a weight in `--space wide`; empty where this was the space.
+    """
     found = []
     for one in searched:
         share = at_the_top(one, trials)
@@ -78,7 +84,7 @@ def unheard(searched: Sequence[Searched], trials: Sequence[TrialResult], space_n
         if share is None or max(share, highest) >= LEAST:
             continue
         part, loss = ("guider", "L_guide") if one.name == "lambda_mi" else ("selector", "L_sp")
-        hint = "" if space_name != "paper" else " `--space wide` reaches further."
+        hint = " `--space wide` reaches further." if wide.get(one.name, 0.0) > (one.high or 0.0) else ""
         found.append(
             f"`{one.name}` has no effect in this search: even at {one.high:g}, the top of its range, its "
             f"gradient at the {part} is only {percent(share)} of the gradient of {loss}. Below "

@@ -55,7 +55,8 @@ _ENGLISH = {
     "nothing.of": "No word reaches p ≥ 0.5 for {target}: the model predicts it from no word at all.",
     "shared": "The model predicts every target from the same marked words.",
     "whole": "This method reads the whole text, not only the marked words. After you change the marks, it "
-    "predicts from the marked words only; from its own marks it predicts: {from_marks}.",
+    "predicts from the marked words only; from only the words that it marked itself, it predicts: "
+    "{from_marks}.",
     "gone": "Taken out: {words}",
     "added": "Added: {words}",
     "more": "and {count} more",

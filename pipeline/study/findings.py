@@ -163,7 +163,7 @@ def gather(tracker: Tracker, study_run_id: str) -> Findings:
         importance=importances,
         importance_note=importance_note,
         unheard=[
-            *weight_shares.unheard(searched, trials, _parameter(study, "space_name")),
+            *weight_shares.unheard(searched, trials, _wide(study)),
             *weight_shares.won(trials),
         ],
         curves={trial.name: _history(tracker, runs[trial.run_id], shown) for trial in best[:_NUM_CURVES]},
@@ -252,6 +252,17 @@ def _space(study: TrackedRun) -> Space | None:
     except (ConfigError, KeyError, ValueError):
         logger.warning("study %s: no search space `%s` of %s on %s", study.name, name, method, dataset)
         return None
+
+
+def _wide(study: TrackedRun) -> dict[str, float]:
+    """Top of each range of the space `wide`; empty where the study searched it, or a space of its own."""
+    method, dataset, name = (_parameter(study, key) for key in ("method", "dataset", "space_name"))
+    if name != "paper" or "own_space" in study.params:
+        return {}
+    try:
+        return {one.name: one.high for one in lookup.space(method, dataset, "wide") if isinstance(one, Range)}
+    except ConfigError:  # a method or a data set that is not registered any more
+        return {}
 
 
 def _searched(space: Space | None) -> list[Searched]:

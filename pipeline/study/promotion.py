@@ -81,7 +81,8 @@ def check_comparable(
         raise PipelineError(
             f"{version.uri} was trained on the made-up sample corpus and cannot replace "
             f"version {holder.version}, which was trained on real data",
-            hint="keep sample models in a store of their own: `--sample`, or another `--storage`",
+            hint="keep sample models in a store of their own (another `--tracking-uri`), or under another "
+            "`--model-name`",
         )
     other = differing(version.tags, holder.tags)
     if other is not None:

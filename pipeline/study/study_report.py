@@ -89,7 +89,8 @@ def refresh(tracker: Tracker, trial_run_id: str, storage: Storage) -> None:
         target = _home(storage, study)
         if target is None:
             logger.info(
-                "the report was not written again: the study's folder is not in %s; see `pipeline.report`",
+                "the report was not written again: the study's folder is not in %s; to write it, run "
+                "`python -m pipeline.report` with the study's `--storage`",
                 storage,
             )
             return

@@ -307,10 +307,10 @@ def _missed(
         return [
             *said,
             "No trial has an epoch that could be chosen: in every epoch the model selects (nearly) all or no "
-            "tokens, or the start phase, in which every token is selected, is not over. If trainings "
+            "tokens, or the start phase of the training is not over. If trainings "
             "failed, see the lines above or MLflow for the reasons.",
-            "What to do: give more `--epochs`. At the start every token is selected, and rationales become "
-            "short only after `dense_epochs`.",
+            "What to do: give more `--epochs`. Rationales become short only after the start phase, whose "
+            "length `python -m pipeline.search --dry-run` prints.",
         ]
     relaxed, chosen = reached
     figures = figures_of(chosen, dataset, criterion)
@@ -341,8 +341,8 @@ def advice(
     reached = within_reach(candidates, run.criterion)
     if reached is None:
         return (
-            "search with more `--epochs`: at the start every token is selected, and rationales become "
-            "short only after `dense_epochs`."
+            "search with more `--epochs`: rationales become short only after the start phase, whose length "
+            "`--dry-run` prints."
         )
     relaxed, chosen = reached
     return (

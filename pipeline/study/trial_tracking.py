@@ -215,7 +215,8 @@ class TrialTracking:
         """End runs of trials that the ledger does not know: somebody has taken their files away."""
         for trial_id in sorted(known.keys() - {record.trial_id for record in self.ledger.trials()}):
             logger.warning(
-                "MLflow has a run of trial %s, but the trial's ledger file is missing: a new run replaces it",
+                "MLflow has a run of trial %s, but the trial's ledger file is missing: if the study is "
+                "resumed, a new trial replaces it",
                 trial_id,
             )
             if known[trial_id].is_open:

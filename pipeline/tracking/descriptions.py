@@ -12,7 +12,8 @@ from search_spaces.base import Criterion
 
 _METRICS = (
     "- `best/` has the scores of a trial's best epoch on validation, `val/` those of every epoch, `train/` "
-    "the losses, `test/` what was read of the test split. `best_objective` is the criterion's value, "
+    "the losses, `test/` the scores on the test split, if it was read. `best_objective` is the criterion's "
+    "value, "
     "below 0 where a bound is broken.\n"
     "- Epochs count from 1, and so do the steps of their metrics (in runs of older versions, without a tag "
     "`first_epoch`, steps count from 0)."
@@ -39,7 +40,7 @@ def of_experiment(dataset: str, aspect: str) -> str:
 
 
 _ABOUT_EXPERIMENT = "Predictions with rationales on "
-_TABLE = "Open the trials of the search that ended last, with their own columns: "
+_TABLE = "Table of the trials of the search that ended last, with the columns of that search: "
 
 
 def with_table(note: str, study: str, link: str) -> str:

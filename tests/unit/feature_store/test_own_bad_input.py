@@ -347,7 +347,7 @@ def test_a_split_without_a_text_is_named_beside_what_the_others_hold(
     message = r"too few examples: nothing is left for the split `val` \(train 3, val 0, test 3\)"
     error = fails("jsonl", folder, cache_dir, leftovers, message)
     assert "add a `val` file, or more training texts. " in str(error.hint)
-    assert "of 50 training texts, it chooses none in 1 of 100 cases" in str(error.hint)
+    assert "of 50 training texts, it chooses none in 1 of 200 cases" in str(error.hint)
 
 
 @pytest.mark.parametrize(

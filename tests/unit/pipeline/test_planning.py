@@ -61,7 +61,7 @@ def test_too_few_epochs_on_the_sample_are_told(epochs: int, is_told: bool, caplo
     told = [
         record.getMessage()
         for record in caplog.records
-        if "rationales are not yet short" in record.getMessage()
+        if "rationales cannot be used yet" in record.getMessage()
     ]
     assert bool(told) == is_told
     assert all(one.endswith("use `--epochs 4` or more") for one in told)
@@ -455,13 +455,12 @@ def test_a_bar_that_is_known_to_be_out_of_reach_is_told_before_training(
     stated = dataclasses.replace(criterion(limit), rate=rate)
     planning._warn_of_bar(run_settings(aspect=aspect, criterion=stated), num_texts)
     assert (
-        f"no model reached val_token_precision >= {limit} with so few training texts (here {num_texts})"
-        in caplog.text
+        f"You have {num_texts}, so val_token_precision >= {limit} is probably out of reach" in caplog.text
     ) == is_told
     assert ("--min-precision" in caplog.text) == is_told
     assert (
-        "the highest precision was 0.82, with 9000 training texts and 8 % of the tokens selected"
-        in caplog.text
+        "with 9000 training texts and 8 % of the tokens selected, the highest precision that we measured "
+        "was 0.82" in caplog.text
     ) == is_told
 
 
@@ -487,7 +486,7 @@ def test_the_gpus_of_a_cluster_are_not_looked_for_on_this_machine(
 
 def test_a_start_that_is_searched_is_said_with_its_longest():
     run = planning.run_settings(flags("--method", "fresh", "--set", "support_epochs=3.0"), {})
-    assert "at full weight after 3 epochs" in epoch_check.start_of(run)
+    assert "the classifier is trained after 3 epochs" in epoch_check.start_of(run)
     space = lookup.space("fresh", "beer", "paper")
     assert epoch_check.start_of(run, space).endswith(
         "after the start phase, whose length is searched (at most 6 epochs)"
@@ -582,10 +581,7 @@ def test_the_note_of_a_bar_out_of_reach_is_of_fixed_bars_alone(caplog: pytest.Lo
     planning._warn_of_bar(searched(), 9000)
     assert caplog.messages == []
     planning._warn_of_bar(searched("--criterion", "paper"), 9000)
-    assert (
-        "no model reached val_token_precision >= 0.878 with so few training texts (here 9000)"
-        in caplog.messages[0]
-    )
+    assert "You have 9000, so val_token_precision >= 0.878 is probably out of reach" in caplog.messages[0]
     assert caplog.messages[0].endswith(" now, or with `python -m pipeline.register` after the search")
     planning._warn_of_bar(dataclasses.replace(searched("--criterion", "paper"), criterion_kind=""), 9000)
     assert caplog.messages[1].endswith("Set another threshold with `--min-precision`"), "nobody searches"

@@ -219,7 +219,7 @@ def test_a_sample_model_never_replaces_one_of_real_data(tracker: Tracker, run_id
         PipelineError, match="sample corpus and cannot replace version 2, .* real data"
     ) as caught:
         promote.main(command(tracker, "--version", "1"))
-    assert "--storage" in (caught.value.hint or "")
+    assert "--tracking-uri" in (caught.value.hint or "")
     assert "test_readings" not in tracker.run(run_id).tags, "refused before the test split is read"
 
 

@@ -470,7 +470,7 @@ def test_the_target_of_the_criterion_stands_first(chosen_by: str, order: list[st
     assert (values["charges macro F1"], values["terms macro F1"]) == ("80.0", "30.0")
     (note,) = [note for note in found.notes if "differences and p-values are of charges macro F1" in note]
     target = order[0]
-    said = f"the best epoch of each is chosen by {target} macro F1"
+    said = f"the best epoch of each training is chosen by {target} macro F1"
     assert (said in note) == (target != "charges")
 
 

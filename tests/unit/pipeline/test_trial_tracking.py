@@ -116,7 +116,7 @@ def test_a_trial_that_the_ledger_has_lost_is_told_and_does_not_stay_running(
 ):
     ledger = a_ledger(tmp_path)
     tracking(tracker, study, ledger).sync(is_running=True)
-    assert "a new run replaces it" not in caplog.text
+    assert "ledger file is missing" not in caplog.text
     (path,) = ledger.directory.glob("*-open.jsonl")
     path.rename(tmp_path / "taken away")
     (failed,) = ledger.directory.glob("*-failed.jsonl")

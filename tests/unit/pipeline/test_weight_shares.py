@@ -37,20 +37,20 @@ def test_the_share_at_the_top_of_the_range_follows_from_each_trial():
 
 
 def test_a_weight_is_named_only_where_its_whole_range_is_too_low():
-    quiet = weight_shares.unheard([IB], [trial(0.0001, 0.002)], "paper")
+    quiet = weight_shares.unheard([IB], [trial(0.0001, 0.002)], {"lambda_ib": 0.01})
     assert quiet == [
         "`lambda_ib` has no effect in this search: even at 0.001, the top of its range, its gradient at the "
         "selector is only 2.0\N{NO-BREAK SPACE}% of the gradient of L_sp. Below 3\N{NO-BREAK SPACE}%, the "
         "trials differ by chance, not because of this weight. `--space wide` reaches further."
     ]
     just = LEAST * 0.0001 / 0.001
-    assert weight_shares.unheard([IB], [trial(0.0001, just)], "paper") == []
+    assert weight_shares.unheard([IB], [trial(0.0001, just)], {}) == []
     # one trial heard it, though the others say that it cannot be
     trials = [trial(0.0001, 0.002), trial(0.0002, 0.004), trial(0.001, LEAST)]
     assert weight_shares.at_the_top(IB, trials) < LEAST
-    assert weight_shares.unheard([IB], trials, "paper") == []
+    assert weight_shares.unheard([IB], trials, {}) == []
     (guider,) = weight_shares.unheard(
-        [Searched(name="lambda_mi", high=1.0)], [trial(0.1, 0.001, "lambda_mi")], "wide"
+        [Searched(name="lambda_mi", high=1.0)], [trial(0.1, 0.001, "lambda_mi")], {"lambda_mi": 1.0}
     )
     assert "its gradient at the guider is only 1.0\N{NO-BREAK SPACE}% of the gradient of L_guide." in guider
     assert "--space wide" not in guider

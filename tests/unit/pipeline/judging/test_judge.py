@@ -113,13 +113,15 @@ def test_results_become_artifacts_of_the_run_that_is_named(made: Path, tmp_path:
         ({"fluency": 4.25}, "expected `fluency` in tenths, as 4.2, but got 4.25"),
         (
             {"label": "none"},
-            "`label` differs from the sheet: number 3 of judge 1 has '[^']*', but the file has 'none'",
+            "`label` differs from the sheet: with `judge` 1 and `number` 3, the sheet has '[^']*', but the "
+            "file has 'none'",
         ),
         (
             {"text": "another"},
-            "`text` differs from the sheet: number 3 of judge 1 has .*, but the file has 'another'",
+            "`text` differs from the sheet: with `judge` 1 and `number` 3, the sheet has .*, but the file "
+            "has 'another'",
         ),
-        ({"judge": 2}, "`(text|label)` differs from the sheet: number 3 of judge 2"),
+        ({"judge": 2}, "`(text|label)` differs from the sheet: with `judge` 2 and `number` 3"),
         ({"fluency": KeyError}, "no key `fluency`; the keys are"),
         ({"text": KeyError}, "no key `text`; the keys are"),
         ({"sheet": "0" * 16}, "the line belongs to sheet '0000000000000000'"),
@@ -148,7 +150,9 @@ def test_another_answer_needs_leave_to_take_the_place_of_a_finished_one(made: Pa
     judge.main(take)  # the same once more
     lines = read(file)
     written(file, [lines[0] | {"fluency": 4}])
-    with pytest.raises(PipelineError, match="judge 1 already has a different finished answer for number 1"):
+    with pytest.raises(
+        PipelineError, match="`judge` 1 and `number` 1 has another answer than the stored one"
+    ):
         judge.main(take)
     assert judge.main([*take, "--replace"]) == 0
 
@@ -159,7 +163,8 @@ def test_two_lines_that_contradict_each_other_are_both_named(made: Path, tmp_pat
     written(other, [lines[1] | {"fluency": 4}])
     for replace in ([], ["--replace"]):
         with pytest.raises(
-            PipelineError, match=f"number 2 of judge 1 has a different answer here than in {file}:2"
+            PipelineError,
+            match=f"the line with `judge` 1 and `number` 2 has a different answer here than in {file}:2",
         ) as caught:
             judge.main(["--sheet", str(made), "--import", str(file), str(other), *replace])
         assert caught.value.where == f"{other}:1"
