@@ -183,7 +183,7 @@ _fast_cut = functools.cache(_FastCut)
 class _MarkovModel:
     """jieba's model of unknown words, with its tables.
 
-    A character begins a word (B), goes on in its middle (M), ends it (E) or is a word by itself (S).
+    A character begins a word (B), continues in its middle (M), ends it (E) or is a word by itself (S).
 
     `jieba.finalseg.cut` computes the same, several times slower. Sums are made in its order and equal ones
     settled as it does, by the later letter of B < E < M < S, so that the last digit agrees.

@@ -69,7 +69,7 @@ class Batch:
         return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> "Batch":
-        """The same batch in memory that a GPU can read while the host goes on; needs CUDA."""
+        """The same batch in memory that a GPU can read while the host continues; needs CUDA."""
         return self._map(torch.Tensor.pin_memory)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":

@@ -2,9 +2,9 @@
 
 python -m pipeline.sync --name NAME --storage DIR
 
-A search goes on while MLflow is away, and what its trials give is in the study's ledger. This writes what is
-missing once MLflow is back, and nothing twice; a study whose trials have all ended gets its winner and its
-report.
+A search continues while MLflow is not reachable; the results of its trials are in the study's ledger. This
+command writes to MLflow what it lacks, and nothing twice. A study whose trials have all ended gets its winner
+and its report.
 """
 
 import argparse

@@ -176,7 +176,7 @@ def _said_at(where: str, make: Callable[[], _T]) -> _T:
     try:
         return make()
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"{error}", where=where) from error
+        raise ConfigError(f"{error}", where=where, hint=_HINT) from error
 
 
 _SHORT = reprlib.Repr()

@@ -346,15 +346,16 @@ def _once(names: Sequence[str], given: str) -> str:
 
 def _without_aspects(source: Source, first: str, others: Sequence[str], given: str) -> list[str]:
     """The targets of a source without aspects that has a main target and side targets."""
-    if not source.main_targets or (not others and first not in source.main_targets):
+    if not source.main_targets:
         raise RequestError(
             f"dataset `{source.name}` has no aspects, but got `{given}`", hint="leave out `--aspect`"
         )
     if first not in source.main_targets:
         raise RequestError(
-            f"expected {quoted(source.main_targets)} as the first of several targets of dataset "
-            f"`{source.name}`, but got `{first}`",
-            hint=did_you_mean(first, source.main_targets) or "name the main target first",
+            f"expected {quoted(source.main_targets)} as the first target of dataset `{source.name}`, but got "
+            f"`{first}`",
+            hint=did_you_mean(first, source.main_targets)
+            or "leave out `--aspect`, or name the main target first",
         )
     if source.side_targets:
         return [first, *(_resolved(source, other, source.side_targets, given) for other in others)]
@@ -373,7 +374,8 @@ def _resolved(source: Source, name: str, known: Sequence[str], given: str) -> st
         near = did_you_mean(name, (*known, *source.aliases), "--aspect " if name == given else "")
         what = "side target" if known != source.aspects else "aspect"
         raise RequestError(
-            f"no {what} `{name}` in dataset `{source.name}`; it has {quoted(known)}", hint=near
+            f"no {what} `{name}` in dataset `{source.name}`; it has {quoted(known)}",
+            hint=near or "give one of these names",
         )
     return found
 

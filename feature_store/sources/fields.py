@@ -113,7 +113,9 @@ def check_spans(
         if size is not None and not 0 <= start <= end <= size:
             backwards = ": it ends before it begins" if end < start else ""
             raise BadInputError(
-                f"span {shown(span)} of {key} does not fit the text's {size} {unit}{backwards}", where=where
+                f"span {shown(span)} of {key} does not fit the text's {size} {unit}{backwards}",
+                where=where,
+                hint=f"a span is [start, end): start counts from 0, and end is at most {size}",
             )
         if not 0 <= start <= end:
             raise BadInputError(

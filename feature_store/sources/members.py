@@ -17,7 +17,7 @@ _DECODER = json.JSONDecoder()
 
 
 class JsonSyntaxError(ValueError):
-    """The text cannot go on as JSON at a position of the buffer; more text may mend it."""
+    """The text cannot continue as JSON at a position of the buffer; more text may mend it."""
 
     def __init__(self, message: str, position: int) -> None:
         super().__init__(message)

@@ -150,8 +150,8 @@ class FreshTrainer(Trainer):
 
     The support model and the word vectors stand still while the classifier learns, as in [Jain2020], whose
     classifier sees nothing but the extracted text. `sp` is the loss of what is being trained. Where weights
-    are averaged, the averaged support model is the one that goes on: the masks that the classifier is trained
-    on are then those that it is evaluated with.
+    are averaged, the averaged support model extracts. So the classifier is trained on the masks with which it
+    is evaluated.
     """
 
     model_class = FreshModel

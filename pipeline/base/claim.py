@@ -1,7 +1,7 @@
 """A study at a URI belongs to one process at a time, on file systems that know no locks.
 
 A process writes a claim of its own and then lists all claims: of two that start at once, the one that lists
-last sees the other's, so never both go on; it may be that neither does. This holds where a list shows what
+last sees the other's, so never both continue; it may be that neither does. This holds where a list shows what
 was written before it, as S3, Google's and Azure's stores and local file systems promise. A claim is renewed
 while its process lives, and void when it was not for `LIFE_S` seconds by the file system's own clock: a
 process that was asleep for longer may find its study taken over, and says so.

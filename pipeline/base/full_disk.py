@@ -1,4 +1,4 @@
-"""Whether an error says that a disk is full, or takes nothing for another reason.
+"""Whether an error says that a disk is full, or cannot be written for another reason.
 
 Where Python knows a number of the system (`errno`) or of SQLite, the number decides. Some writers lose it and
 have only words, and of an error in a worker Ray hands over its traceback as text: `WORDS` has what each of

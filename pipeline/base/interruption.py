@@ -33,7 +33,7 @@ SAME_S = 0.05
 
 @contextlib.contextmanager
 def handled() -> Iterator[None]:
-    """Make the first SIGINT or SIGTERM a KeyboardInterrupt, and the second one the end.
+    """Raise KeyboardInterrupt at the first SIGINT or SIGTERM, and end the process at the second.
 
     Outside of the main thread, where Python takes no handlers, nothing changes.
     """

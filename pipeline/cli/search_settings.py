@@ -188,7 +188,7 @@ def with_features(given: argparse.Namespace, prepared: StudySettings) -> StudySe
     """The settings with the features' folder; features are built where they are not there.
 
     Raises:
-        PipelineError: if a resumed study would go on with other data.
+        PipelineError: if a resumed study would continue with other data.
     """
     run = prepared.run
     if run.features_uri or (run.features_dir and Path(run.features_dir).is_dir()):

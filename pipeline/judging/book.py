@@ -19,7 +19,7 @@ from pipeline.judging.sheet import BOOK, JUDGE, Sheet
 from pipeline.web.tokens import new_token, same
 
 IDLE_S = 900
-"""Seconds after which another window may go on with a sheet without being asked."""
+"""Seconds after which another window may continue a sheet without being asked."""
 _TABLES = """
 CREATE TABLE sheet (digest TEXT NOT NULL);
 CREATE TABLE judge (number INTEGER PRIMARY KEY, token TEXT NOT NULL UNIQUE, session TEXT, seen_at REAL);
@@ -145,7 +145,7 @@ class Book:
     def enter(
         self, judge: int, window: str, now: float, *, before: Collection[str] = (), insist: bool = False
     ) -> bool:
-        """Whether this window may go on with a judge's sheet; then it is the only one that may save.
+        """Whether this window may continue a judge's sheet; then it is the only one that may save.
 
         Args:
             window: what the page that is open in it calls itself; every page that is opened has another name.
@@ -172,7 +172,7 @@ class Book:
             now: seconds since the epoch.
 
         Returns:
-            Whether it was kept; not if another window goes on with the sheet.
+            Whether it was kept; not if another window continues the sheet.
 
         Raises:
             sqlite3.Error: if it cannot be written; then the earlier one stands.

@@ -223,7 +223,7 @@ class Desk:
         return self._pages.notice(request, status, name)
 
     def _could_not_write(self, trouble: str) -> None:
-        """Tell whoever runs the server, once: the pages go on trying."""
+        """Tell whoever runs the server, once: the pages keep trying."""
         if trouble != self._trouble:
             logger.error("cannot save answers in %s: %s; the pages try again", self._book.path, trouble)
         self._trouble = trouble

@@ -179,7 +179,11 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
             if any(cell.strip() for cell in record):
                 yield reader.line_num, record
     except csv.Error as error:
-        raise PipelineError(f"not CSV: {error}", where=f"{path}:{reader.line_num}") from error
+        raise PipelineError(
+            f"expected a table of scores as CSV, but cannot read this line as CSV: {error}",
+            where=f"{path}:{reader.line_num}",
+            hint="give a CSV file with a header and one row for each method (see docs/scoring.md)",
+        ) from error
 
 
 def _names(header: Sequence[str], where: str) -> dict[int, str]:

@@ -65,8 +65,8 @@ def conduct(
     Args:
         prepared: what to do, its features built.
         address: Ray cluster; None: RAY_ADDRESS, else a private local one.
-        resume: go on with the study.
-        commands: that go on with it.
+        resume: continue the study.
+        commands: that continue it.
 
     Returns:
         The table of results and what to run next.
@@ -203,7 +203,7 @@ def synchronise(prepared: StudySettings, folder: StudyFolder, uri: str, command:
     """Write to MLflow what it lacks of a study that nobody runs; conclude it if all its trials have ended.
 
     Args:
-        command: that goes on with it, for a user to type.
+        command: that continues it, for a user to type.
 
     Returns:
         What was done, or the table of results of a study that is complete.

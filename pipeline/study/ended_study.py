@@ -1,4 +1,4 @@
-"""A study that nobody runs, opened to go on with what it holds: what `register` and `sync` begin with."""
+"""A study that nobody runs, opened to work with what it holds: what `register` and `sync` begin with."""
 
 import argparse
 import contextlib

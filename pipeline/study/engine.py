@@ -82,7 +82,7 @@ class Engine:
                 trial_dirname_creator=trial_id_of,
             ),
             run_config=tune.RunConfig(
-                # what a driver that died has left stays as it is: trials go on from its checkpoints
+                # what a driver that died has left stays as it is: trials continue from its checkpoints
                 name=f"{experiment}-{len(earlier)}" if earlier else experiment,
                 storage_path=place.path,
                 storage_filesystem=None if place.is_local else place.filesystem,

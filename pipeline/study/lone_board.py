@@ -64,7 +64,7 @@ class LoneBoard:
             return 0.0
         track = Track(None, self._reports, epoch_s, is_running=True)
         phase = Phase([track], 1)
-        # an interrupted training goes on: its epochs of before were not reported here
+        # an interrupted training continues: its epochs of before were not reported here
         remaining = self.num_epochs - done + len(self._reports)
         return time_left.seconds_left([phase], num_epochs=remaining, slots=1, now=now, since=self._since)
 

@@ -1,4 +1,4 @@
-"""Studies some of whose trials have lost their weights: what is refused, and the commands that go on."""
+"""Studies some of whose trials have lost their weights: what is refused, and the commands that continue."""
 
 import contextlib
 import dataclasses

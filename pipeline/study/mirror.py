@@ -73,7 +73,7 @@ class Mirror:
         """Write what is left.
 
         Args:
-            is_running: whether trials that have not ended go on; else their runs become KILLED.
+            is_running: whether trials that have not ended continue; else their runs become KILLED.
             patience_s: how long it is tried.
 
         Raises:

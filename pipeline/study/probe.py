@@ -67,7 +67,7 @@ def _largest(space: Space) -> list[dict[str, Any]]:
 
 
 def exercise(trial: Trial, folder: Path) -> None:
-    """Let a trial do once all that takes memory: train, evaluate, and go on from a checkpoint.
+    """Let a trial do once all that takes memory: train, evaluate, and continue from a checkpoint.
 
     Args:
         trial: just made; of no use afterwards.

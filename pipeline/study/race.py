@@ -57,7 +57,7 @@ class Race:
     racers: Sequence[Racer]
     """Best first; those that are out stand behind those that are still in it."""
     missing: Sequence[Mapping[str, Any]] = ()
-    """Configs, with their seeds, that have to be trained before it goes on; empty: the first one has won."""
+    """Configs, with their seeds, that have to be trained before the next round; empty: the first has won."""
 
 
 def most_trainings(num_trials: int) -> int:

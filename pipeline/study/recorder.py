@@ -102,7 +102,7 @@ class Recorder(UnsavedCallback):
         """An exception has ended a trial for good.
 
         Raises:
-            PipelineError: if there is no room for its checkpoints: no trial could go on, and none has failed.
+            PipelineError: if there is no room for its checkpoints: no trial can continue, but none failed.
         """
         # the driver's own copy: the one that `Trial.get_error` reads is not in the storage yet
         file = Path(trial.error_file) if trial.error_file else None

@@ -1,4 +1,4 @@
-"""Early stopping and the choice of points: ASHA, and Optuna told what Tune alone would not tell it."""
+"""Early stopping by ASHA, and the choice of points by Optuna, which hears more here than Tune tells it."""
 
 import contextlib
 import datetime
@@ -34,7 +34,7 @@ from search_spaces import space as spaces
 from search_spaces.space import Choice, Parameter, Space, num_points
 
 REDUCTION_FACTOR = 3
-"""One trial of so many goes on from a rung."""
+"""One trial of so many continues from a rung."""
 _EPOCHS_AFTER_START = 2
 """Epochs of every trial between its start and the first rung. After one of them, the order of 192 trained
 points is not that of the last epoch (rank correlation -.17), and a stop loses the best points. After two, the
@@ -76,7 +76,7 @@ class Halving(ASHAScheduler):
     Args:
         grace_period: epochs before a trial may be stopped.
         past: trials of the study so far.
-        reduction_factor: one of so many trials goes on from each rung.
+        reduction_factor: one of so many trials continues from each rung.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Halving(ASHAScheduler):
         super().on_trial_add(tune_controller, _known(trial))
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        """Whether a trial goes on; a failed trial's last result decides nothing and stands on no rung."""
+        """Whether a trial continues; a failed trial's last result decides nothing and stands on no rung."""
         if FAILURE in result:
             return str(self.CONTINUE)
         return str(super().on_trial_result(tune_controller, _known(trial), result))
@@ -198,7 +198,7 @@ class ConstrainedOptunaSearch(OptunaSearch):
         first_points: points to try first.
         num_epochs: epochs of a trial that is not stopped early.
         past: trials of the study before its driver died: Optuna knows those that have ended, the others are
-            suggested again, first of all, with what is needed to go on.
+            suggested again, first of all, with what is needed to continue.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ class ConstrainedOptunaSearch(OptunaSearch):
         return tuple(point.get(name) for name in self._searched)
 
     def _drop(self, trial_id: str) -> None:
-        """Take back a point: samplers leave failed trials out, and go on with other random numbers."""
+        """Take back a point: samplers leave failed trials out, and continue with other random numbers."""
         trial = self._ot_trials.pop(trial_id)
         # the grid's sampler wants to stop a loop of Optuna's own once each of its points was drawn
         with contextlib.suppress(RuntimeError):

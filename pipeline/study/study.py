@@ -168,7 +168,7 @@ class Study:
         return race.stands(candidates, self.settings.run.seed, again)
 
     def say_defaults(self) -> None:
-        """Say which hyper-parameters the checkpoints of trials that go on were written without.
+        """Say which hyper-parameters the checkpoints of trials that continue were written without.
 
         The worker that reads such a checkpoint fills in the defaults, but nobody sees what a worker says.
         """

@@ -242,7 +242,7 @@ def claimed(directory: Path, *, resume: bool, kind: ResultKind = STUDY) -> Itera
 
 @contextlib.contextmanager
 def resume_hint(sign: Path, command: str, unit: str = "trial") -> Iterator[None]:
-    """Say how to go on after an interrupt, whenever it comes.
+    """Say how to continue after an interrupt, whenever it comes.
 
     Args:
         sign: file or folder that is there once something was trained.

@@ -18,7 +18,7 @@ _RATIONALES = b"<article"
 """Stands in a page that shows a text with its rationale."""
 
 
-class WouldLoseRationales(PipelineError):  # noqa: N818 - what a caller may go on without
+class WouldLoseRationales(PipelineError):  # noqa: N818 - what a caller may continue without
     """A page with rationales would be replaced by one without."""
 
 

@@ -108,7 +108,7 @@ def _span(
     start: float,
     chance: random.Random,
 ) -> float:
-    """One way in which a phase may go on, in seconds."""
+    """One way in which a phase may continue, in seconds."""
     rungs = _Rungs(phase, num_epochs)
     running = [track for track in phase.tracks if track.is_running and not track.is_over]
     free = []

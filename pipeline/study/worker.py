@@ -25,7 +25,7 @@ def tune_trainable(values: dict[str, Any], runs: Mapping[str, RunSettings], stud
     """The function that Ray Tune calls in a worker.
 
     Args:
-        values: hyper-parameters of the trial; RESUMED says where it goes on, RUN which settings it has.
+        values: hyper-parameters of the trial; RESUMED says where it continues, RUN which settings it has.
         runs: everything else, by the names that RUN may have; the empty name is that of trials without RUN.
         study: folder or URI of the study.
     """

@@ -43,7 +43,7 @@ def config_of(run: TrackedRun) -> dict[str, Any]:
 
 
 def refuse_another_study(tracker: Tracker, experiment_id: str, name: str, origin: str) -> None:
-    """Keep a new study from going on in the run of another one of its name, with results elsewhere.
+    """Keep a new study from continuing in the run of another one of its name, with results elsewhere.
 
     Raises:
         PipelineError: if there is such a run.

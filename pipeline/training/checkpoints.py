@@ -1,4 +1,4 @@
-"""What is written of a model: a trial's checkpoint to go on from, and a package to predict with.
+"""What is written of a model: a trial's checkpoint to continue from, and a package to predict with.
 
 Nothing here is a pickle: weights are safetensors, everything else is JSON, and a training state is
 read with `weights_only`. A package is refused where a file does not match its digest.

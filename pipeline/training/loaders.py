@@ -105,7 +105,7 @@ class Loader:
 
         Args:
             batch_size: texts a batch; the last one may be smaller.
-            start: batches to leave out at the start, to go on in the middle of an epoch.
+            start: batches to leave out at the start, to continue in the middle of an epoch.
         """
         generator = np.random.default_rng([seed, epoch])
         order = generator.permutation(len(self))

@@ -128,7 +128,7 @@ class Trial:
         checkpoints.copy_tree(checkpoint / checkpoints.BEST, self.directory / checkpoints.BEST)
 
     def save(self, checkpoint: Path) -> None:
-        """Write everything needed to go on, to choose the best epoch and to show it."""
+        """Write everything needed to continue, to choose the best epoch and to show it."""
         checkpoints.save_state(checkpoint, self.trainer, self.progress.as_json())
         checkpoints.save_history(checkpoint, self.progress.history)
         checkpoints.copy_tree(self.directory / checkpoints.BEST, checkpoint / checkpoints.BEST)
@@ -392,7 +392,7 @@ def train(
         values: hyper-parameters that differ from `run.base`, and optionally `seed`.
         report: called after each epoch.
         directory: an empty working folder.
-        midway: keeps states within an epoch, and may have one to go on from.
+        midway: keeps states within an epoch, and may have one to continue from.
     """
     chosen = dict(values)
     seed = int(chosen.pop("seed", run.seed))
@@ -461,7 +461,7 @@ def _lack_of_memory(error: BaseException | None) -> BaseException | None:
 def _failed_at_start(
     failure: TrainingFailure, report: Report, directory: Path, checkpoint: Path | None
 ) -> Progress:
-    """Report a trial that could not be set up, with the checkpoint that it was to go on from."""
+    """Report a trial that could not be set up, with the checkpoint that it was to continue from."""
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         history: list[Epoch] = []
         if checkpoint is not None:

@@ -80,7 +80,7 @@ class Pages:
         """A page that says `name.title` and `name.text`.
 
         Args:
-            target: address and words of a link to go on by.
+            target: address and words of a link to continue by.
         """
         return self.page(request, "notice.html.j2", status, name=name, target=target)
 

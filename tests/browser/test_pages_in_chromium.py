@@ -90,7 +90,7 @@ def test_the_runs_of_an_experiment_are_nested_under_their_study(chromium: Browse
     check(visited)
 
 
-@pytest.mark.parametrize("width", [700, 800, 1280])
+@pytest.mark.parametrize("width", [400, 700, 800, 1280])
 def test_the_page_of_all_tables_fits_the_window(chromium: Browser, tmp_path: Path, width: int):
     places = f"--storage {'a' * 200} --sample"
     models = language_model_tables.section([], ["beer", "hatexplain"], places)

@@ -204,12 +204,16 @@ def test_a_line_without_a_side_target_is_refused(tmp_path: Path):
         (
             "jsonl",
             "group,label",
-            "expected `label`, `score` as the first of several targets of dataset `jsonl`",
+            "expected `label`, `score` as the first target of dataset `jsonl`",
         ),
         ("jsonl", "label,", "expected names of targets after `label,`, but got ``"),
         ("jsonl", "label,a b", "expected names of targets after `label,`, but got `a b`"),
         ("jsonl", "label,x,x", "aspect `x` is named twice"),
-        ("jsonl", "group", "dataset `jsonl` has no aspects, but got `group`"),
+        (
+            "jsonl",
+            "group",
+            "expected `label`, `score` as the first target of dataset `jsonl`, but got `group`",
+        ),
         ("hatexplain", "label,groups", "no side target `groups` in dataset `hatexplain`; it has `group`"),
         ("eraser", "label,x", "dataset `eraser` has no aspects, but got `label,x`"),
     ],

@@ -145,7 +145,7 @@ def test_names_of_several_targets(source, given: str, name: str):
         (BEER, "taste,palate", "no aspect `taste` in dataset `beer`; it has `appearance`, `smell`, `palate`"),
         (BEER, "palate,price", "no side target `price` in dataset `beer`; it has .*`taste`, `overall`"),
         (BEER, "palate,", "no side target `` in dataset `beer`"),
-        (get_source("hatexplain"), "a,b", "expected `label` as the first of several targets of dataset"),
+        (get_source("hatexplain"), "a,b", "expected `label` as the first target of dataset"),
         (get_source("eraser"), "a,b", "has no aspects"),
     ],
 )

@@ -90,7 +90,7 @@ def test_columns_that_mean_nothing_are_named(tmp_path: Path):
         ("precision,recall\n0.5\n", "table.csv:2: expected 2 cells, as in the header, but got 1"),
         ("P,precision\n1,1\n", "table.csv:1: columns `P` and `precision` are both `precision`"),
         ("method,mse\na,1\n", "table.csv:1: no column to check among `method`, `mse`"),
-        ('precision\n"0.5\n', "table.csv:2: not CSV"),
+        ('precision\n"0.5\n', "table.csv:2: expected a table of scores as CSV"),
         ("", "table.csv: the file is empty"),
     ],
 )
