@@ -1,5 +1,6 @@
 """Which space, first point, criterion and defaults belong to a method, a dataset and an aspect."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
@@ -10,6 +11,7 @@ from feature_store.targets import main_of, names_of
 from infocal.config import MethodConfig
 from infocal.encoder_registry import ENCODERS
 from infocal.errors import ConfigError, did_you_mean
+from infocal.explainers import ATTENTION, GRADIENT_X_INPUT, INTEGRATED_GRADIENTS, LIME
 from infocal.methods.registry import METHODS, Method
 from search_spaces import (
     attention,
@@ -178,6 +180,24 @@ def chosen_methods(text: str, dataset: str, where: str, aspect: str = "") -> lis
 def title(method: str) -> str:
     """How the published tables call a method or variant."""
     return VARIANTS[method].title if method in VARIANTS else METHODS[method].title
+
+
+_EXPLAINED = {
+    ATTENTION: "Attn",
+    LIME: "LIME",
+    INTEGRATED_GRADIENTS: "integrated gradients",
+    GRADIENT_X_INPUT: "gradient x input",
+}
+"""Explainer -> how published tables call it behind a method."""
+
+
+def title_with(method: str, config: MethodConfig) -> str:
+    """How the published tables call a method whose tokens the config's explainer ranks: `BERT [LIME]`."""
+    explainer = getattr(config, "explainer", None)
+    own = {field.name: field.default for field in dataclasses.fields(config)}.get("explainer")
+    if explainer == own:
+        return title(method)
+    return f"{title(method).partition(' [')[0]} [{_EXPLAINED[str(explainer)]}]"
 
 
 def fixed_by(method: str) -> dict[str, Any]:

@@ -124,7 +124,8 @@ def _widths(rows: Cells) -> list[int]:
 
 def latex_escaped(text: str) -> str:
     """A text that LaTeX sets as it stands here."""
-    return "".join(_LATEX.get(character, character) for character in text)
+    escaped = "".join(_LATEX.get(character, character) for character in text)
+    return escaped.replace("--", "-{}-")  # two hyphens are set as a dash
 
 
 def latex(caption: str, rows: Cells, notes: Iterable[str] = (), rules: Iterable[int] = (1,)) -> str:

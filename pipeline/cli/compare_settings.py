@@ -225,10 +225,21 @@ def stored_comparison(given: argparse.Namespace, home: Location) -> "ComparisonS
 def with_features(given: argparse.Namespace, prepared: "ComparisonSettings") -> "ComparisonSettings":
     """The settings with the features' folders; features are built where they are missing."""
     runs = [
-        planning.with_features(_for_method(given, run.method, prepared.target_rate), run, is_first=i == 0)
+        _with_features(given, prepared.target_rate, run, is_first=i == 0)
         for i, run in enumerate(prepared.runs)
     ]
     return dataclasses.replace(prepared, runs=runs)
+
+
+def _with_features(
+    given: argparse.Namespace, rate: float, run: settings.RunSettings, *, is_first: bool
+) -> settings.RunSettings:
+    try:
+        return planning.with_features(_for_method(given, run.method, rate), run, is_first=is_first)
+    except UserError as error:
+        if error.where != "--method":
+            raise  # of the data, whatever is trained on them
+        raise _of_method(run.method, error) from error
 
 
 def looked_at(

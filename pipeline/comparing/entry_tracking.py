@@ -25,6 +25,7 @@ from pipeline.tracking.tracking import TRIAL_TAG, Tracker
 from pipeline.training import checkpoints
 from pipeline.training.loaders import embeddings_of
 from pipeline.training.settings import RUN, RunSettings
+from search_spaces import lookup
 
 _HALF = 0.5
 
@@ -95,7 +96,8 @@ class EntryTracking(TrialTracking):
             name = f"{OUTCOMES}/{entry.name}.json"
             path = self.folder.directory / name
             path.parent.mkdir(exist_ok=True)
-            found = Outcome(method=entry.method, seed=entry.seed, run_id=run_id)
+            title = lookup.title_with(entry.method, entry.config())
+            found = Outcome(method=entry.method, seed=entry.seed, run_id=run_id, title=title)
             if record.failure is None or is_whole(record):
                 found = self._read(record, entry, found)
             else:

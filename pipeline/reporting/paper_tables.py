@@ -93,6 +93,10 @@ class Compared:
         """Whether every training has its outcome."""
         return len(self.outcomes) >= self.num_all
 
+    def title_of(self, method: str) -> str:
+        """Name of a method's row."""
+        return next((one.row for one in self.outcomes if one.method == method), lookup.title(method))
+
     @property
     def protocol(self) -> tuple[Any, ...]:
         """Two comparisons may share a table only if this is equal for both."""
@@ -147,7 +151,7 @@ class _Own:
 
     @property
     def title(self) -> str:
-        return lookup.title(self.method)
+        return self.of.title_of(self.method)
 
     @property
     def every(self) -> list[Outcome]:
@@ -185,7 +189,7 @@ def sections(found: Sequence[Compared], places: str = "") -> list[PaperSection]:
     for dataset, of_dataset in _grouped(rows, lambda row: row.dataset):
         known = {row.method for row in of_dataset if row.source.startswith(PAPER)}
         # what no table of the paper has stands in the first one of its data set
-        spare = {lookup.title(method) for one in found for method in one.methods} - known
+        spare = {one.title_of(method) for one in found for method in one.methods} - known
         for source, group in _grouped(of_dataset, lambda row: row.source):
             if not source.startswith(PAPER):
                 continue
@@ -194,7 +198,7 @@ def sections(found: Sequence[Compared], places: str = "") -> list[PaperSection]:
             for aspect, printed_rows in _grouped(group, lambda row: _ASPECT_OF_TASK.get(row.task, row.task)):
                 chosen = [
                     # whether a comparison is finished is still said of all its methods
-                    replace(one, methods=[name for name in one.methods if lookup.title(name) in titles])
+                    replace(one, methods=[name for name in one.methods if one.title_of(name) in titles])
                     for one in found
                     if _printed_key(one) == (dataset, aspect, "")
                 ]
@@ -300,7 +304,7 @@ def _table(group: Sequence[Compared], printed: Sequence[PublishedRow], shown: Se
     own = [_Own(method, of) for of in group for method in of.methods]
     rows: list[PaperRow] = []
     titles = [row.method for row in printed]
-    paper = {row.method for row in printed if row.source.startswith(PAPER)}
+    paper = {row.method for row in printed if row.source.startswith(PAPER)} or set(titles)
     every = dict.fromkeys([*titles, *(row.title for row in own)])
     for title in every:
         ours = [row for row in own if row.title == title]
@@ -322,11 +326,17 @@ def _table(group: Sequence[Compared], printed: Sequence[PublishedRow], shown: Se
         first=[*_first_here(own, shown, group), *_first_published(printed, shown)],
         notes=[f"{sign} {said}" for sign, said in MARKS.items() if sign in signs]
         + [f"{row.title}: {said}" for row in own if (said := failures(row.every))]
-        + list(dict.fromkeys(said for of in group for said in of.remarks))
-        + ([] if any(row.kind == "trivial" for row in beside) else [_NO_TRIVIAL]),
+        + [said if len(group) == 1 else f"`{of.name}`: {said}" for of in group for said in of.remarks]
+        + ([_NO_TRIVIAL] if _lacks_trivial(group, beside) else []),
         is_unfinished=not all(of.is_complete for of in group),
         is_sample=one.is_sample,
     )
+
+
+def _lacks_trivial(group: Sequence[Compared], beside: Sequence[StandingsRow]) -> bool:
+    """Whether texts with human rationales have no trivial masks here to compare with."""
+    has_marks = any("token_f1" in one.scores for of in group for one in of.outcomes)
+    return has_marks and not any(row.kind == "trivial" for row in beside)
 
 
 # ------------------------------------------------------------------------------------------------- rows
@@ -388,7 +398,8 @@ def _gap(row: _Own, column: Column) -> str:
     if not seeds:
         return NOT_MEASURED
     factor, digits = column.scale
-    return f"{factor * math.fsum(mine[s] - others[s] for s in seeds) / len(seeds):+z.{digits}f}"
+    gap = factor * math.fsum(mine[s] - others[s] for s in seeds) / len(seeds)
+    return f"{gap:+z.{digits}f} (no interval)"
 
 
 def _published(row: PublishedRow, shown: Sequence[Column], num_gaps: int) -> PaperRow:

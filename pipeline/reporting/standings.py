@@ -44,7 +44,7 @@ OFF_TARGET, DEGENERATE, DENSE, UNFINISHED = "†", "‡", "§", "¶"
 MARKS = {
     OFF_TARGET: "with at least one seed, the selection rate on test differs from the target by more than one "
     "point, so the row is not at the same selection rate",
-    DEGENERATE: "with at least one seed, (nearly) all or no tokens are selected, on validation or on test",
+    DEGENERATE: "with at least one seed, (nearly) all or no tokens have p >= 0.5, on validation or on test",
     DENSE: "reads every token by definition, so the selection rate does not apply to it",
     UNFINISHED: "with at least one seed, the best epoch is in the start phase, before all losses had their "
     "full weight",
@@ -87,6 +87,13 @@ class Outcome:
     failure: str = ""
     """Name of the failure that ended training; empty where none did."""
     failure_message: str = ""
+    title: str = ""
+    """Name of its row; empty in what older versions stored: the method's title."""
+
+    @property
+    def row(self) -> str:
+        """Name of the row that it belongs to."""
+        return self.title or lookup.title(self.method)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +296,7 @@ def _own_rows(
     """
     reference = by_method.get(INFOCAL, ())
     for name, outcomes in by_method.items():
-        label = lookup.title(name)
+        label = outcomes[0].row
         finished = [outcome for outcome in outcomes if not outcome.failure]
         scores = list(dict.fromkeys(score for outcome in finished for score in outcome.scores))
         tested = [] if name == INFOCAL else scores
@@ -342,7 +349,7 @@ def _with_differences(
     rows: Sequence[StandingsRow], by_method: Mapping[str, Sequence[Outcome]], scores: Sequence[str]
 ) -> list[StandingsRow]:
     """The rows of methods with their differences from InfoCal, and p-values corrected for their number."""
-    methods = {lookup.title(name): name for name in by_method if name != INFOCAL}
+    methods = {some[0].row: name for name, some in by_method.items() if name != INFOCAL}
     found: dict[str, dict[str, Difference]] = {}
     for title_, name in methods.items():
         pairs = paired_counts(by_method[name], by_method.get(INFOCAL, ()))
@@ -408,9 +415,7 @@ def _notes_on_differences(
     said += _smallest_in_words(smallest, headline, num_seeds)
     if (early := too_few_seeds(num_seeds)) is not None:
         said.append(early)
-    older = [
-        lookup.title(n) for n, some in by_method.items() if any(not o.texts and not o.failure for o in some)
-    ]
+    older = [some[0].row for some in by_method.values() if any(not o.texts and not o.failure for o in some)]
     if older and len(older) < len(by_method):
         said.append(f"no interval, because an older version stored the results: {', '.join(older)}")
     return said
@@ -525,9 +530,9 @@ def _method_notes(by_method: Mapping[str, Sequence[Outcome]]) -> list[str]:
         "p: two-sided paired t-test over seeds against InfoCal; "
         f"`{NOT_KNOWN}` means: fewer than two common seeds, or no InfoCal",
     ]
-    for name, outcomes in by_method.items():
+    for outcomes in by_method.values():
         if reason := failures(outcomes):
-            said.append(f"{lookup.title(name)}: {reason}")
+            said.append(f"{outcomes[0].row}: {reason}")
     return said
 
 

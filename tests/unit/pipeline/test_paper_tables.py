@@ -301,6 +301,17 @@ def test_comparisons_of_classes_have_a_section_and_published_rows_of_their_own()
     assert all("`first`" not in said for said in of_scores.protocol)
 
 
+def test_a_published_method_of_the_polar_reviews_that_nobody_trained_says_so():
+    found = [
+        table
+        for one in sections([compared(both(), options={"target": "polar"})])
+        if one.label == "Polar reviews"
+        for table in one.tables
+    ]
+    (palate,) = [one for one in found if one.title.startswith("beer/palate")]
+    assert {"A2R", "DMR"} <= {row.name for row in palate.rows if row.kind == "missing"}
+
+
 def test_a_protocol_that_was_never_compared_names_the_command_that_does():
     (said, *_) = table(label="Polar reviews").first
     assert "nothing of this table was measured here" in said
@@ -335,7 +346,7 @@ def test_models_of_several_targets_stand_in_the_table_of_each():
         place = found.head.index("macro F1 %") - 1
         assert row(found, "InfoCal (3 targets)").cells[place] == ours
         assert row(found, "TOPJUDGE (3 targets)").cells[place] == theirs
-        assert row(found, "TOPJUDGE (3 targets)").cells[-1] == "+5.0"
+        assert row(found, "TOPJUDGE (3 targets)").cells[-1] == "+5.0 (no interval)"
         (said,) = [line for line in found.protocol if line.startswith("ours")]
         assert "each model predicts charges, articles and terms, and was chosen by its main target" in said
     assert row(law_table_of("articles", several), "TOPJUDGE, published").cells[0] == "87.2"
@@ -348,13 +359,48 @@ def test_models_of_one_target_and_of_several_share_a_table_where_texts_and_rate_
     place = found.head.index("macro F1 %") - 1
     assert row(found, "InfoCal, in `alone`").cells[place] == "82.0"
     assert row(found, "InfoCal (3 targets), in `joint`").cells[place] == "80.0"
-    assert row(found, "TOPJUDGE (3 targets), in `joint`").cells[-1] == "+0.0"
+    assert row(found, "TOPJUDGE (3 targets), in `joint`").cells[-1] == "+0.0 (no interval)"
 
 
 def test_what_a_method_says_of_itself_stands_below():
     said = "FLA: the vectors of the articles are learnt"
     found = law_table_of("terms", of_cases([of_law("infocal"), of_law("fla")], remarks=[said]))
     assert said in found.notes
+
+
+def test_what_methods_say_of_themselves_names_their_comparison_where_there_are_two():
+    named = {"with": "FLA: it reads the texts of the articles", "without": "FLA: the vectors are learnt"}
+    found = law_table_of(
+        "terms",
+        *(of_cases([of_law("infocal"), of_law("fla")], name=n, remarks=[said]) for n, said in named.items()),
+    )
+    assert {f"`{name}`: {said}" for name, said in named.items()} <= set(found.notes)
+
+
+def test_texts_that_nobody_marked_lack_no_trivial_masks():
+    marked = table(compared(both(), beside=[]))
+    assert any(note.startswith("the trivial masks are not here") for note in marked.notes)
+    unmarked = law_table_of("charges", of_cases([of_law("infocal"), of_law("fla")]))
+    assert not any(note.startswith("the trivial masks") for note in unmarked.notes)
+
+
+def test_a_row_is_called_by_the_explainer_that_ranked_its_tokens():
+    outcomes = [
+        outcome("birnn_attn", 0, rate=0.5),
+        outcome("cnn_gru", 0, rate=0.5, title="CNN-GRU [LIME]"),
+    ]
+    lime = [outcome("birnn_attn", 0, rate=0.5, title="BiRNN-Attn [LIME]")]
+    posts = {"dataset": "hatexplain", "aspect": "", "target_rate": 0.5}
+    (section,) = [
+        one
+        for one in sections([compared(outcomes, **posts), compared(lime, name="lime", **posts)])
+        if one.label == "Table 10"
+    ]
+    (found,) = section.tables
+    kinds = {row.name: row.kind for row in found.rows}
+    assert kinds["BiRNN-Attn [Attn], in `first`"] == "ours"
+    assert kinds["BiRNN-Attn [LIME], in `lime`"] == "ours"
+    assert kinds["CNN-GRU [LIME], in `first`"] == "ours"
 
 
 def test_several_targets_of_rationales_stay_together():

@@ -56,3 +56,7 @@ def test_latex_has_a_line_above_the_rows_asked_for():
     assert r"\caption{Scores \& more}" in lines and r"\par\footnotesize a note" in lines
     body = lines[lines.index(r"\toprule") : lines.index(r"\bottomrule")]
     assert body[1:] == [r"method & f1 \% \\", r"\midrule", r"a\_b & 1 \\", r"\midrule", r"c & 2 \\"]
+
+
+def test_two_hyphens_of_a_command_are_no_dash_in_latex():
+    assert text_tables.latex_escaped("compare --methods a---b") == "compare -{}-methods a-{}--b"

@@ -348,3 +348,20 @@ def test_variants_are_rows_of_their_own():
     ]
     assert len(set(configs)) == len(configs)
     assert [config.is_dense for config in configs].count(True) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "explainer", "title"),
+    [
+        ("birnn_attn", "attention", "BiRNN-Attn [Attn]"),
+        ("birnn_attn", "lime", "BiRNN-Attn [LIME]"),
+        ("cnn_gru", "gradient_x_input", "CNN-GRU"),
+        ("cnn_gru", "lime", "CNN-GRU [LIME]"),
+        ("birnn", "integrated_gradients", "BiRNN [integrated gradients]"),
+        ("attention", "gradient_x_input", "Attention [gradient x input]"),
+    ],
+)
+def test_a_classifier_is_called_by_its_explainer(method: str, explainer: str, title: str):
+    config = lookup.implementation(method).config_class()
+    assert lookup.title_with(method, config(explainer=explainer)) == title
+    assert lookup.title_with("infocal", lookup.implementation("infocal").config_class()()) == "InfoCal"
