@@ -4,8 +4,8 @@ import argparse
 import dataclasses
 import logging
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from feature_store.sources import get_source
 from feature_store.sources.base import resolve_aspect
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pipeline.comparing.comparison_settings import ComparisonSettings
 
 logger = logging.getLogger("pipeline.cli.compare_settings")
+
+_Given = ParamSpec("_Given")
+_T = TypeVar("_T")
 
 _RATE = "target_selection_rate"
 
@@ -225,21 +228,28 @@ def stored_comparison(given: argparse.Namespace, home: Location) -> "ComparisonS
 def with_features(given: argparse.Namespace, prepared: "ComparisonSettings") -> "ComparisonSettings":
     """The settings with the features' folders; features are built where they are missing."""
     runs = [
-        _with_features(given, prepared.target_rate, run, is_first=i == 0)
+        _with_method(
+            run.method,
+            planning.with_features,
+            _for_method(given, run.method, prepared.target_rate),
+            run,
+            is_first=i == 0,
+        )
         for i, run in enumerate(prepared.runs)
     ]
     return dataclasses.replace(prepared, runs=runs)
 
 
-def _with_features(
-    given: argparse.Namespace, rate: float, run: settings.RunSettings, *, is_first: bool
-) -> settings.RunSettings:
+def _with_method(
+    method: str, settle: Callable[_Given, _T], *given: _Given.args, **named: _Given.kwargs
+) -> _T:
+    """What `settle` gives; its error about `--method` is one about a method of the comparison."""
     try:
-        return planning.with_features(_for_method(given, run.method, rate), run, is_first=is_first)
+        return settle(*given, **named)
     except UserError as error:
         if error.where != "--method":
             raise  # of the data, whatever is trained on them
-        raise _of_method(run.method, error) from error
+        raise _of_method(method, error) from error
 
 
 def looked_at(
@@ -251,6 +261,7 @@ def looked_at(
     logger.info("reading the data files; no features are built")
     runs, found = [], None
     for run in prepared.runs:
-        settled, found = planning.looked_at(_for_method(given, run.method, prepared.target_rate), run, found)
+        own = _for_method(given, run.method, prepared.target_rate)
+        settled, found = _with_method(run.method, planning.looked_at, own, run, found)
         runs.append(settled)
     return dataclasses.replace(prepared, runs=runs), [] if found is None else planning.data_lines(found)

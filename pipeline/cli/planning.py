@@ -33,7 +33,7 @@ from search_spaces.datasets import out_of_reach
 from search_spaces.space import Space
 
 if TYPE_CHECKING:
-    from feature_store.store import FeatureRequest, Features
+    from feature_store.store import FeatureRequest
     from feature_store.survey import Survey
 
 logger = logging.getLogger("pipeline.cli.planning")
@@ -419,7 +419,8 @@ def with_features(
         own_title=_own_title(given, features.notes),
     )
     validation = features.annotated_validation()["rationale"]
-    _check_supervision(run, features)
+    marked = features.table("train")["rationale"]
+    _check_supervision(run, len(marked), len(marked) - marked.null_count)
     for target, file in run.config().class_texts().items():
         class_words(features, target, Path(file))  # a worker would fail on the same file
     if lookup.depends_on_data(run.dataset):
@@ -456,6 +457,8 @@ def looked_at(
     is_first = found is None
     found = survey(feature_request(given, run)) if found is None else found
     run = dataclasses.replace(run, own_title=_own_title(given, found.notes))
+    if (train := found.sizes.get("train")) is not None:
+        _check_supervision(run, train.rows, train.annotated)
     held = found.sizes.get("val_annotated") or found.sizes.get("val")
     if lookup.depends_on_data(run.dataset):
         has_rationales = held is not None and held.marked > 0
@@ -496,13 +499,12 @@ def _check_annotated(
         )
 
 
-def _check_supervision(run: settings.RunSettings, features: "Features") -> None:
+def _check_supervision(run: settings.RunSettings, num_texts: int, num_annotated: int) -> None:
     """Refuse a method that learns from human rationales where no training text has one."""
-    marked = features.table("train")["rationale"]
-    if lookup.implementation(run.method).is_supervised and marked.null_count == len(marked):
+    if lookup.implementation(run.method).is_supervised and not num_annotated:
         raise PipelineError(
             f"`{run.method}` learns from the human rationales of training texts, but none of the "
-            f"{counted(len(marked), 'training text')} of {data_options.target_of_run(run)} has one",
+            f"{counted(num_texts, 'training text')} of {data_options.target_of_run(run)} has one",
             where="--method",
             hint="choose a method that needs no rationales to learn from",
         )

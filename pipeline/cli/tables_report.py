@@ -27,6 +27,12 @@ def write(given: argparse.Namespace, storage: Storage, output: Path | None) -> l
             where=flag,
             hint=f"leave out `{flag}`, or leave out `--tables` to write the page of a study",
         )
+    if output is not None and output.suffix not in ("", ".html"):
+        raise PipelineError(
+            f"expected a name that ends in .html, but got `{output}`",
+            where="--output",
+            hint="the Markdown and LaTeX files are written beside the HTML file, with its name",
+        )
     if not storage.is_remote and not storage.folder.is_dir():
         raise PipelineError(
             f"there is no folder `{storage}`",

@@ -142,8 +142,12 @@ def _protocol(one: MeasuredModels) -> str:
 
 def _first(values: Mapping[str, float], by_model: Mapping[str, LanguageModelOutcome]) -> str:
     """Whether our model has the lowest perplexity here, and which model has it otherwise."""
-    is_known = _OURS in values and len(by_model) > 1
-    return f"here: {_lowest(values) if is_known else 'fewer than two models are measured, or ours is not'}"
+    if len(values) < 2:
+        return "here: fewer than two models are measured"
+    if _OURS not in values:
+        best = min(values, key=lambda name: values[name])
+        return f"here: {best} has the lowest perplexity of those measured; our LM is not measured"
+    return f"here: {_lowest(values)}"
 
 
 def _first_published(printed: Sequence[PublishedRow]) -> list[str]:

@@ -299,6 +299,10 @@ def _tables(
 
 def _table(group: Sequence[Compared], printed: Sequence[PublishedRow], shown: Sequence[Column]) -> PaperTable:
     one = group[0]
+    if not any(row.source.startswith(PAPER) for row in printed):
+        # a regression's columns are empty where the scores are classes
+        known = {score for of in group for outcome in of.outcomes for score in outcome.scores}
+        shown = [column for column in shown if column.score in known] or shown
     headline = headline_of(shown)
     num_gaps = 0 if headline is None else 1
     own = [_Own(method, of) for of in group for method in of.methods]

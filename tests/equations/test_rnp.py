@@ -1,11 +1,13 @@
 """RNP and MCD: which loss reaches which part, and what each variant adds."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
 
 from infocal import losses
+from infocal.config import Task
 from infocal.methods.mcd import McdConfig, McdTrainer
 from infocal.methods.rnp import SLOWEST, RnpConfig, RnpTrainer, predictor_pace
 from tests.small_model import CLASSES, REGRESSION, random_batch, random_batches, random_embeddings
@@ -147,6 +149,31 @@ def test_the_norm_reaches_the_selector_alone():
     feature = model.predictor(model.embed(BATCH.words), mask=passes[0].mask, is_token=BATCH.is_token)
     assert terms["norm"].item() == pytest.approx(losses.representation_norm(feature).item(), rel=1e-5)
     assert all(value.requires_grad for value in model.parameters())
+
+
+def test_golden_norm():
+    # rows of length 5 and 10: -(ln 5 + ln 10) / 2
+    feature = torch.tensor([[3.0, 4.0], [6.0, -8.0]])
+    assert losses.representation_norm(feature).item() == pytest.approx(-(math.log(5) + math.log(10)) / 2)
+
+
+def test_the_norm_of_an_empty_rationale_counts_as_the_smallest():
+    feature = torch.zeros(2, 3, requires_grad=True)
+    loss = losses.representation_norm(feature)
+    assert loss.item() == pytest.approx(-math.log(1e-6))
+    loss.backward()
+    assert torch.equal(feature.grad, torch.zeros(2, 3))
+
+
+def test_golden_divergence():
+    # p = (1/4, 3/4), q = (1/2, 1/2): KL = 3/4 ln 3 - ln 2
+    full, selected = torch.tensor([[0.0, math.log(3.0)]]), torch.tensor([[1.0, 1.0]])
+    found = losses.prediction_divergence(full, selected, Task(kind="classification", num_classes=2))
+    assert found.item() == pytest.approx(0.75 * math.log(3.0) - math.log(2.0))
+    # scores .8 and .5, variance of the targets .09: .09 / .18
+    full, selected = torch.tensor([[math.log(4.0)]]), torch.tensor([[0.0]])
+    found = losses.prediction_divergence(full, selected, Task(kind="regression", target_variance=0.09))
+    assert found.item() == pytest.approx(0.5)
 
 
 def test_without_weight_there_is_no_norm():

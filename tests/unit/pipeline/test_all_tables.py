@@ -163,6 +163,7 @@ def test_an_output_gets_the_other_formats_beside_it(tmp_path):
         (["--tracking-uri", "sqlite:///x.db"], "--tracking-uri: this flag has no effect with `--tables`"),
         (["--name", "x"], "argument --name/--study: not allowed with argument --tables"),
         (["--output", "."], "--output: `.` is a folder"),
+        (["--output", "page.pdf"], "--output: expected a name that ends in .html, but got `page.pdf`"),
     ],
 )
 def test_mistakes_are_one_line(flags, error, tmp_path):

@@ -242,6 +242,16 @@ def test_it_says_who_has_the_lowest_perplexity():
     assert not table.is_unfinished
 
 
+def test_without_our_model_it_says_who_is_first_of_the_others():
+    better = dataclasses.replace(fake(RNNLM), log_p={PLAIN: [-10.0, -20.0]})
+    (table,) = section([small(fake(KNESER_NEY), better)]).tables
+    assert table.first[0] == (
+        "here: RNNLM has the lowest perplexity of those measured; our LM is not measured"
+    )
+    (table,) = section([small(better)]).tables
+    assert table.first[0] == "here: fewer than two models are measured"
+
+
 def test_published_tables_without_ours_say_who_is_first_too():
     (table,) = section([], ["cail-small"]).tables
     assert table.first[0].endswith("--table language-models --dataset cail-small --aspect charges`")

@@ -310,6 +310,8 @@ def test_a_published_method_of_the_polar_reviews_that_nobody_trained_says_so():
     ]
     (palate,) = [one for one in found if one.title.startswith("beer/palate")]
     assert {"A2R", "DMR"} <= {row.name for row in palate.rows if row.kind == "missing"}
+    assert "token_precision" in both()[0].scores and "precision %" in palate.head
+    assert "mse" not in both()[0].scores and "MSE" not in palate.head, "classes have none"
 
 
 def test_a_protocol_that_was_never_compared_names_the_command_that_does():

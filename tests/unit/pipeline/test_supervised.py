@@ -8,7 +8,7 @@ import pytest
 
 from feature_store.annotators import annotator_shares, shares_dir
 from infocal.methods.registry import METHODS
-from pipeline import train
+from pipeline import compare, search, train
 from pipeline.base.errors import run_command
 from pipeline.study import outcome
 from pipeline.training.loaders import training_loader
@@ -81,6 +81,17 @@ def test_data_without_a_marked_training_text_are_refused(tmp_path: Path, monkeyp
     assert "error: --method: `birnn_hatexplain` learns from the human rationales of training texts" in said
     assert "of beer/palate has one" in said
     assert "hint: choose a method that needs no rationales to learn from" in said
+
+
+@pytest.mark.parametrize(("command", "flag"), [(search.main, "--method"), (compare.main, "--methods")])
+def test_a_dry_run_refuses_data_without_a_marked_training_text(
+    command, flag: str, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    asked = ["--sample", "--aspect", "palate", flag, "birnn_hatexplain", "--epochs", "9", "--dry-run"]
+    assert run_command(command, asked) == 2
+    said = capsys.readouterr().err
+    assert f"error: {flag}: " in said and "learns from the human rationales of training texts" in said
 
 
 def test_all_means_the_methods_that_need_nothing_but_texts_and_targets():
