@@ -106,7 +106,7 @@ def test_two_people_judge_at_once_and_nothing_is_lost_when_a_browser_and_the_ser
             first.page.keyboard.press("ArrowUp")
             with chromium.visit(links[1], "elsewhere") as other:
                 other.wait_for("This sheet is open in another window.")
-                other.page.keyboard.press("Enter")
+                take_over(other.page)
                 other.wait_for("Text 11 of 20")
                 given = [
                     other.page.locator(f"[data-scale={s}] output").inner_text()
@@ -136,6 +136,13 @@ def press(page: Any, *names: str) -> None:
         page.keyboard.press(name)
 
 
+def take_over(page: Any) -> None:
+    """Answer by Enter that this window takes the sheet over, once its button has the focus."""
+    page.wait_for_load_state("load")
+    page.locator("#take:focus").wait_for()
+    page.keyboard.press("Enter")
+
+
 def scores(pages: Pages) -> list[float | None]:
     """Of the first showing of the first judge."""
     return [*pages.book.answers(0)[0].content.values()]
@@ -154,13 +161,13 @@ def test_of_two_tabs_of_one_browser_only_the_one_that_took_over_last_saves(chrom
         second.goto(f"{pages.link(0)}1")
         second.get_by_text(question).wait_for()
         assert scores(pages) == [3, 3, 3]
-        press(second, "Enter")
+        take_over(second)
         second.get_by_text("Text 1 of 3").wait_for()
         first.wait_for(question)  # at once, before anything is typed there in vain
         press(second, "5")
         second.get_by_text("Saved", exact=True).wait_for()
         assert scores(pages) == [5, 3, 3]
-        press(first.page, "Enter")
+        take_over(first.page)
         first.wait_for("Text 1 of 3")
         assert first.page.locator("[data-scale=usefulness] output").inner_text() == "5"
         second.get_by_text(question).wait_for()
@@ -180,7 +187,7 @@ def test_a_tab_that_another_browser_took_over_from_overwrites_nothing(chromium: 
         stale.wait_for("Saved")
         with chromium.visit(f"{pages.link(0)}1", "newer") as newer:
             newer.wait_for("This sheet is open in another window.")
-            press(newer.page, "Enter")
+            take_over(newer.page)
             newer.wait_for("Text 1 of 1")
             press(newer.page, "4", "4", "4")
             newer.wait_for("Saved")

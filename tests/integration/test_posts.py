@@ -83,7 +83,7 @@ def test_evaluate_promote_report_and_explain(
     text = capsys.readouterr().out
     scores = json.loads(file.read_text())
     assert scores["scores"]["test_accuracy"] > 0.61 and len(scores["groups"]) > 1
-    assert "faithfulness: " in text and "by group, of 30 texts or more" in text
+    assert "faithfulness: " in text and "scores of each group of at least 30 texts" in text
     assert run_command(promote.main, [*TARGET, *searched.places]) == 0
     assert "test_accuracy >= 0.61; test_selection_rate <= 0.5: met" in capsys.readouterr().out
     page = [
