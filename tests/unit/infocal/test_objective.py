@@ -180,3 +180,8 @@ def test_state_survives():
     other.load_state_dict(controller.state_dict())
     assert other.multiplier.item() == controller.multiplier.item() != 0.0
     assert push(other, 0.3) == push(controller, 0.3)
+
+
+@pytest.mark.parametrize(("num_rationales", "shape"), [(1, ()), (2, (2,)), (3, (3,))])
+def test_each_rationale_has_a_multiplier_of_its_own(num_rationales: int, shape: tuple[int, ...]):
+    assert RateControl(small_config(), num_rationales).multiplier.shape == shape

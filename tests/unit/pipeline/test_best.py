@@ -188,3 +188,24 @@ def test_whether_an_epoch_can_be_a_result_is_kept_and_known_of_an_older_version(
     assert BestEpoch.of_json(stored).is_result is is_result
     stored.pop("is_result", None)
     assert BestEpoch.of_json(stored).is_result is is_result
+
+
+def test_a_lower_bound_counts_only_if_each_epoch_that_meets_the_bounds_has_one():
+    drawn = Standing(value=0.5, epoch=1, lower_bound=0.3)
+    assert order(drawn, Standing(value=0.4, epoch=0)) == [0, 1]
+    assert order(drawn, Standing(value=0.4, epoch=0, lower_bound=0.35)) == [1, 0]
+    assert order(drawn, Standing(value=0.0, epoch=0), Standing(value=0.4, epoch=0, lower_bound=0.35)) == [
+        0,
+        2,
+        1,
+    ]
+    assert order(drawn, Standing(value=-0.1, epoch=0), Standing(value=0.4, epoch=0, lower_bound=0.35)) == [
+        2,
+        0,
+        1,
+    ]
+
+
+def test_a_value_of_zero_meets_the_bounds():
+    worse = Standing(value=0.0, epoch=0, lower_bound=-0.5)
+    assert order(worse, Standing(value=0.0, epoch=1, lower_bound=-0.1)) == [1, 0]

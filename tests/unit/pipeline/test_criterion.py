@@ -2,12 +2,14 @@ import dataclasses
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from infocal.metrics.resampling import Interval
+from pipeline.study import criterion as criterion_module
 from pipeline.study.criterion import Candidate, judged, ranked, within_reach
-from search_spaces.base import Criterion
+from search_spaces.base import Bound, Criterion
 from tests.small_study import candidate, criterion
 
 
@@ -126,3 +128,12 @@ def test_another_criterion_takes_the_interval_of_what_it_maximises():
     f1 = Criterion(metric="val_token_f1", bounds=(), why="a test")
     assert judged([one], f1)[0].lower_bound == 0.55
     assert judged([one], criterion(0.5))[0].lower_bound is None, "that of recall was not drawn"
+
+
+@pytest.mark.parametrize(
+    ("kind", "found", "limit"), [("at_most", 0.35, 0.35), ("at_most", 0.351, 0.36), ("at_least", 0.29, 0.29)]
+)
+def test_a_bound_is_relaxed_to_the_next_hundredth_and_no_further(kind: str, found: float, limit: float):
+    bound = Bound(metric="val_selection_rate", limit=0.3, kind=kind)  # type: ignore[arg-type]
+    relaxed = criterion_module._kept(bound, {"val_selection_rate": found})
+    assert relaxed == dataclasses.replace(bound, limit=limit)
