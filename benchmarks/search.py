@@ -16,9 +16,7 @@ _COMMAND = (
     *("--trials", str(_TRIALS), "--epochs", str(_EPOCHS)),
 )
 _USED = re.compile(
-    r"training used (\d+)% of the CPU time .*; starting another trial .* took ([\d.]+) "
-    "s",
-    re.DOTALL,
+    r"training used (\d+)% of the CPU time .*; starting another trial .* took ([\d.]+) s", re.DOTALL
 )
 
 

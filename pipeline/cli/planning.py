@@ -523,14 +523,13 @@ def _warn_of_bar(run: settings.RunSettings, num_texts: int) -> None:
         if known is not None:
             logger.warning(
                 "note: with %s and %.0f %% of the tokens selected, the highest precision that we measured "
-                "was "
-                "%.2f (%s). You have %s, so %s is probably out of reach. Set another threshold with "
+                "was %.2f (%s). You have %d, so %s is probably out of reach. Set another threshold with "
                 "`--min-precision`%s",
                 counted(known.num_texts, "training text"),
                 100 * known.rate,
                 known.precision,
                 known.why,
-                f"{num_texts}",
+                num_texts,
                 bound,
                 " now, or with `python -m pipeline.register` after the search" if run.criterion_kind else "",
             )

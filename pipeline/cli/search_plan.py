@@ -130,8 +130,7 @@ def _gpus(prepared: StudySettings, address: str | None) -> str:
         return (
             "GPUs of the cluster; the GPU memory of one trial is measured, then each GPU runs as many "
             "trials as fit into its memory. Trials run on the CPU if there is no usable GPU (checked when "
-            "the search "
-            "starts)"
+            "the search starts)"
         )
     num_gpus = cluster.num_local_gpus()
     return (

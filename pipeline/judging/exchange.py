@@ -118,8 +118,7 @@ def take_back(sheet: Sheet, book: Book, paths: Sequence[Path], *, replace: bool)
             if earlier is not None and _contradicts(answer, earlier):
                 raise PipelineError(
                     f"the line with `judge` {judge + 1} and `number` {number + 1} has a different answer "
-                    f"here than in "
-                    f"{lines[judge, number]}",
+                    f"here than in {lines[judge, number]}",
                     where=where,
                     hint="keep one of the two lines",
                 )
@@ -162,8 +161,7 @@ def _check_shown(sheet: Sheet, judge: int, number: int, record: dict[str, object
         if key in _SHOWN and record[key] != expected:
             raise PipelineError(
                 f"`{key}` differs from the sheet: with `judge` {judge + 1} and `number` {number + 1}, the "
-                f"sheet has "
-                f"{shown(expected)}, but the file has {shown(record[key])}",
+                f"sheet has {shown(expected)}, but the file has {shown(record[key])}",
                 where=where,
                 hint="change only the scores or the rationale in the files that `--export` writes",
             )

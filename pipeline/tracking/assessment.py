@@ -100,7 +100,7 @@ def of_run(tracker: Tracker, run_id: str, given: argparse.Namespace, folder: Pat
     if fingerprint is None:
         raise PipelineError(
             f"run {run_id} (`{run.name}`) is not a trial of a search: it has no `data_fingerprint`",
-            hint="give the ID of a trial's run; the MLflow UI lists them below the run of their study",
+            hint=record.GIVE_A_TRIAL,
         )
     best = tracker.download(run_id, checkpoints.BEST, folder)
     stored = record.read_stored(tracker, run, folder).run

@@ -13,8 +13,7 @@ from search_spaces.base import Criterion
 _METRICS = (
     "- `best/` has the scores of a trial's best epoch on validation, `val/` those of every epoch, `train/` "
     "the losses, `test/` the scores on the test split, if it was read. `best_objective` is the criterion's "
-    "value, "
-    "below 0 where a bound is broken.\n"
+    "value, below 0 where a bound is broken.\n"
     "- Epochs count from 1, and so do the steps of their metrics (in runs of older versions, without a tag "
     "`first_epoch`, steps count from 0)."
 )

@@ -17,6 +17,8 @@ from pipeline.training import checkpoints
 from pipeline.training.epochs import FAILURE, FAILURE_MESSAGE
 from pipeline.training.settings import RunSettings
 
+GIVE_A_TRIAL = "give the ID of a trial's run; the MLflow UI lists them below the run of their study"
+"""Hint where a run is not that of a trial."""
 _FINGERPRINT = "data_fingerprint"
 
 
@@ -92,7 +94,7 @@ def _check_is_trial(run: TrackedRun) -> None:
     if _FINGERPRINT not in run.tags:
         raise PipelineError(
             f"{named} is not a trial of a search or a comparison: it has no `{_FINGERPRINT}`",
-            hint="give the ID of a trial's run; the MLflow UI lists them below the run of their study",
+            hint=GIVE_A_TRIAL,
         )
     if run.status == "RUNNING":
         raise PipelineError(f"{named} is still running", hint="wait until it has ended")
